@@ -1,4 +1,4 @@
-"""Every action of the window once: text, icon, shortcut."""
+"""Commands of the window, each a QAction: text, icon, shortcut, whether it is possible now."""
 
 from __future__ import annotations
 
@@ -44,31 +44,38 @@ SPECS = {
     "help": _Spec(mark("Help"), "", ("F1",)),
 }
 _OF_THE_LIST = ("remove",)  # their keys mean something else in other places
+_OF_BUTTONS = (  # commands of buttons alone, which have texts of their own
+    "accept",
+    "download_start",
+    "download_stop",
+    "choices",
+    "folder",
+    "rename",
+    "restart",
+    "result",
+    "runtime",
+    "show_log",
+    "source",
+)
 
 
-class Actions(QObject):
-    """Makes the actions; `actions["start"]` gives one."""
+class Actions(dict[str, QAction]):
+    """Actions by name; a disabled one does nothing, however it is triggered."""
 
     def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._actions = {name: QAction(self) for name in SPECS}
-        for name, action in self._actions.items():
+        super().__init__({name: QAction(parent) for name in (*SPECS, *_OF_BUTTONS)})
+        for name, spec in SPECS.items():
+            action = self[name]
             action.setObjectName(f"action-{name}")
-            action.setShortcuts([QKeySequence(keys) for keys in SPECS[name].shortcuts])
+            action.setShortcuts([QKeySequence(keys) for keys in spec.shortcuts])
             if name in _OF_THE_LIST:
                 action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
         self["log"].setCheckable(True)
         self.retranslate_ui()
 
-    def __getitem__(self, name: str) -> QAction:
-        return self._actions[name]
-
-    def __iter__(self) -> object:
-        return iter(self._actions.values())
-
     def retranslate_ui(self) -> None:
         """Texts in the current language, icons in the current theme."""
-        for name, action in self._actions.items():
-            action.setText(tr(SPECS[name].text))
-            if SPECS[name].icon:
-                action.setIcon(icon(SPECS[name].icon))
+        for name, spec in SPECS.items():
+            self[name].setText(tr(spec.text))
+            if spec.icon:
+                self[name].setIcon(icon(spec.icon))

@@ -131,7 +131,7 @@ class Program(QObject):
         self.runtime = RuntimesController(
             self.window, self.controller, self.runtime_model, self.restart, self.ui_state, hub
         )
-        self.models.runtime_requested.connect(self.runtime.act_on)
+        self.models.runtime_requested.connect(self.runtime.act)
         self.downloads = DownloadsController(
             self.window,
             (self.controller, self.queue),

@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.actions import Actions
 from app.i18n import tr
 from app.jobs.choices_form import ChoicesForm
 from app.jobs.decision_panel import DecisionPanel
@@ -48,10 +49,11 @@ class Columns(Themed, QWidget):
         stage: PreviewView,
         choices: ChoicesForm,
         decision: DecisionPanel,
+        actions: Actions,
     ) -> None:
         super().__init__()
         self._queue, self._choices, self._decision = queue, choices, decision
-        self._strip = _Strip(model)
+        self._strip = _Strip(model, actions)
         self.queue_sheet = Sheet(stage, "queueSheet", tokens.QUEUE_WIDTH + 2, is_left=True)
         self.choices_sheet = Sheet(stage, "choicesSheet", tokens.CHOICES_WIDTH)
         self.why_sheet = Sheet(stage, "whySheet", _WHY_WIDTH)
@@ -68,7 +70,6 @@ class Columns(Themed, QWidget):
         self._lay_out(stage)
         self._strip.queue_requested.connect(self.queue_sheet.toggle)
         queue.answer_requested.connect(self._open_queue)
-        self._strip.files_requested.connect(queue.files_requested)
         self._fold.clicked.connect(self.choices_sheet.toggle)
         decision.plan.why_requested.connect(self.why_sheet.toggle)
         self.retranslate_ui()
@@ -143,9 +144,8 @@ class _Strip(Themed, QWidget):
     """What is left of a folded queue: how many films, and a button for more."""
 
     queue_requested = Signal()
-    files_requested = Signal()
 
-    def __init__(self, model: QueueModel, parent: QWidget | None = None) -> None:
+    def __init__(self, model: QueueModel, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("queueStrip")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -164,7 +164,7 @@ class _Strip(Themed, QWidget):
             column.addWidget(button)
         column.addStretch(1)
         self._open.clicked.connect(self.queue_requested)
-        self._add.clicked.connect(self.files_requested)
+        self._add.clicked.connect(actions["add_files"].trigger)
         model.queue_changed.connect(self.retranslate_ui)
         self.retranslate_ui()
 

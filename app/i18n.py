@@ -8,6 +8,7 @@ from pathlib import PurePath
 
 from PySide6.QtCore import QCoreApplication, QLocale, QObject, QTranslator
 
+from app.bound import show_language
 from engine.core import paths
 from engine.core.plain_text import one_line
 
@@ -87,7 +88,7 @@ def current_language() -> str:
 
 
 class Languages:
-    """Installs one catalogue at a time; widgets receive QEvent.LanguageChange."""
+    """Installs one catalogue at a time; widgets show their bound texts again, see `app.bound`."""
 
     def __init__(self, app: QCoreApplication) -> None:
         self._app = app
@@ -105,3 +106,4 @@ class Languages:
         if not catalogue.isEmpty():
             self._installed = catalogue
             self._app.installTranslator(catalogue)
+        show_language()

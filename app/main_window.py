@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Signal
@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 )
 
 from app import desktop
-from app.actions import SPECS, Actions
+from app.actions import Actions
 from app.columns import Columns
 from app.controllers.queue import QueueController
 from app.i18n import tr
@@ -45,23 +45,31 @@ from app.widgets.reveal import bring_into_view
 from app.widgets.update_timer import once_a_turn
 from app.window_place import SMALLEST, keep_place, place_window
 from engine.core import paths
+from engine.protocol.report import Report
 from engine.settings.schema import JobSettings
 
 _LOG_HEIGHT = 160
-# Each is opened by a controller.
-_PAGES = ("models", "bench", "machines", "settings", "help", "runtime", "restart")
-_DOWNLOADS = ("download_start", "download_stop")
-_NEED_CHOICES = ("rename", "folder", "choices")
+_MENU = (
+    "open_result",
+    "show_in_folder",
+    "report",
+    "",
+    "retry",
+    "run_again",
+    "move_up",
+    "move_down",
+    "",
+    "remove",
+    "clear_finished",
+)
 
 
 class MainWindow(QMainWindow):
-    """Shows the models and turns what the user does into calls of the controller."""
+    """Shows the models; its actions call the controller. Pages are opened by their controllers."""
 
     painted = Signal()  # once: the first paint is on the screen
     closed = Signal()
     sample_requested = Signal()
-    page_requested = Signal(str)  # of _PAGES
-    download_requested = Signal(str)  # of _DOWNLOADS, for the selected film
 
     def __init__(
         self,
@@ -76,26 +84,26 @@ class MainWindow(QMainWindow):
         self._controller, self._queue, self._ui_state = controller, queue, ui_state
         self._is_painted = self._follows = self._is_leaving = False
         self._shown: object = None
-        self._help_later = ("", "")  # job_id, what its error card offered
+        self._help_later: tuple[str, Callable[[], None]] | None = None  # job_id, what helps
         self.setWindowTitle("Upreel")
         self.setWindowIcon(QIcon(str(paths.resource("icons", "upreel.ico"))))
         self.setMinimumSize(SMALLEST)
         self._drops = DropTarget(self)
         self.actions_ = Actions(self)
         self.intake = Intake(self, controller, ui_state)
-        self.top = ToolBar(
-            telemetry,
-            *(self.actions_[page] for page in ("models", "bench", "machines", "settings")),
-        )
-        self.queue_column = QueueColumn(queue, controller.removals)
-        self.preview = PreviewView()
+        self.top = ToolBar(telemetry, self.actions_)
+        self.queue_column = QueueColumn(queue, controller.removals, self.actions_)
+        self.preview = PreviewView(self.actions_)
         self.choices = ChoicesForm()
-        self.decision = DecisionPanel(queue, downloads)
-        self.columns = Columns(queue, self.queue_column, self.preview, self.choices, self.decision)
+        self.decision = DecisionPanel(queue, downloads, self.actions_)
+        self.columns = Columns(
+            queue, self.queue_column, self.preview, self.choices, self.decision, self.actions_
+        )
         self.foot = StatusBar(self.actions_["log"], self.actions_["help"])
         self.log_dock = LogDock(log, self)
         self._lay_out()
         self._overlay = DropOverlay(self)
+        self._bind_actions()
         self._connect()
         self._show_selected()
         self.setFocus(Qt.FocusReason.OtherFocusReason)  # no ring before Tab is pressed
@@ -104,80 +112,6 @@ class MainWindow(QMainWindow):
     def selected(self) -> JobRow | None:
         """The selected job."""
         return self.queue_column.view.selected_row
-
-    def do(self, name: str) -> None:
-        """Carry out an action by its name; also those that an error card offers."""
-        row = self.selected
-        job_id = row.job_id if row is not None else ""
-        match name:
-            case "start":
-                self._follows = True
-                self.choices.flush()
-                self._controller.start()
-            case "pause" | "resume":
-                self._controller.pause_or_resume()
-            case "cancel":
-                self._controller.cancel()
-            case "retry" | "accept":
-                chosen = self.queue_column.view.selected_ids if name == "retry" else [job_id]
-                for one in chosen:
-                    self._controller.retry(one, accept=name == "accept")
-            case "clear_finished":
-                self._controller.clear_finished()
-            case "run_again" if row is not None:
-                folder = row.chosen_folder
-                again = self._controller.add_file(row.source, settings=row.settings, output=folder)
-                self.queue_column.view.select(again)
-            case "remove":
-                self._controller.remove(self.queue_column.view.selected_ids)
-            case "undo":
-                self._controller.removals.undo()
-            case "move_up" | "move_down":
-                self._controller.move(job_id, -1 if name == "move_up" else 1)
-            case "add_files":
-                self.intake.ask_files()
-            case "add_folder":
-                self.intake.ask_folder()
-            case "open_result" | "show_in_folder" | "report":
-                self._look_at(row, name)
-            case _ if name in _PAGES:
-                self.page_requested.emit(name)
-            case _ if name in _DOWNLOADS:
-                self.download_requested.emit(name)
-            case "log":
-                self._show_log(True)
-            case _:
-                self._help(row, name)
-
-    def _help(self, row: JobRow | None, name: str) -> None:
-        """What an error card offers."""
-        if row is None:
-            return
-        if row.state.can_retry and name in _NEED_CHOICES:
-            self._help_later = (row.job_id, name)  # as soon as its choices can be changed
-            self._controller.reopen(row.job_id)
-            return
-        match name:
-            case "rename":
-                self.choices.result.edit_name()
-            case "folder":
-                self.choices.result.choose_folder()
-            case "choices":
-                bring_into_view(self.choices.first_control, takes_focus=True)
-            case "source":
-                desktop.show_in_folder(row.source)
-            case "result":
-                desktop.show_in_folder(row.plan.output if row.plan is not None else row.source)
-
-    def _look_at(self, row: JobRow | None, name: str) -> None:
-        if row is None or row.report is None:
-            return
-        if name == "report":
-            ReportDialog(row.report, self).exec()
-        elif name == "open_result":
-            desktop.open_file(row.report.output)
-        else:
-            desktop.show_in_folder(row.report.output)
 
     def add_bar(self, bar: QWidget) -> None:
         """Put a line below the top strip, over all columns; it shows and hides itself."""
@@ -196,7 +130,7 @@ class MainWindow(QMainWindow):
         """Let no film start, and show why; "" lets it."""
         if reason != self.decision.held:
             self.decision.hold(reason)
-            self._enable(self.selected)
+            self._enable()
 
     # Selection
 
@@ -205,13 +139,14 @@ class MainWindow(QMainWindow):
         if row is None and self._queue.rows:
             self.queue_column.view.select(self._queue.rows[-1].job_id)
             return
+        self._enable()
         self.choices.show_job(row, self._controller.settings)
         self.decision.show_job(row)
         self.columns.why.show_job(row)
         self.foot.show_plan(row.plan if row is not None else None)
-        self._enable(row)
 
     def _job_changed(self, job_id: str) -> None:
+        self._enable()
         row = self.selected
         if row is None or row.job_id != job_id:
             return
@@ -221,9 +156,10 @@ class MainWindow(QMainWindow):
         if (job_id, seen, shown) != self._shown:  # progress alone changes nothing here
             self._shown = (job_id, seen, shown)
             self._show_selected()
-        if self._help_later[0] == job_id and row.state.can_change and row.plan is not None:
-            name, self._help_later = self._help_later[1], ("", "")
-            self._help(row, name)
+        later = self._help_later
+        if later is not None and later[0] == job_id and row.state.can_change and row.plan:
+            self._help_later = None
+            later[1]()
 
     def _queue_changed(self) -> None:
         active = self._queue.active
@@ -244,8 +180,11 @@ class MainWindow(QMainWindow):
             self._follows = active.job_id == job_id
         self._show_selected()
 
-    def _enable(self, row: JobRow | None) -> None:
-        active = self._queue.active
+    # Actions
+
+    def _enable(self) -> None:
+        """Enable the actions that are possible now."""
+        row, active = self.selected, self._queue.active
         has_result = row is not None and row.result is not None
         able = {
             "start": self._queue.can_start and active is None and not self.decision.held,
@@ -264,6 +203,80 @@ class MainWindow(QMainWindow):
         }
         for name, is_able in able.items():
             self.actions_[name].setEnabled(is_able)
+
+    def _bind_actions(self) -> None:
+        """Give each action its work; those of pages, downloads and excerpts have controllers."""
+        controller, view = self._controller, self.queue_column.view
+        name, folder = self.choices.result.edit_name, self.choices.result.choose_folder
+        for action, work in {
+            "add_files": self.intake.ask_files,
+            "add_folder": self.intake.ask_folder,
+            "start": self._start,
+            "pause": controller.pause_or_resume,
+            "cancel": controller.cancel,
+            "undo": controller.removals.undo,
+            "remove": lambda: controller.remove(view.selected_ids),
+            "clear_finished": controller.clear_finished,
+            "retry": self._retry,
+            "accept": self._on_row(lambda row: controller.retry(row.job_id, accept=True)),
+            "run_again": self._on_row(self._run_again),
+            "move_up": self._on_row(lambda row: controller.move(row.job_id, -1)),
+            "move_down": self._on_row(lambda row: controller.move(row.job_id, 1)),
+            "open_result": self._on_report(lambda report: desktop.open_file(report.output)),
+            "show_in_folder": self._on_report(lambda one: desktop.show_in_folder(one.output)),
+            "report": self._on_report(lambda report: ReportDialog(report, self).exec()),
+            "source": self._on_row(lambda row: desktop.show_in_folder(row.source)),
+            "result": self._on_row(
+                lambda row: desktop.show_in_folder(row.plan.output if row.plan else row.source)
+            ),
+            "rename": self._on_row(lambda row: self._change(row, name)),
+            "folder": self._on_row(lambda row: self._change(row, folder)),
+            "choices": self._on_row(lambda row: self._change(row, self._show_choices)),
+            "show_log": lambda: self.actions_["log"].setChecked(True),
+        }.items():
+            self.actions_[action].triggered.connect(work)
+        self.actions_["log"].toggled.connect(self._show_log)
+        self.addActions(list(self.actions_.values()))
+        view.addAction(self.actions_["remove"])
+        view.set_menu([self.actions_[name] if name else None for name in _MENU])
+
+    def _on_row(self, work: Callable[[JobRow], object]) -> Callable[[], None]:
+        """Work on the selected job, if there is one."""
+
+        def work_on_selected() -> None:
+            if (row := self.selected) is not None:
+                work(row)
+
+        return work_on_selected
+
+    def _on_report(self, work: Callable[[Report], object]) -> Callable[[], None]:
+        """Work on the report of the selected job, if it has one."""
+        return self._on_row(lambda row: work(row.report) if row.report is not None else None)
+
+    def _start(self) -> None:
+        self._follows = True
+        self.choices.flush()
+        self._controller.start()
+
+    def _retry(self) -> None:
+        for job_id in self.queue_column.view.selected_ids:
+            self._controller.retry(job_id)
+
+    def _run_again(self, row: JobRow) -> None:
+        folder = row.chosen_folder
+        again = self._controller.add_file(row.source, settings=row.settings, output=folder)
+        self.queue_column.view.select(again)
+
+    def _change(self, row: JobRow, change: Callable[[], None]) -> None:
+        """Let the user change choices of a job, as soon as they can be changed."""
+        if row.state.can_retry:
+            self._help_later = row.job_id, change
+            self._controller.reopen(row.job_id)
+        else:
+            change()
+
+    def _show_choices(self) -> None:
+        bring_into_view(self.choices.first_control, takes_focus=True)
 
     # Files
 
@@ -290,7 +303,7 @@ class MainWindow(QMainWindow):
             super().keyPressEvent(event)
 
     def keyReleaseEvent(self, event: QKeyEvent) -> None:
-        """As keyPressEvent."""
+        """See keyPressEvent."""
         self.preview.playback.release_key(event)
 
     def changeEvent(self, event: QEvent) -> None:
@@ -338,24 +351,13 @@ class MainWindow(QMainWindow):
         place_window(self, self._ui_state)
 
     def _connect(self) -> None:
-        for name in [name for name in SPECS if name != "log"]:
-            self.actions_[name].triggered.connect(lambda _=False, name=name: self.do(name))
-            self.addAction(self.actions_[name])
-        self.addAction(self.actions_["log"])
-        self.actions_["log"].toggled.connect(self._show_log)
         self.log_dock.visibilityChanged.connect(self._log_shown)
         view = self.queue_column.view
-        view.addAction(self.actions_["remove"])
-        view.set_menu([self.actions_[name] if name else None for name in _MENU])
         view.selected.connect(self._user_selected)
-        view.open_requested.connect(lambda _job_id: self.do("open_result"))
+        view.open_requested.connect(self.actions_["open_result"].trigger)
         view.selection_changed.connect(lambda: self.choices.show_selected(view.selected_ids))
         view.reordered.connect(self._controller.reorder)
         self._controller.looked_through.connect(self.queue_column.show_found)
-        self.queue_column.clear_requested.connect(self._controller.clear_finished)
-        self.queue_column.files_requested.connect(self.intake.ask_files)
-        self.queue_column.folder_requested.connect(self.intake.ask_folder)
-        self.decision.action_requested.connect(self.do)
         self.decision.choices_requested.connect(self.choices.choose)
         self._drops.hovered.connect(self.show_drop_hover)
         self._drops.dropped.connect(self.intake.take_drop)
@@ -363,9 +365,7 @@ class MainWindow(QMainWindow):
         self.choices.changed.connect(self._choose)
         self.preview.timeline.volume.keep_in(self._ui_state)
         self.preview.frame_requested.connect(self._controller.show_frame)
-        self.preview.files_requested.connect(self.intake.ask_files)
         self.preview.sample_requested.connect(self.sample_requested)
-        self.preview.action_requested.connect(self.do)
         self._queue.job_changed.connect(self._job_changed)
         self._queue.queue_changed.connect(once_a_turn(self, self._queue_changed).start)
         self._controller.files_added.connect(self._show_added)
@@ -384,18 +384,3 @@ class MainWindow(QMainWindow):
 
     def _log_shown(self, is_visible: bool) -> None:
         self.actions_["log"].setChecked(is_visible and not self.log_dock.isHidden())
-
-
-_MENU = (
-    "open_result",
-    "show_in_folder",
-    "report",
-    "",
-    "retry",
-    "run_again",
-    "move_up",
-    "move_down",
-    "",
-    "remove",
-    "clear_finished",
-)

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import (
 from app import labels
 from app.engine_messages import choice_text, text
 from app.i18n import tr
-from app.latents.readings_form import READINGS
+from app.latents.latent_sheet import READINGS
 from app.state.log_model import KEPT_LINES, LogModel
 from app.theme import tokens
 from app.theme.icons import icon

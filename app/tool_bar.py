@@ -6,6 +6,7 @@ from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QAction, QColor, QIcon, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QToolButton, QWidget
 
+from app.actions import Actions
 from app.gauges import Gauges, about_gpu
 from app.i18n import LANGUAGES, tr
 from app.state.telemetry_model import TelemetryModel
@@ -17,7 +18,6 @@ from app.widgets.plain import Label, set_tip
 from engine.core import paths
 
 _WIDE, _NARROW, _TIGHT = 1480, 1400, 1180  # px
-_ONLY_IN_WIDE = "action-machines"  # the settings lead there, too
 
 
 class ToolBar(Themed, QWidget):
@@ -26,7 +26,7 @@ class ToolBar(Themed, QWidget):
     language_requested = Signal(str)
     theme_requested = Signal(str)
 
-    def __init__(self, model: TelemetryModel, models_action: QAction, *others: QAction) -> None:
+    def __init__(self, model: TelemetryModel, actions: Actions) -> None:
         super().__init__()
         self.setObjectName("toolBar")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -42,7 +42,7 @@ class ToolBar(Themed, QWidget):
         self._switch.setObjectName("languageSwitch")
         self._models = QToolButton()
         self._models.setObjectName("modelsButton")
-        self._models.setDefaultAction(models_action)
+        self._models.setDefaultAction(actions["models"])
         self._models.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         self._gauges = Gauges(model)
         self._fetched, self._is_idle, self._is_tight = "", False, False
@@ -59,8 +59,10 @@ class ToolBar(Themed, QWidget):
         row.addStretch(1)
         row.addWidget(self._gauges)
         row.addWidget(self._models)
-        self._others = {action.objectName(): _icon_button(action) for action in others}
-        for button in self._others.values():
+        bench, self._machines, settings = map(
+            _icon_button, (actions["bench"], actions["machines"], actions["settings"])
+        )
+        for button in (bench, self._machines, settings):
             row.addWidget(button)
         row.addWidget(self._switch)
         row.addWidget(self._theme)
@@ -88,7 +90,7 @@ class ToolBar(Themed, QWidget):
             self._show_card()
 
     def show_models(self, progress: str) -> None:
-        """How far downloads are, in a few letters; "" while there are none."""
+        """Show the progress of downloads in a few letters; "" while there are none."""
         self._fetched = progress
         text = tr("Models")
         self._models.setText(f"{text} · {progress}" if progress else text)
@@ -130,7 +132,7 @@ class ToolBar(Themed, QWidget):
         self._gauges.set_narrow(self.width() < _NARROW, is_tight)
         self._name.setVisible(not is_tight)
         self._chip.set_tight(is_tight)
-        self._others[_ONLY_IN_WIDE].setVisible(self.width() >= _WIDE)
+        self._machines.setVisible(self.width() >= _WIDE)  # the settings lead there, too
         self._fold_further()
 
     def _fold_further(self) -> None:
@@ -209,7 +211,7 @@ class GpuChip(QFrame):
         set_tip(self, tip)
 
     def sizeHint(self) -> QSize:
-        """As wide as its text."""
+        """Room for its text."""
         return QSize(self._text.sizeHint().width() + 46, 30)
 
 

@@ -9,12 +9,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engine.core import windows_paths
-from engine.core.errors import EngineError, EngineStopped, ErrorInfo
+from engine.core.errors import EngineError, EngineStopped, ErrorInfo, UpdateNotInBuild
 from engine.core.paths import jobs_folder as default_jobs_folder
-from engine.hardware import pretended_gpu
+from engine.core.wings import wings
+from engine.files.hashing import signers
+from engine.hardware import devices
 from engine.hardware.gpu_table import GpuSpec
 from engine.jobs import made_results as made_results_record
 from engine.jobs.checkpoint import Checkpoint
@@ -35,17 +37,14 @@ from engine.protocol.media import MediaInfo, Side
 from engine.protocol.plan import Notice, Plan
 from engine.protocol.report import DoctorLine, EncodedLatents, Report
 from engine.settings.schema import EngineSettings, JobSettings
-from engine.updates.manifest import is_signed
 
 if TYPE_CHECKING:
-    from engine.bench.options import BenchOptions
     from engine.jobs.playback import PlayedFrame
     from engine.video.read.sound import Sound
 
 __all__ = [
     "Engine",
     "UnfinishedJob",
-    "bench",
     "doctor",
     "encode_latents",
     "findings",
@@ -72,7 +71,7 @@ class Engine:
 
     Args:
         sink: Gets the events.
-        settings: Of the program.
+        settings: Settings of the program.
         jobs_folder: For job folders; None for the one of this user.
         pretend: GPUs, here or in the environment: jobs are planned for them, and no job that needs
             one can start; `pretended` finds them by their names.
@@ -92,7 +91,7 @@ class Engine:
         machine = Machine(
             settings=settings or EngineSettings(),
             jobs_folder=jobs_folder or default_jobs_folder(),
-            pretend=tuple(pretend) or pretended_gpu.from_environment(),
+            pretend=tuple(pretend) or devices.from_environment(),
             numbers_results=numbers_results,
         )
         self._thread = EngineThread(sink, machine)
@@ -137,7 +136,7 @@ class UnfinishedJob:
 
 
 def probe(source: Path) -> MediaInfo:
-    """What a file is, and what a sample of its frames shows.
+    """Media of a file, with the findings in a sample of its frames.
 
     Raises:
         InputError: It cannot be used.
@@ -146,7 +145,7 @@ def probe(source: Path) -> MediaInfo:
 
 
 def findings(media: MediaInfo) -> tuple[Notice, ...]:
-    """What was found in the frames of a film, and what helps."""
+    """Findings in the frames of a video, and the settings that help."""
     return tuple(source_notices(media, JobSettings()))
 
 
@@ -154,13 +153,13 @@ def pretended(*names: str, memory: str = "") -> tuple[GpuSpec, ...]:
     """GPUs to plan for in the place of this machine's own; () where all texts are empty.
 
     Args:
-        names: As "NVIDIA GeForce RTX 5070 Ti"; none with a memory means this machine's own.
-        memory: What each is to have, as "16GiB"; "" for what it has.
+        names: Names like "NVIDIA GeForce RTX 5070 Ti"; none with a memory means the computer's own.
+        memory: Memory of each, like "16GiB"; "" for its real memory.
 
     Raises:
         SettingsError: There is no such GPU, or no such size.
     """
-    return pretended_gpu.pretended(*names, memory=memory)
+    return devices.pretended(*names, memory=memory)
 
 
 def plan(
@@ -180,7 +179,7 @@ def plan(
     machine = Machine(
         settings=engine_settings or EngineSettings(),
         jobs_folder=default_jobs_folder(),
-        pretend=tuple(pretend) or pretended_gpu.from_environment(),
+        pretend=tuple(pretend) or devices.from_environment(),
     )
     media = examined_source(probe_source(source, settings))
     return make_plan(media, settings, output, machine)
@@ -218,18 +217,26 @@ def played_sound(media: MediaInfo, start_s: float, rate: int) -> Iterator[Sound]
 
 
 def start_update() -> Path:
-    """Start the setup of a newer version that was loaded; the program has to end then.
+    """Start the setup of a newer version that was downloaded; the program has to end then.
 
     Returns:
         The setup.
 
     Raises:
+        UpdateNotInBuild: This build has no updates.
         UpdateNotInstallable: No setup can update this copy, or it does not start.
-        UpdateMissing, UpdateDamaged: It is not here, or was changed.
+        UpdateMissing, UpdateDamaged: It was not downloaded, or was changed.
     """
-    from engine.updates import installer
+    for wing in wings():
+        started = wing.start_update()
+        if started is not None:
+            return started
+    raise UpdateNotInBuild()
 
-    return installer.start_update()
+
+def is_signed(content: bytes, signatures: str, keys: Sequence[str]) -> bool:
+    """Whether a known key has signed these bytes; see `engine.files.hashing.signers`."""
+    return bool(signers(content, signatures, keys))
 
 
 def verify(source: Path, output: Path, video_stream: int = -1) -> Report:
@@ -286,22 +293,6 @@ def write_diagnostics(path: Path, lines: Sequence[DoctorLine], *, with_names: bo
     from engine.jobs.diagnostics_archive import write
 
     write(path, lines, with_names=with_names)
-
-
-def bench(
-    cases: Sequence[str],
-    *,
-    options: BenchOptions | None = None,
-    report: Callable[[str], None] = lambda _: None,
-) -> list[dict[str, Any]]:
-    """Measure on this machine; `report` gets a line after each case.
-
-    Raises:
-        SettingsError: There is no such case, or an option is impossible.
-    """
-    from engine.bench.run import run
-
-    return run(cases, options=options, report=report)
 
 
 def job_folders() -> tuple[Path, ...]:

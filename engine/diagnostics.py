@@ -32,8 +32,8 @@ from engine.hardware import (
     shared_memory,
     torch_memory,
 )
+from engine.hardware.devices import fastest, from_environment
 from engine.hardware.gpu_table import GIB
-from engine.hardware.pretended_gpu import fastest, from_environment
 from engine.models import registry
 from engine.planner.preset_choice import offered
 from engine.protocol.report import STATES, DoctorLine, State
@@ -361,9 +361,8 @@ def _gpu_spilling() -> Iterator[DoctorLine]:
 
 def _runtime() -> Iterator[DoctorLine]:
     from engine.runtimes import advice
-    from engine.runtimes.service import detected_gpu
 
-    yield from advice.lines(detected_gpu())
+    yield from advice.lines(advice.detected_gpu())
 
 
 def _presets() -> Iterator[DoctorLine]:

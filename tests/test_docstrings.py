@@ -1,4 +1,4 @@
-"""The first word of docstrings and of described arguments, where files have been rewritten."""
+"""The first word of docstrings and of described arguments."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
-# Folders, without those in them.
-REWRITTEN = """
-app/bench app/bridge app/desktop app/help app/machines app/models app/runtimes app/settings
-app/theme app/updates app/widgets engine/bench/calibration engine/bench/report engine/cli
-engine/model_files engine/models/copy engine/models/lite engine/ops/colour engine/ops/kernels
-engine/ops/norm engine/ops/transfer engine/runtimes engine/tiling engine/updates engine/verify
-installer tools/training/generated tools/windows_build
+PACKAGES = ("engine", "app", "installer", "tools/windows_build", "tools/training/generated")
+# Folders whose sentences have not been rewritten yet, without those in them.
+NOT_YET = """
+app app/controllers app/excerpts app/jobs app/latents app/plan app/preview app/state
+engine/bench engine/bench/cases engine/bench/timing engine/farm engine/models
+engine/models/seedvr2/planning engine/models/seedvr2/vae
+engine/models/video_vae engine/models/planning engine/models/wan engine/models/wan/latents
+engine/models/wan/planning engine/models/wan/vae engine/ops engine/ops/attention engine/ops/conv
+engine/ops/linear engine/planner engine/workers
 """
 DESCRIBED = re.compile(r"(?:Args|Attributes):\n((?:[ ]{4}.*\n?|\n)+)")
 FORBIDDEN = re.compile(r"(?:Of|That|Those|As|What|Where|The same|From|With|How)\b")
@@ -32,11 +32,16 @@ def beginnings(path: Path) -> Iterator[str]:
                 yield from re.findall(r"^ {4}[\w*, ]+: (.+)", section, re.MULTILINE)
 
 
-@pytest.mark.parametrize("folder", REWRITTEN.split())
-def test_docstrings_begin_with_a_noun_or_a_verb(folder: str) -> None:
-    files = sorted((ROOT / folder).glob("*.py"))
-    assert files
+def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
+    files = {file for top in PACKAGES for file in (ROOT / top).rglob("*.py")}
+    rewritten = {
+        f for f in files if str(f.parent.relative_to(ROOT).as_posix()) not in NOT_YET.split()
+    }
+    assert len(rewritten) > 250
     wrong = [
-        f"{path}: {text}" for path in files for text in beginnings(path) if FORBIDDEN.match(text)
+        f"{path}: {text}"
+        for path in sorted(rewritten)
+        for text in beginnings(path)
+        if FORBIDDEN.match(text)
     ]
     assert not wrong, "\n".join(wrong)

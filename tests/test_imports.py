@@ -26,7 +26,7 @@ LIGHT = [
     "engine.models.seedvr2.vae.tiling",
     "engine.ops.attention.windows",
     "engine.video.shots",
-    "engine.model_files.formats.safetensors_file",
+    "engine.files.formats.safetensors_file",
 ]
 IMPORTS = """
 import importlib, sys
@@ -39,7 +39,7 @@ for name in sys.argv[1:]:
 @pytest.mark.parametrize(
     ("modules", "not_loaded"),
     [
-        (["engine.api", "engine.cli.main"], HEAVY | LATE | {"PySide6"}),
+        (["engine.api", "engine.cli.main", "engine.bench.command"], HEAVY | LATE | {"PySide6"}),
         (LIGHT, HEAVY | {"PySide6"}),
         (["app.application"], HEAVY | LATE),
         (["app.main_window"], HEAVY),

@@ -30,7 +30,7 @@ class BenchmarkController(QObject):
         self._window, self._controller = window, controller
         self._queue, self._model = queue, model
         self._view: BenchView | None = None
-        window.page_requested.connect(self._open)
+        window.actions_["bench"].triggered.connect(self.open_view)
         queue.queue_changed.connect(self._show_busy)
         model.changed.connect(self._hold)
         hub.subscribe(events.TaskDone, self._plan_again)
@@ -45,10 +45,10 @@ class BenchmarkController(QObject):
             self._show_busy()
         return self._view
 
-    def _open(self, page: str) -> None:
-        if page == "bench":
-            self._show_busy()
-            bring_up(self.view)
+    def open_view(self) -> None:
+        """Show the page."""
+        self._show_busy()
+        bring_up(self.view)
 
     def _run(self, is_quick: bool) -> None:
         if self._queue.active is None and not self._model.is_running:

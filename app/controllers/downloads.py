@@ -46,7 +46,8 @@ class DownloadsController(QObject):
         self._controller, self._queue = queue
         self._models, self._runtimes, self._restart = models, runtimes, restart
         self._expected: set[str] = set()  # jobs that were waiting for a new start of the program
-        window.download_requested.connect(self._act)
+        window.actions_["download_start"].triggered.connect(self._begin_selected)
+        window.actions_["download_stop"].triggered.connect(self._stop_selected)
         runtimes.refused.connect(self._refuse)
         restart.changed.connect(self._follow_restart)
         for changed in (model.changed, self._queue.queue_changed, self._queue.job_changed):
@@ -63,7 +64,7 @@ class DownloadsController(QObject):
         for file in left.files:
             self._models.get(file)
         if left.runtime:
-            self._runtimes.act_on("download", left.runtime)
+            self._runtimes.act("download", left.runtime)
         self._model.begin(row.job_id, needs)
 
     def expect(self, job_id: str) -> None:
@@ -82,14 +83,13 @@ class DownloadsController(QObject):
         if needs.runtime and not any(other.runtime for other in others):
             self._controller.send(commands.StopTask(kind=TaskKind.RUNTIME))
 
-    def _act(self, name: str) -> None:
-        row = self._window.selected
-        if row is None:
-            return
-        if name == "download_start":
+    def _begin_selected(self) -> None:
+        if (row := self._window.selected) is not None:
             self._window.choices.flush()
             self.begin(row)
-        elif row.job_id in self._model.films:
+
+    def _stop_selected(self) -> None:
+        if (row := self._window.selected) is not None and row.job_id in self._model.films:
             self.stop(row.job_id)
 
     # What ends a download

@@ -10,13 +10,13 @@ from app.widgets.controls import bring_up
 
 
 class HelpController(QObject):
-    """Opens the page when the window asks for it, and closes it when it asks again."""
+    """Opens the page, and closes an open one."""
 
     def __init__(self, window: MainWindow) -> None:
         super().__init__(window)
         self._window = window
         self._view: HelpView | None = None
-        window.page_requested.connect(self._open)
+        window.actions_["help"].triggered.connect(self._toggle)
 
     @property
     def view(self) -> HelpView:
@@ -25,9 +25,7 @@ class HelpController(QObject):
             self._view = HelpView(self._window)
         return self._view
 
-    def _open(self, page: str) -> None:
-        if page != "help":
-            return
+    def _toggle(self) -> None:
         if self.view.isVisible():
             self.view.close()
         else:

@@ -35,7 +35,7 @@ class MachinesController(QObject):
         self._page: MachinesPage | None = None
         self._dialog: PairingDialog | None = None
         self._is_lent = False  # as was requested
-        window.page_requested.connect(self._open)
+        window.actions_["machines"].triggered.connect(self.open_page)
         model.changed.connect(self._follow)
         settings.changed.connect(self._lend)
 
@@ -91,10 +91,6 @@ class MachinesController(QObject):
         """Show the page; from here on this computer can be found."""
         self._controller.send(machines.ShowMachines())
         bring_up(self.page)
-
-    def _open(self, page: str) -> None:
-        if page == "machines":
-            self.open_page()
 
     def _hide(self) -> None:
         """The page was closed: from here on this computer cannot be found."""

@@ -6,24 +6,30 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QFileDialog, QMessageBox
 
+from app import desktop
 from app.controllers.queue import QueueController
+from app.i18n import tr
+from app.installs import model_labels
+from app.installs.models_page import ModelsPage
 from app.main_window import MainWindow
-from app.models import model_labels
-from app.models.models_page import ModelsPage
-from app.models.recommended import Recommended
 from app.state.downloads_model import MISSING
 from app.state.listings import PresetsModel
 from app.state.model_files_model import ModelFilesModel
 from app.state.runtimes_model import RuntimesModel
 from app.state.telemetry_model import TelemetryModel
 from app.ui_state import UiState
-from app.widgets.controls import bring_up
+from app.widgets.controls import bring_up, is_confirmed
+from app.widgets.plain import message_box
 from engine.core.errors import LibraryMissing
+from engine.core.units import bytes_text
 from engine.protocol import commands
-from engine.protocol.model_file_state import LIBRARIES, ImportMode, PublishedState
+from engine.protocol.model_file_state import LIBRARIES, ImportMode, PublishedState, is_library
 from engine.settings import schema
 from engine.settings.schema import JobSettings, with_values
+
+_ENDINGS = "*.safetensors *.gguf *.pt *.pth *.ckpt *.whl"
 
 
 class ModelsController(QObject):
@@ -47,7 +53,7 @@ class ModelsController(QObject):
         self._here: frozenset[str] | None = None
         self._modes: dict[str, ImportMode] = {}  # of imports, by path
         self._view: ModelsPage | None = None
-        window.page_requested.connect(self._open)
+        window.actions_["models"].triggered.connect(self.open_view)
         controller.models_found.connect(self.take_dropped)
         model.changed.connect(self._plan_again)
         model.changed.connect(self._show)
@@ -57,16 +63,9 @@ class ModelsController(QObject):
     def view(self) -> ModelsPage:
         """The page; made when the user first opens it."""
         if self._view is None:
-            card = Recommended(self.model, *self._recommends)
-            card.runtime_requested.connect(self.runtime_requested)
-            view = self._view = ModelsPage(self.model, self._telemetry, card, self._window)
-            view.get_requested.connect(self.get)
-            view.stop_requested.connect(self.stop)
-            view.verify_requested.connect(self.verify)
-            view.remove_requested.connect(self.remove)
-            view.import_requested.connect(self.take_file)
-            view.refresh_requested.connect(self.look)
-            view.use_requested.connect(self.use)
+            view = ModelsPage(self.model, self._telemetry, self._recommends, self._window)
+            self._view = view
+            view.requested.connect(self.act)
             if self._ui_state.shows_all_models:
                 view.unfold()
             view.unfolded.connect(self._keep_fold)
@@ -82,6 +81,44 @@ class ModelsController(QObject):
     def look(self) -> None:
         """Ask what is here."""
         self._controller.send(commands.ListModelFiles())
+
+    def act(self, name: str, subject: str) -> None:
+        """A request of the page.
+
+        Args:
+            name: An action of a row or of the page.
+            subject: Id of a file, or path of an import.
+        """
+        file = self.model.find(subject)
+        match name:
+            case "refresh":
+                self.look()
+            case "file":
+                self._ask_file()
+            case "add":
+                self._ask_library()
+            case "dismiss":
+                self.model.dismiss(subject)
+            case "runtime":
+                self.runtime_requested.emit("download", subject)
+            case "stop":
+                self.stop(subject)
+            case "download" | "continue" | "again":
+                self.get(subject)
+            case "retry" if file is not None:
+                task = self.model.task_of(self.model.package(file))
+                phase = task.phase if task is not None else ""
+                self.act(phase if phase in ("verify", "remove") else "download", subject)
+            case "verify":
+                self.model.request("verify", [subject])
+                self._controller.send(commands.VerifyModelFile(file=subject))
+            case "use" if file is not None:
+                self.use(file)
+            case "folder" if file is not None and file.path is not None:
+                desktop.show_in_folder(file.path)
+            case "remove" if file is not None and self.confirm_remove(file):
+                self.model.dismiss(subject)
+                self._controller.send(commands.RemoveModelFile(file=subject))
 
     def get(self, file: str) -> None:
         """Download a file and what it cannot work without, as far as it is not here."""
@@ -101,15 +138,27 @@ class ModelsController(QObject):
         for name in self.model.stoppable(file):
             self._controller.send(commands.StopTask(kind=self.model.kind, subject=name))
 
-    def verify(self, file: str) -> None:
-        """Compare a file with the published SHA-256."""
-        self.model.request("verify", [file])
-        self._controller.send(commands.VerifyModelFile(file=file))
+    def use(self, file: PublishedState) -> None:
+        """Choose a file for the selected film, or for the next ones where its choices are fixed."""
+        values = _choices(file, self._window.choices.settings.model)
+        self.view.close()
+        if not self._window.choices.choose(values):
+            settings = with_values(self._controller.settings, values)
+            self._controller.choose("", settings, None)
 
-    def remove(self, file: str) -> None:
-        """Delete our copy of a file, or forget an external one."""
-        self.model.dismiss(file)
-        self._controller.send(commands.RemoveModelFile(file=file))
+    def confirm_remove(self, file: PublishedState) -> bool:
+        """Ask before a removal; an external file only leaves the list."""
+        freed = bytes_text(file.bytes if file.is_here else file.done_bytes)
+        if file.borrowed:
+            details = tr("The file stays in its folder; Upreel only stops using it.")
+        elif file.is_own or file.kind == "library":
+            details = tr("This frees {size}. Upreel cannot download it again.", size=freed)
+        else:
+            details = tr("This frees {size}. It can be downloaded again.", size=freed)
+        question = tr("Remove {name}?", name=model_labels.full_title(file))
+        return is_confirmed(self.view, question, details, yes=tr("Remove"), no=tr("Keep"))
+
+    # Imports
 
     def take_file(self, path: Path, mode: ImportMode) -> None:
         """Import a file of the user's: copy it, or remember where it lies."""
@@ -124,30 +173,54 @@ class ModelsController(QObject):
         for path in files:
             self.take_file(path, "copy")
 
-    def use(self, file: str) -> None:
-        """Choose a file for the selected film, or for the next ones where its choices are fixed."""
-        known = self.model.find(file)
-        if known is None or not known.models:
-            return
-        values = _choices(known, self._window.choices.settings.model)
-        self.view.close()
-        if not self._window.choices.choose(values):
-            settings = with_values(self._controller.settings, values)
-            self._controller.choose("", settings, None)
+    def ask_mode(self, file: Path) -> ImportMode | None:
+        """Whether to copy a file or to read it where it lies; None for neither."""
+        box = message_box(
+            QMessageBox.Icon.Question,
+            tr("Copy {name} to Upreel's folder?", name=file.name),
+            tr("Used in place, it takes no extra space, but must stay there unchanged."),
+            parent=self.view,
+        )
+        copy = box.addButton(tr("Copy"), QMessageBox.ButtonRole.AcceptRole)
+        link = box.addButton(tr("Use in place"), QMessageBox.ButtonRole.AcceptRole)
+        box.addButton(tr("Cancel"), QMessageBox.ButtonRole.RejectRole)
+        box.setDefaultButton(copy)
+        box.exec()
+        clicked = box.clickedButton()
+        return "copy" if clicked is copy else "link" if clicked is link else None
+
+    def _ask_file(self) -> None:
+        endings = f"{tr('Models')} ({_ENDINGS});;{tr('All files')} (*)"
+        chosen, _ = QFileDialog.getOpenFileName(self.view, tr("Import model file"), "", endings)
+        path = Path(chosen)
+        mode = "copy" if is_library(path) else self.ask_mode(path) if chosen else None
+        if mode is not None:
+            self.take_file(path, mode)
+
+    def _ask_library(self) -> None:
+        """Let the user choose the wheel of a library that is not here."""
+        lacking = [f for f in self.model.files if f.kind == "library" and not f.is_here]
+        names = " ".join(file.filename for file in lacking)
+        chosen, _ = QFileDialog.getOpenFileName(
+            self.view, tr("Library for community models"), "", f"{names} (*.whl)"
+        )
+        if chosen:
+            self.take_file(Path(chosen), "copy")
 
     # Showing
 
     def _keep_fold(self, is_open: bool) -> None:
         self._ui_state.shows_all_models = is_open
 
-    def _open(self, page: str) -> None:
-        if page == "models":
-            self.open_view()
-
     def _show(self, _file: str = "") -> None:
         model = self.model
         published = (*schema.SEEDVR2, *schema.WAN_UPSCALERS)
-        known = {name: _availability(model, name) for name in published if model.is_known}
+        packages = ((name, model.best_package(name)) for name in published if model.is_known)
+        known = {
+            name: model_labels.availability(package, model.task_of(package))
+            for name, package in packages
+            if package is not None
+        }
         self._window.choices.show_availability(known)
         self._window.choices.show_first_models(model.cleaners)
         overall = model.overall
@@ -186,8 +259,3 @@ def _choices(file: PublishedState, model: str) -> dict[str, object]:
     if file.kind == "upscaler":
         return {**values, "model_file": own}
     return {**values, "vae": own}
-
-
-def _availability(model: ModelFilesModel, name: str) -> str:
-    package = model.best_package(name)
-    return model_labels.availability(package, model.task_of(package) if package else None)

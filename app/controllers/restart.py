@@ -73,7 +73,7 @@ class RestartController(QObject):
         self._kept = QTimer(self, interval=_KEEP_MS, singleShot=True)
         self._kept.timeout.connect(self.keep)
         queue.queue_changed.connect(self._look)
-        window.page_requested.connect(self._asked)
+        window.actions_["restart"].triggered.connect(self.request)
 
     def keep_from_now(self) -> None:
         """The films of the last run were taken over: write down every change."""
@@ -109,10 +109,6 @@ class RestartController(QObject):
     def now(self) -> None:
         """Do not wait: the film goes on after the new start, where it was."""
         self._leave(starts=False)
-
-    def _asked(self, page: str) -> None:
-        if page == "restart":
-            self.request()
 
     def _look(self) -> None:
         if self.waits_for and self._queue.active is None:

@@ -33,7 +33,7 @@ class SettingsController(QObject):
         self._window, self._controller, self._ui_state = window, controller, ui_state
         self._dialog: SettingsDialog | None = None
         self._parts: list[Callable[[], QWidget]] = []
-        window.page_requested.connect(self._open)
+        window.actions_["settings"].triggered.connect(lambda: bring_up(self.dialog))
 
     @property
     def dialog(self) -> SettingsDialog:
@@ -56,10 +56,6 @@ class SettingsController(QObject):
             self._dialog.take(settings)
         else:
             self._take(settings)
-
-    def _open(self, page: str) -> None:
-        if page == "settings":
-            bring_up(self.dialog)
 
     def _take(self, settings: EngineSettings) -> None:
         self._ui_state.engine_settings = settings

@@ -11,11 +11,11 @@ from PySide6.QtWidgets import QMessageBox
 from app import desktop
 from app.controllers.queue import QueueController
 from app.controllers.restart import RestartController
+from app.installs.installable import problem
+from app.installs.updates_page import UpdateLine, UpdatesPage
 from app.main_window import MainWindow
-from app.models.model_labels import problem
 from app.state.listings import UpdateModel
 from app.state.queue_model import QueueModel
-from app.updates.view import UpdateLine, UpdateView
 from app.widgets.controls import bring_up
 from app.widgets.plain import message_box
 from engine.core.errors import EngineError
@@ -44,15 +44,15 @@ class UpdatesController(QObject):
         super().__init__(window)
         self._window, self._controller, self._queue = window, controller, queue
         self._model, self._restart = model, restart
-        self._view: UpdateView | None = None
+        self._view: UpdatesPage | None = None
         self.starts_setup = False  # as soon as the engine has ended
         model.installable.connect(self._leave)
 
     @property
-    def view(self) -> UpdateView:
+    def view(self) -> UpdatesPage:
         """The page; made when the user first opens it."""
         if self._view is None:
-            self._view = UpdateView(self._model, self._window)
+            self._view = UpdatesPage(self._model, self._window)
             self._view.requested.connect(self._do)
         return self._view
 

@@ -69,7 +69,7 @@ class WatchController(QObject):
         super().__init__(window)
         self._controller, self._queue = controller, queue
         self._settings, self._ui_state = settings, ui_state
-        self._decision, self._line = window.decision, window.queue_column.watch
+        self._window, self._line = window, window.queue_column.watch
         self._folder = ""  # that was watched last; the switch brings it back
         self._films = WatchedFilms(paths.data_folder() / "watched.txt")
         self._problem, self._is_on, self._is_looking = "", False, False
@@ -147,7 +147,7 @@ class WatchController(QObject):
     def _start_next(self) -> None:
         """Run a film of the folder where one can start and the user wants that."""
         is_wanted = self._ui_state.engine_settings.watch_starts and not self._controller.is_stopped
-        is_free = self._queue.active is None and not self._decision.held
+        is_free = self._window.actions_["start"].isEnabled()
         can_start = (row.job_id for row in self._queue.rows if row.is_watched and row.can_start)
         film = next(can_start, "")
         if is_wanted and is_free and film:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from app.i18n import tr
-from app.models import model_labels
-from app.runtimes import runtime_labels
+from app.installs import runtime_labels
+from app.installs.installable import problem, progress
 from app.state.downloads_model import DownloadsModel
 from app.state.job_row import JobRow
 from app.state.tasks_model import TaskState
@@ -73,7 +73,7 @@ def _problem(kind: TaskKind, error: ErrorInfo) -> tuple[str, str]:
     if error.code == RuntimeNotAccepted.code:
         return tr("Not started: you did not accept the NVIDIA runtime file"), ""
     is_runtime = kind is TaskKind.RUNTIME
-    return runtime_labels.problem(error) if is_runtime else model_labels.problem(error)
+    return runtime_labels.problem(error) if is_runtime else problem(error)
 
 
 class _Line(QWidget):
@@ -93,7 +93,7 @@ class _Line(QWidget):
             column.addWidget(part)
 
     def show_task(self, title: str, task: TaskState) -> None:
-        figures = tr("Please wait …") if task.waits else model_labels.progress(task)
+        figures = tr("Please wait …") if task.waits else progress(task)
         self._title.setText(title)
         self._figures.setText(figures)
         self._bar.set_shares(task.share)

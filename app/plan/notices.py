@@ -8,6 +8,7 @@ from typing import Any
 from PySide6.QtCore import QTimer, Signal
 from PySide6.QtWidgets import QApplication, QPushButton, QVBoxLayout, QWidget
 
+from app.actions import Actions
 from app.engine_messages import button, choice_text, hint, setting_title, text
 from app.i18n import tr
 from app.plan.download_lines import DownloadLines
@@ -96,11 +97,13 @@ _CHANGED = "planChanged"
 class PlanNotices(QWidget):
     """A line for each notice, which opens; what keeps the film from starting is open."""
 
-    action_requested = Signal(str)  # what MainWindow.do takes
     choices_requested = Signal(dict)  # settings by name
 
-    def __init__(self, downloads: DownloadsModel, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, downloads: DownloadsModel, actions: Actions, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
+        self._actions = actions
         self._films, self._failures = downloads.films, downloads.failures
         self._downloads = DownloadLines(downloads)
         self._job_id = ""
@@ -169,7 +172,7 @@ class PlanNotices(QWidget):
     def _help_button(self, refusal: Notice, action: str, at: int) -> QPushButton:
         help_ = QPushButton(button(refusal.code))
         help_.setObjectName(f"planHelp{at or ''}")
-        help_.clicked.connect(lambda: self.action_requested.emit(action))
+        help_.clicked.connect(self._actions[action].trigger)
         return help_
 
     def _offer_button(self, offer: Offer, name: str) -> QPushButton:

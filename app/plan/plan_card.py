@@ -12,6 +12,7 @@ from PySide6.QtWidgets import (
 )
 
 from app import engine_messages, labels
+from app.actions import Actions
 from app.i18n import tr
 from app.plan.memory_bars import MemoryBars, fullest
 from app.plan.notices import PRETENDED, PlanNotices
@@ -33,11 +34,12 @@ _OF_PRETENDED = (PRETENDED, WeightsMissing.code)  # refusals that are not about 
 class PlanCard(QFrame):
     """Shows one plan; everything in it comes from the engine's prediction."""
 
-    action_requested = Signal(str)  # what MainWindow.do takes
     choices_requested = Signal(dict)  # settings by name, that a refusal offers
     why_requested = Signal()  # `PlanDetails` shall open
 
-    def __init__(self, downloads: DownloadsModel, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, downloads: DownloadsModel, actions: Actions, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
         self.setProperty("kind", "card")
         self.setObjectName("planCard")
@@ -55,7 +57,7 @@ class PlanCard(QFrame):
         self._guess = QPushButton()
         self._guess.setObjectName("speedTest")
         self._guess.setProperty("kind", "link")
-        self._notes = PlanNotices(downloads)
+        self._notes = PlanNotices(downloads, actions)
         self._streams = ElidedLabel()
         self._streams.setObjectName("planStreams")
         self._streams.setProperty("kind", "secondary")
@@ -66,9 +68,8 @@ class PlanCard(QFrame):
         self._why.setObjectName("whyThisPlan")
         self._why.setProperty("kind", "link")
         self._why.clicked.connect(self.why_requested)
-        self._notes.action_requested.connect(self.action_requested)
         self._notes.choices_requested.connect(self.choices_requested)
-        self._guess.clicked.connect(lambda: self.action_requested.emit("bench"))
+        self._guess.clicked.connect(actions["bench"].trigger)
         self._lay_out()
 
     def show_job(self, row: JobRow) -> None:

@@ -6,6 +6,7 @@ from PySide6.QtCore import QEvent, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
+from app.actions import Actions
 from app.i18n import tr
 from app.theme import tokens
 from app.theme.icons import pixmap
@@ -67,14 +68,13 @@ class DropPanel(QFrame):
 class EmptyView(QWidget):
     """The drop panel in the middle, and that it works without a GPU."""
 
-    files_requested = Signal()
     sample_requested = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("emptyView")
         self.panel = DropPanel()
-        self.panel.clicked.connect(self.files_requested)
+        self.panel.clicked.connect(actions["add_files"].trigger)
         self._icon, self._title, self._formats = Label(), Label(), Label(_FORMATS)
         self._title.setProperty("kind", "headline")
         self._formats.setProperty("kind", "secondary")
@@ -89,7 +89,7 @@ class EmptyView(QWidget):
         self._add.setProperty("kind", "primary")
         self._sample.setObjectName("emptySampleButton")
         self._sample.setProperty("kind", "large")
-        self._add.clicked.connect(self.files_requested)
+        self._add.clicked.connect(actions["add_files"].trigger)
         self._sample.clicked.connect(self.sample_requested)
         self._lay_out()
         self.retranslate()

@@ -6,6 +6,7 @@ from PySide6.QtCore import QEvent, Signal
 from PySide6.QtGui import QImage, QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QStackedLayout, QStackedWidget, QVBoxLayout, QWidget
 
+from app.actions import Actions
 from app.preview import scene
 from app.preview.compare_canvas import CompareCanvas
 from app.preview.empty_view import EmptyView
@@ -43,15 +44,13 @@ class PreviewView(QWidget):
 
     frame_requested = Signal(str, float, bool)  # job_id, s, whether with the source
     sample_requested = Signal()
-    files_requested = Signal()
-    action_requested = Signal(str)  # names of the window's actions, for the shown job
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("previewView")
-        self.empty = EmptyView()
+        self.empty = EmptyView(actions)
         self.canvas, self.bar, self.pair_bar = CompareCanvas(), ViewBar(), PairBar()
-        self.timeline, self.figures, self.strip = Timeline(), FiguresRow(), ReportStrip()
+        self.timeline, self.figures, self.strip = Timeline(), FiguresRow(), ReportStrip(actions)
         self.playback = Playback(self.canvas, self.timeline, self)
         self.pair = FramePair(self.canvas, self.timeline, self)
         self.workers = WorkersRow()
@@ -79,7 +78,6 @@ class PreviewView(QWidget):
         self._pages.addWidget(self._work)
 
     def _connect(self) -> None:
-        self.empty.files_requested.connect(self.files_requested)
         self.empty.sample_requested.connect(self.sample_requested)
         self.bar.mode_chosen.connect(self._mode_chosen)
         self.bar.fit_chosen.connect(self.canvas.fit)
@@ -93,7 +91,6 @@ class PreviewView(QWidget):
         self.pair.changed.connect(self._pair_changed)
         self.pair.film_lost.connect(self.pair_bar.show_problem)
         self.pair_bar.chosen.connect(self.pair.choose)
-        self.strip.action_requested.connect(self.action_requested)
         self.strip.compare_clicked.connect(self._compare)
         self.playback.began.connect(self._leave_live)
         self.playback.stopped.connect(self.pair.ask_soon)  # the whole picture of the frame

@@ -7,6 +7,7 @@ from PySide6.QtGui import QIcon, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from app import labels
+from app.actions import Actions
 from app.i18n import tr
 from app.theme import tokens
 from app.theme.icons import icon, pixmap
@@ -21,10 +22,9 @@ _BETWEEN = 70  # px of icon and margins
 class ReportStrip(QFrame):
     """What the checks have found, and facts about the job; what failed is in `DoubtCard`."""
 
-    action_requested = Signal(str)  # names of the window's actions
     compare_clicked = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("reportStrip")
         self.setProperty("kind", "card")
@@ -42,11 +42,11 @@ class ReportStrip(QFrame):
         self._details.setObjectName("reportButton")
         self._compare.setObjectName("compareButton")
         self._again.setObjectName("againButton")
-        self._open.clicked.connect(lambda: self.action_requested.emit("open_result"))
-        self._folder.clicked.connect(lambda: self.action_requested.emit("show_in_folder"))
-        self._details.clicked.connect(lambda: self.action_requested.emit("report"))
+        self._open.clicked.connect(actions["open_result"].trigger)
+        self._folder.clicked.connect(actions["show_in_folder"].trigger)
+        self._details.clicked.connect(actions["report"].trigger)
         self._compare.clicked.connect(self.compare_clicked)
-        self._again.clicked.connect(lambda: self.action_requested.emit("run_again"))
+        self._again.clicked.connect(actions["run_again"].trigger)
         words = QVBoxLayout()
         words.setSpacing(2)
         words.addWidget(self._title)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from PySide6.QtCore import QObject
 
 from app.bridge.engine_bridge import EventHub
 from app.state.tasks_model import KindModel, TasksModel, TaskState
 from engine.protocol import events
-from engine.protocol.model_file_state import PublishedState
+from engine.protocol.model_file_state import PublishedState, State
 from engine.protocol.plan import Notice
 from engine.protocol.tasks import Phase, TaskKind
 
@@ -54,50 +54,20 @@ class Package:
         return sum(max(0, size_of(file) - file.done_bytes) for file in self.lacking) / MB
 
 
-class FileStatus(enum.Enum):
-    """State of a package, as the user sees it."""
-
-    MISSING = "missing"
-    PARTIAL = "partial"
-    INCOMPLETE = "incomplete"  # whole itself, but a companion is not here
-    DAMAGED = "damaged"
-    UNCHECKED = "unchecked"
-    HERE = "here"
-    ELSEWHERE = "elsewhere"  # another program is at it
-    WAITING = "waiting"
-    BUSY = "busy"
-    FAILED = "failed"
-
-    @property
-    def is_running(self) -> bool:
-        """True while there is something to stop."""
-        return self in (FileStatus.WAITING, FileStatus.BUSY)
-
-    @property
-    def is_usable(self) -> bool:
-        """True when a job could use it now."""
-        return self in (FileStatus.UNCHECKED, FileStatus.HERE)
+# State of a package: of its main file, or "incomplete" (a companion is missing), "waiting",
+# "running" or "failed".
+PackageState = State | Literal["incomplete", "waiting", "running", "failed"]
 
 
-_AT_REST = {
-    "missing": FileStatus.MISSING,
-    "partial": FileStatus.PARTIAL,
-    "damaged": FileStatus.DAMAGED,
-    "unverified": FileStatus.UNCHECKED,
-    "here": FileStatus.HERE,
-    "busy": FileStatus.ELSEWHERE,
-}
-
-
-def status_of(package: Package, task: TaskState | None) -> FileStatus:
+def state_of(package: Package, task: TaskState | None) -> PackageState:
     """State of a package, with what is done to it now."""
     if task is not None:
         if not task.runs:
-            return FileStatus.FAILED
-        return FileStatus.WAITING if task.waits else FileStatus.BUSY
+            return "failed"
+        return "waiting" if task.waits else "running"
     if package.main.is_here and not package.is_complete:
-        return FileStatus.INCOMPLETE
-    return _AT_REST[package.main.state]
+        return "incomplete"
+    return package.main.state
 
 
 _TRIED_FIRST = ("fp16", "q8", "fp8", "q4")  # as the engine does where none was named

@@ -6,6 +6,7 @@ from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QStyleHints
 from PySide6.QtWidgets import QApplication
 
+from app.bound import show_theme
 from app.theme import tokens
 from app.theme.qss import palette_of, style_sheet
 from app.theme.tokens import Theme
@@ -43,6 +44,7 @@ class Look(QObject):
             # set, twice.
             self._app.setStyleSheet("")
             self._app.setStyleSheet(sheet)
+            show_theme()
             self.changed.emit()
 
     def _use(self) -> Theme:

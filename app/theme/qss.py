@@ -59,8 +59,9 @@ QWidget#choicesColumn {{ background: {t.surface_1}; border-left: 1px solid {t.li
 QWidget#resultForm {{ border-top: 1px solid {t.line}; }}
 QFrame#runtimeBar, QFrame#afterQueueBar {{
   background: {t.surface_2}; border-bottom: 1px solid {t.line}; }}
-QFrame[kind="card"] {{
+QFrame[kind="card"], QFrame[kind="chosen-card"] {{
   background: {t.surface_2}; border: 1px solid {t.line}; border-radius: {tokens.CARD_RADIUS}px; }}
+QFrame[kind="chosen-card"] {{ border: 2px solid {t.accent}; }}
 QFrame[kind="rule"] {{ background: {t.line}; border: none; max-height: 1px; min-height: 1px; }}
 QFrame[kind="chip"] {{
   background: {t.surface_2}; border: 1px solid {t.line}; border-radius: 15px; }}

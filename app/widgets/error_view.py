@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QWidget
 
-from app.engine_messages import button, hint, text, title
+from app import engine_messages
+from app.actions import Actions
+from app.bound import bind
+from app.engine_messages import hint, text, title
 from app.theme import tokens
 from app.theme.icons import pixmap
 from app.widgets.compact_scroll import CompactScroll
-from app.widgets.plain import Label
+from app.widgets.layouts import TOP, column, row
+from app.widgets.parts import button, label, named
 from engine.core.errors import EngineError, ErrorInfo
 
-ACTIONS = {  # what MainWindow.do takes, to the codes of the errors that its button helps with
+ACTIONS = {  # names of actions, with the codes of the errors that they help with
     "accept": "result-held-back",
     "choices": (
         "encoder-missing container-mismatch hardware-error no-usable-gpu pretended-card "
         "feature-missing capacity-error plan-does-not-fit numeric-overflow settings-error"
     ),
     "folder": "output-error output-unwritable",
-    "log": (
+    "show_log": (
         "engine-error identity-damaged machine-error unknown-machine not-gguf update-error "
         "update-not-in-build update-unreachable update-outdated "
         "update-untrusted update-too-new update-damaged update-missing update-busy "
@@ -58,56 +61,39 @@ def error_title(error: ErrorInfo) -> str:
 class ErrorCard(QFrame):
     """Title, the engine's sentence with its figures, hint, and one button."""
 
-    action_requested = Signal(str)
-
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setProperty("kind", "card")
-        self.setObjectName("errorCard")
+        named(self, "errorCard", "card")
+        self._actions = actions
         self._error: ErrorInfo | None = None
-        self._icon, self._title, self._message, self._hint = (Label() for _ in range(4))
-        self._title.setProperty("kind", "error")
-        self._hint.setProperty("kind", "secondary")
-        for label in (self._title, self._message, self._hint):
-            label.setWordWrap(True)
-        self._message.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._button = QPushButton()
-        self._button.setObjectName("errorAction")
-        head = QHBoxLayout()
-        head.setSpacing(8)
-        head.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignTop)
-        head.addWidget(self._title, 1)
+        self._icon, self._title = label(), label(kind="error", wraps=True)
+        self._message = label(wraps=True, selectable=True)
+        self._hint = label(kind="secondary", wraps=True)
+        self._button = button(name="errorAction", on=self._act)
         words = QWidget()
-        within = QVBoxLayout(words)
-        within.setContentsMargins(0, 0, 0, 0)
-        within.setSpacing(6)
-        within.addLayout(head)
-        within.addWidget(self._message)
-        within.addWidget(self._hint)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(14, 10, 14, 10)
-        column.setSpacing(6)
-        column.addWidget(CompactScroll(words))  # below it the button stays in sight
-        column.addWidget(self._button)
-        self._button.clicked.connect(self._act)
+        head = row((self._icon, 0, TOP), (self._title, 1), spacing=8)
+        column(head, self._message, self._hint, spacing=6, on=words)
+        # The button stays in sight below what scrolls.
+        column(CompactScroll(words), self._button, spacing=6, margins=(14, 10), on=self)
+        bind(self, self._show, theme=True)
 
     def show_error(self, error: ErrorInfo) -> None:
         """Show an error of the engine."""
         self._error = error
+        self._show()
+
+    def _show(self) -> None:
+        error = self._error
+        if error is None:
+            return
         self._icon.setPixmap(pixmap("error", tokens.current().error, 18))
         self._title.setText(error_title(error))
         self._message.setText(text(error))
         self._hint.setText(hint(error))
         self._hint.setVisible(bool(self._hint.text()))
-        self._button.setText(button(error.code) or button(_UNKNOWN))
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language and the theme."""
-        super().changeEvent(event)
-        requested = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)
-        if event.type() in requested and self._error is not None:
-            self.show_error(self._error)
+        action = engine_messages.button(error.code) or engine_messages.button(_UNKNOWN)
+        self._button.setText(action)
 
     def _act(self) -> None:
         if self._error is not None:
-            self.action_requested.emit(ACTION_OF.get(self._error.code, "log"))
+            self._actions[ACTION_OF.get(self._error.code, "show_log")].trigger()

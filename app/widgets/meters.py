@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.theme import tokens
-from app.widgets.plain import Label
+from app.widgets.layouts import row
+from app.widgets.parts import label
 
 _LEAST_SEEN = 0.05  # of a ring
 
@@ -62,13 +63,8 @@ class ProgressLine(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._bar, self._figures = ShareBar(), Label()
-        self._figures.setProperty("kind", "secondary")
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(12)
-        row.addWidget(self._bar, 1)
-        row.addWidget(self._figures)
+        self._bar, self._figures = ShareBar(), label(kind="secondary")
+        row((self._bar, 1), self._figures, spacing=12, on=self)
 
     def show_progress(self, share: float, figures: str) -> None:
         """Finished part, 0 to 1, and figures."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QWidget
 
-from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
-
+from app.bound import bind
 from app.theme import tokens
 from app.theme.icons import pixmap
 from app.widgets.controls import Translated
-from app.widgets.plain import Label
+from app.widgets.layouts import MIDDLE, TOP, column, row
+from app.widgets.parts import Text, button, label
 
 ICONS = {"good": "check", "info": "info", "warning": "warning", "refusal": "error"}
 
@@ -38,23 +38,14 @@ class NoticeLine(QWidget):
     ) -> None:
         super().__init__(parent)
         self._severity = severity
-        self._icon = Label()
+        self._icon = label()
         self._icon.setFixedSize(16, 18)
-        self._message, self._hint = Label(), Label()
-        self._hint.setProperty("kind", "secondary")
-        for label in (self._message, self._hint):
-            label.setWordWrap(True)
-            label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        texts = QVBoxLayout()
-        texts.setSpacing(2)
-        texts.addWidget(self._message)
-        texts.addWidget(self._hint)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(8)
-        row.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignTop)
-        row.addLayout(texts, 1)
+        self._message = label(wraps=True, selectable=True)
+        self._hint = label(kind="secondary", wraps=True, selectable=True)
+        texts = column(self._message, self._hint, spacing=2)
+        row((self._icon, 0, TOP), (texts, 1), spacing=8, on=self)
         self.show_message(severity, message, hint)
+        bind(self, self._draw, theme=True)
 
     def show_message(self, severity: str, message: str, hint: str = "") -> None:
         """Show another sentence."""
@@ -63,12 +54,6 @@ class NoticeLine(QWidget):
         self._hint.setText(hint)
         self._hint.setVisible(bool(hint))
         self._draw()
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the theme."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.StyleChange:
-            self._draw()
 
     def _draw(self) -> None:
         name = ICONS[self._severity]
@@ -81,29 +66,31 @@ class PageLine(Translated, QWidget):
     Args:
         name: Prefix of the names of objects: `<name>Summary` and `open<Name>s`.
         parent: Its owner.
+        title: Text of the name.
+        explanation: Text of the sentence.
+        text: Text of the button.
+        says: Name of the button for screen readers, where it is not its text.
     """
 
     page_requested = Signal()
 
-    def __init__(self, name: str, parent: QWidget | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        parent: QWidget | None = None,
+        *,
+        title: Text = "",
+        explanation: Text = "",
+        text: Text = "",
+        says: Text = "",
+    ) -> None:
         super().__init__(parent)
-        self.name, self.explanation, self.button = Label(), Label(), QPushButton()
-        self.explanation.setProperty("kind", "secondary")
-        self.explanation.setWordWrap(True)
-        self.explanation.setObjectName(f"{name}Summary")
-        self.button.setObjectName(f"open{name.capitalize()}s")
-        self.button.setAutoDefault(False)
-        texts = QVBoxLayout()
-        texts.setSpacing(2)
-        texts.addWidget(self.name)
-        texts.addWidget(self.explanation)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(24)
-        row.addLayout(texts, 1)
-        row.addWidget(self.button, 0, Qt.AlignmentFlag.AlignVCenter)
-        self.button.clicked.connect(self.page_requested)
+        self.name = label(title)
+        self.explanation = label(explanation, "secondary", name=f"{name}Summary", wraps=True)
+        opens = f"open{name.capitalize()}s"
+        self.button = button(text, opens, says=says, on=self.page_requested, auto_default=False)
+        texts = column(self.name, self.explanation, spacing=2)
+        row((texts, 1), (self.button, 0, MIDDLE), spacing=24, on=self)
 
-    @abstractmethod
     def retranslate_ui(self) -> None:
-        """All texts in the current language."""
+        """Set the texts that were not given."""

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import (
-    QApplication,
-    QFrame,
-    QHBoxLayout,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QApplication, QFrame, QWidget
 
-from app.i18n import tr
-from app.theme.icons import icon
-from app.widgets.controls import Themed
-from app.widgets.plain import Label, set_tip
+from app.widgets.layouts import column, row
+from app.widgets.parts import icon_button, label, named
 
 
-class Sheet(Themed, QFrame):
+class Sheet(QFrame):
     """Covers a part of `over`, as high as that; one sheet is open at a time.
 
     Args:
@@ -31,27 +22,24 @@ class Sheet(Themed, QFrame):
 
     def __init__(self, over: QWidget, name: str, width: int, *, is_left: bool = False) -> None:
         super().__init__(over)
-        self.setObjectName(name)
-        self.setProperty("kind", "sheet")
+        named(self, name, "sheet")
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._over, self._width, self._is_left = over, width, is_left
         self._focus_before: QWidget | None = None
-        self._title, self._close = Label(), QToolButton()
-        self._title.setProperty("kind", "title")
-        self._close.setObjectName(f"{name}Close")
-        self._close.setProperty("kind", "more")
-        head = QHBoxLayout()
-        head.setContentsMargins(16, 8, 8, 0)
-        head.addWidget(self._title, 1)
-        head.addWidget(self._close)
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(1, 0, 1, 1)
-        self._column.setSpacing(0)
-        self._column.addLayout(head)
-        self._close.clicked.connect(self.close_down)
+        self._title = label(kind="title")
+        close = icon_button(
+            "cancel",
+            "Close",
+            f"{name}Close",
+            "more",
+            size=16,
+            tip="Close (Esc)",
+            on=self.close_down,
+        )
+        head = row((self._title, 1), close, margins=(16, 8, 8, 0))
+        self._column = column(head, spacing=0, margins=(1, 0, 1, 1), on=self)
         self.setVisible(False)
         over.installEventFilter(self)
-        self.retranslate_ui()
 
     def hold(self, body: QWidget) -> None:
         """Take a widget in; it fills the sheet."""
@@ -104,12 +92,6 @@ class Sheet(Themed, QFrame):
         if event.type() == QEvent.Type.Resize and not self.isHidden():
             self._fit()
         return False
-
-    def retranslate_ui(self) -> None:
-        """All texts in the current language, icons in the current theme."""
-        self._close.setIcon(icon("cancel", size=16))
-        set_tip(self._close, tr("Close (Esc)"))
-        self._close.setAccessibleName(tr("Close"))
 
     def _fit(self) -> None:
         width = min(self._width, self._over.width())

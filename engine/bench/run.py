@@ -52,7 +52,6 @@ CASES: dict[str, BenchCase] = {
     "vae-encode": BenchCase("cases.vae:vae_rows", "encode"),
     "vae-decode": BenchCase("cases.vae:vae_rows", "decode"),
     "vae-parts": BenchCase("cases.vae_parts:part_rows"),
-    "vae-8bit": BenchCase("cases.vae_eight_bit:eight_bit_rows"),
     "round-trip": BenchCase("cases.round_trip:round_trip_rows"),
     "dit-3b": BenchCase("cases.dit:dit_rows", "3b"),
     "dit-7b": BenchCase("cases.dit:dit_rows", "7b"),

@@ -9,7 +9,7 @@ from engine.cli import formatting, options
 from engine.cli.console import encode
 from engine.cli.context import DONE, FAILED, CommandContext
 from engine.core.messages import message
-from engine.hardware.pretended_gpu import pretended
+from engine.hardware.devices import pretended
 from engine.protocol.plan import Plan
 
 _MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 from engine.core.errors import SettingsError
 from engine.core.messages import message, text_of
 from engine.core.units import parse_clock
+from engine.files.model_files import Store
+from engine.files.model_files import named as named_file
 from engine.hardware.budget import gpus_here
+from engine.hardware.devices import fastest, from_environment, named_each
 from engine.hardware.devices import named as named_gpu
-from engine.hardware.devices import named_each
 from engine.hardware.gpu_table import GpuSpec
-from engine.hardware.pretended_gpu import fastest, from_environment
-from engine.model_files.store import Store
-from engine.model_files.store import named as named_file
 from engine.planner import preset_choice
 from engine.planner.availability import devices_here
 from engine.settings.assignments import with_text

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
 
 from engine import __version__
-from engine.bench.cases.vae_models import models as vae_models
-from engine.bench.options import DTYPES
 from engine.cli import (
-    bench,
     inspection,
     jobs,
     latents,
-    machines,
     models,
     presets,
-    runtime,
-    update,
-    worker,
 )
 from engine.cli.context import CommandContext
 from engine.cli.options import DEVICE_HELP, settings_help
 from engine.core.plain_text import one_line
-from engine.settings.optimisations import model_switch_names
+from engine.core.wings import wings
 
 Run = Callable[[argparse.Namespace, CommandContext], int]
 
@@ -82,11 +74,9 @@ def build() -> argparse.ArgumentParser:
     _resume(add)
     latents.register(add)
     models.register(add)
-    runtime.register(add)
-    update.register(add)
     presets.register(add)
-    machines.register(add)
-    worker.register(add)
+    for wing in wings():
+        wing.add_commands(add)
     _machine(add)
     return parser
 
@@ -233,108 +223,7 @@ def _resume(add: Any) -> None:
     _json(command)
 
 
-def _bench(add: Any) -> None:
-    command = add(
-        "bench",
-        bench.run,
-        "measure the speed of this computer",
-        "examples:\n"
-        "  python -m engine bench --quick                          the speed that plans use\n"
-        "  python -m engine bench optimisations --markdown page.md --picture bars.svg\n"
-        "  python -m engine bench vae-decode --quick --profile trace.json\n"
-        "  python -m engine bench lite pipeline\n"
-        "  python -m engine bench vae --size 512x512 --frames 5 --without upsampler_fold\n"
-        "  python -m engine bench vae --model wan21-vae --clip video.mkv --frames 9\n"
-        "  python -m engine bench flicker --clip video.mkv --result video_x2.mkv\n"
-        "  python -m engine bench first-contact --out DIR          a new GPU, in ten minutes\n\n"
-        f"optimisations:\n{_names(model_switch_names())}\n",
-    )
-    command.add_argument(
-        "cases",
-        nargs="*",
-        metavar="CASE",
-        help="default: speed (used by plans), lite, pipeline, colour, read and write; others: "
-        "models, vae (vae-encode, vae-decode, vae-parts; with a clip round-trip), "
-        "dit (dit-3b, dit-7b), formats (-3b, -7b), seedvr2, seedvr2-job, streams, flicker, "
-        "optimisations (-vae, -dit, -around, -claims), kernels, attention, products and vae-8bit, "
-        "which take minutes on a CPU; workers (several processes); facts; with a GPU "
-        "kernel-errors, streaming, memory-pressure, gpu-tests; first-contact, which runs most of "
-        "these and writes a report",
-    )
-    command.add_argument(
-        "--quick",
-        action="store_true",
-        help="fewer runs and smaller tasks; without a case only speed, in less than a minute",
-    )
-    command.add_argument(
-        "--json", dest="json_file", metavar="FILE", help="also write the results to a file"
-    )
-    for name, what in (
-        ("markdown", "also write a page with tables, without personal data"),
-        ("picture", "also draw a chart of the optimisations or models (SVG)"),
-        ("profile", "also write a trace of one case for chrome://tracing and Perfetto"),
-    ):
-        command.add_argument(f"--{name}", metavar="FILE", help=what)
-    command.add_argument("--out", metavar="DIR", help="output folder of first-contact")
-    command.set_defaults(json=False)
-    _video_models(command.add_argument_group("vae, dit, optimisations, kernels"))
-
-
-def _names(names: Sequence[str]) -> str:
-    return textwrap.fill(", ".join(names), 96, initial_indent="  ", subsequent_indent="  ")
-
-
-def _video_models(group: Any) -> None:
-    group.add_argument(
-        "--size", metavar="WxH", help="frame size; default 256x256, GPU 1024x1024; dit 720p"
-    )
-    group.add_argument(
-        "--model", choices=tuple(vae_models()), default="seedvr2-vae", help="default %(default)s"
-    )
-    group.add_argument(
-        "--clip",
-        metavar="FILE",
-        help="video for PSNR and SSIM after encoding and decoding, and for flicker",
-    )
-    group.add_argument("--result", metavar="FILE", help="flicker: the result of the clip")
-    group.add_argument("--vae", metavar="FILE", help="your own file of the VAE, with --clip")
-    group.add_argument(
-        "--random-weights",
-        action="store_true",
-        help="with --clip: measure time and memory without a model file",
-    )
-    group.add_argument(
-        "--frames",
-        type=int,
-        action="append",
-        metavar="N",
-        help="number of frames of a clip; can be repeated",
-    )
-    group.add_argument("--dtype", choices=DTYPES, help="default float32, GPU float16")
-    group.add_argument("--device", metavar="NAME", default="auto", help=DEVICE_HELP)
-    group.add_argument("--threads", type=int, metavar="N", help="default: all")
-    group.add_argument(
-        "--runs",
-        type=int,
-        metavar="N",
-        help="number of runs, of which the median is used; default 3, GPU 5",
-    )
-    group.add_argument("--form", choices=("plain", "fast", "both"), default="both")
-    for name, what in (("without", "without this optimisation"), ("only", "with only this one")):
-        group.add_argument(
-            f"--{name}",
-            action="append",
-            default=[],
-            metavar="NAME",
-            help=f"also measure the fast variant {what} (all: each one); can be repeated",
-        )
-    group.add_argument(
-        "--no-memory", dest="memory", action="store_false", help="do not measure RAM"
-    )
-
-
 def _machine(add: Any) -> None:
-    _bench(add)
     command = add("doctor", inspection.doctor, "check whether everything works on this computer")
     command.add_argument(
         "--zip",

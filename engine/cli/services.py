@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from engine import api
-from engine.bench.options import BenchOptions
 from engine.hardware.gpu_table import GpuSpec
 from engine.protocol.events import EventSink
 from engine.protocol.media import MediaInfo
@@ -62,10 +60,6 @@ class ApiServices:
         """Jobs that can be resumed."""
         return api.unfinished()
 
-    def start_update(self) -> Path:
-        """Start the setup of a newer version."""
-        return api.start_update()
-
     def doctor(self) -> Sequence[DoctorLine]:
         """Run the self-test."""
         return api.doctor()
@@ -75,9 +69,3 @@ class ApiServices:
     ) -> None:
         """Write the archive of a report."""
         api.write_diagnostics(path, lines, with_names=with_names)
-
-    def bench(
-        self, cases: Sequence[str], options: BenchOptions, tell: Callable[[str], None]
-    ) -> list[dict[str, Any]]:
-        """Measure the cases."""
-        return api.bench(cases, options=options, report=tell)

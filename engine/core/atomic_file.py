@@ -38,7 +38,7 @@ def rename(source: Path, target: Path) -> None:
 
     Raises:
         FileExistsError: The name is in use; both are unchanged.
-        OSError: As `replace`.
+        OSError: Error of `replace`.
     """
     if os.name == "posix" and not source.is_dir() and _linked(source, target):
         return
@@ -51,7 +51,7 @@ def write_bytes(path: Path, content: bytes, *, is_private: bool = False) -> None
     """Write a file: a reader sees the old or the new one, also after a power failure.
 
     Args:
-        path: Of the file.
+        path: Path of the file.
         content: All of it.
         is_private: No other user may read it; Windows keeps them from the user's folders anyway.
 
@@ -77,8 +77,8 @@ def part_name(key: str, suffix: str = "") -> str:
     """A name for an unfinished file: short, so that it fits wherever the final name does.
 
     Args:
-        key: What distinguishes it from other unfinished files of the folder.
-        suffix: Of the final name, for programs that go by it; a long one is left out.
+        key: Text that distinguishes it from other unfinished files of the folder.
+        suffix: Suffix of the final name, for programs that go by it; a long one is left out.
     """
     return f"upreel-{key}.part{suffix if len(suffix) <= _LONGEST_SUFFIX else ''}"
 

@@ -48,7 +48,7 @@ class EngineError(HasMessage, Exception):
         return message(f"{self.code}.{self.case}" if self.case else self.code, **self.params)
 
     def info(self) -> ErrorInfo:
-        """The same as plain data, for events."""
+        """Error as plain data, for events."""
         params, lasts = self.as_message.params, self.is_permanent
         return ErrorInfo(code=self.code, case=self.case, params=params, is_permanent=lasts)
 
@@ -262,7 +262,7 @@ class UpdateUntrusted(UpdateError, code="update-untrusted"):
 
 
 class UpdateOutdated(UpdateError, code="update-outdated"):
-    """The answer was signed by us, but is not the newest one, or its age cannot be determined."""
+    """A signed description of updates that is not the newest one, or of unknown age."""
 
 
 class UpdateTooNew(UpdateError, code="update-too-new"):
@@ -391,7 +391,7 @@ def is_memory_refusal(error: BaseException) -> bool:
 
 
 def memory_ran_out(error: BaseException) -> bool:
-    """The same of libraries that report a lack of memory as damage: then there is still none."""
+    """Whether a library reports a lack of memory as damage: memory is then still short."""
     return is_memory_refusal(error) or _is_short()
 
 

@@ -73,7 +73,7 @@ def write_error(error: Exception, path: Path) -> EngineError:
 
     Args:
         error: An OSError, or an error of FFmpeg, which has an `errno` too.
-        path: Of the file, or of the folder that is written into.
+        path: Path of the file, or of the folder that is written into.
     """
     number, reason, name = getattr(error, "errno", None), reason_of(error), path.name
     names_folder = is_folder(path)
@@ -116,7 +116,7 @@ def reason_of(error: Exception) -> str | Message:
 
 
 def content_mark(path: Path) -> str:
-    """What tells a film from all others, whatever its name: its bytes and 128 KiB of its content.
+    """Identity of a file, whatever its name: its size and 128 KiB of its content.
 
     A file that was moved, copied or renamed keeps it.
 
@@ -158,7 +158,7 @@ def writing(path: Path) -> Iterator[None]:
     """Translates errors of the system inside.
 
     Raises:
-        EngineError: As `write_error`.
+        EngineError: Result of `write_error`.
     """
     try:
         yield
@@ -171,7 +171,7 @@ def reading(path: Path) -> Iterator[None]:
     """Translates errors of the system inside.
 
     Raises:
-        EngineError: As `read_error`.
+        EngineError: Result of `read_error`.
     """
     try:
         yield
@@ -185,7 +185,7 @@ def reported(error: Exception, what: str, logger: logging.Logger) -> EngineError
     Args:
         error: Any; one outside of the hierarchy is logged with its traceback.
         what: Name of the work, for the log.
-        logger: Of the module that did it.
+        logger: Logger of the module that did it.
     """
     if isinstance(error, EngineError):
         logger.warning("%s: %s", what, error.message, exc_info=error)
@@ -201,7 +201,7 @@ def reported(error: Exception, what: str, logger: logging.Logger) -> EngineError
 
 
 def advised(look: Callable[[], T], otherwise: T) -> T:
-    """What a look finds, or `otherwise` where it fails for whatever reason, which is logged.
+    """Result of a call, or `otherwise` if it fails for whatever reason, which is logged.
 
     Whatever only advises (how well a source was coded, a preview, a rate to learn) goes through
     here, so that it never stops a job. A lack of memory counts too: the work itself meets it.
@@ -214,7 +214,7 @@ def advised(look: Callable[[], T], otherwise: T) -> T:
 
 
 def _untranslated(error: OSError) -> EngineError:
-    """Of an error of which only the system's own words are known, and perhaps a file."""
+    """Translation of an error of which only the system's text is known, and perhaps a file."""
     file, reason = error.filename, reason_of(error)
     if is_disk_full(error):
         return write_error(error, Path(file)) if isinstance(file, str) else DiskFull("somewhere")
@@ -251,7 +251,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def in_time(call: Callable[[], T]) -> T:
-    """What a call of the system returns, or raises, within `PATIENCE_S`.
+    """Return or raise the outcome of a system call that ends within `PATIENCE_S`.
 
     One that hangs keeps its thread, and whatever it uses, until it returns.
 
@@ -298,7 +298,7 @@ class RetryingFile:
     that became shorter or was replaced fails too.
 
     Attributes:
-        name: As FFmpeg opens exactly this file, also one named "a:b.mkv".
+        name: Name with which FFmpeg opens exactly this file, also one named "a:b.mkv".
         size: Bytes, when it was opened.
         failure: Why a read failed for good; None while all is well.
 

@@ -61,8 +61,8 @@ def job_log(folder: Path, name: str = "job") -> Iterator[None]:
     """Copy all log records inside to `folder`/job.log, as far as the disk takes it.
 
     Args:
-        folder: Of the job.
-        name: Of the file, for another process of the job.
+        folder: Folder of the job.
+        name: Name of the file, for another process of the job.
     """
     handler = _LogFile(folder / f"{name}.log")
     logging.getLogger().addHandler(handler)

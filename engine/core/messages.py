@@ -46,7 +46,7 @@ class Message:
 
     @property
     def hint(self) -> Message:
-        """What to do next, with the same values; renders as "" where the entry has no hint."""
+        """Advice on what to do next, with the same values; "" where the entry has no hint."""
         return replace(self, part="hint")
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class HasMessage(ABC):
 
     @property
     def hint(self) -> str:
-        """What to do next, in English; "" where there is nothing to do."""
+        """Advice on what to do next, in English; "" where there is nothing to do."""
         return hint_of(self.as_message)
 
 
@@ -134,7 +134,7 @@ class MessageCatalogue:
         return bool(self._get(code, "text"))
 
     def hint(self, message: Message) -> str:
-        """What to do next; "" where the entry has no hint."""
+        """Advice on what to do next; "" where the entry has no hint."""
         return self._filled(self._get(message.code, "hint"), message).strip()
 
     def title(self, code: str) -> str:

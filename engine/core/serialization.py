@@ -57,7 +57,7 @@ def parse_toml(text: str) -> dict[str, Any]:
     """Plain data of TOML.
 
     Raises:
-        ValueError: As `parse_json`.
+        ValueError: Raised by `parse_json`.
     """
     _check_size(len(text))
     if any(line.count(".") > _MOST_DOTS for line in text.splitlines()):
@@ -73,7 +73,7 @@ def read_json(path: Path) -> Any:
 
     Raises:
         OSError: It cannot be read.
-        ValueError: As `parse_json`.
+        ValueError: Raised by `parse_json`.
     """
     return parse_json(_content(path, _MOST_BYTES))
 
@@ -83,7 +83,7 @@ def read_toml(path: Path, most_bytes: int = 10**6) -> dict[str, Any]:
 
     Raises:
         OSError: It cannot be read.
-        ValueError: As `parse_json`; or it is larger than `most_bytes`.
+        ValueError: Raised by `parse_json`; or it is larger than `most_bytes`.
     """
     return parse_toml(_content(path, most_bytes).decode("utf-8"))
 
@@ -121,7 +121,7 @@ def _check_size(size: int, most_bytes: int = _MOST_BYTES) -> None:
 
 
 def _bounded(data: Any) -> Any:
-    """The same data, which is only looked at: not deep, few values, each finite."""
+    """Return data unchanged after checking that it is shallow, small and finite."""
     level, count = [data], 0
     for _ in range(_MOST_DEPTH):
         below: list[Any] = []
@@ -171,8 +171,8 @@ def from_plain(kind: type[T], data: Any, variants: Variants | None = None) -> T:
     are there the present name counts.
 
     Args:
-        kind: What to read.
-        data: As `parse_json` gives it.
+        kind: Class to read.
+        data: Result of `parse_json`.
         variants: For base classes whose data stand for one of several subclasses: which one.
 
     Raises:

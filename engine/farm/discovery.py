@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from engine.core.file_access import reason_of
-from engine.farm.addresses import JOBS_PORT, joined, own_addresses
+from engine.farm.endpoint import JOBS_PORT, joined, own_addresses
 from engine.farm.errors import IdentityDamaged, MachineUnreachable
 from engine.farm.identity import Peers, clean_name, own_identity
 

@@ -1,8 +1,8 @@
 """The port at which this computer can be paired, open only while a user wants it.
 
-Whoever reaches the network may connect, so all is bounded: connections, in all and of each host,
-their time and their bytes (`Guests`, `Channel`); one pairing at a time reaches the user, and few a
-minute do, in all and of each host.
+Anybody in the network may connect, so all is bounded: connections, in all and of each host, their
+time and their bytes (`PendingConnections`, `Channel`); one pairing at a time reaches the user, and
+few a minute do, in all and of each host.
 """
 
 from __future__ import annotations
@@ -21,11 +21,17 @@ from typing import Any
 from engine.core.errors import Cancelled, EngineError
 from engine.core.file_access import reason_of, reported
 from engine.farm import pairing
-from engine.farm.addresses import JOBS_PORT, PAIRING_PORT, network_of, plain
+from engine.farm.endpoint import JOBS_PORT, PAIRING_PORT
 from engine.farm.errors import MachineUnreachable
-from engine.farm.guests import FIRST_BYTE_S, Guests, says_nothing
 from engine.farm.identity import Peer, own_identity
 from engine.farm.pairing import PairingOffer, Show
+from engine.workers.pending_connections import (
+    FIRST_BYTE_S,
+    PendingConnections,
+    is_silent,
+    network_of,
+    plain_address,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -67,8 +73,10 @@ class PairingPort:
         self._host, self._wanted_port = host, port
         self._turn = turn or threading.Lock()
         self._is_closed = threading.Event()
-        self._silent = Guests[socket.socket](_MOST_SILENT, _MOST_SILENT_OF_ONE, says_nothing)
-        self._begun = Guests[ssl.SSLSocket](_MOST_BEGUN, _MOST_BEGUN_OF_ONE)
+        self._silent = PendingConnections[socket.socket](
+            _MOST_SILENT, _MOST_SILENT_OF_ONE, is_silent
+        )
+        self._begun = PendingConnections[ssl.SSLSocket](_MOST_BEGUN, _MOST_BEGUN_OF_ONE)
         self._came: dict[socket.socket, tuple[str, float]] = {}  # host, and when it is too late
         self._last: tuple[tuple[str, float], ...] = ()  # pairings that were shown: whose, and when
         self._threads: dict[ssl.SSLSocket, threading.Thread] = {}
@@ -135,7 +143,7 @@ class PairingPort:
             self._is_closed.wait(_LOOK_S)
             return
         connection.setblocking(False)
-        host = plain(address[0])
+        host = plain_address(address[0])
         gone = self._silent.admit(connection, host)
         self._came[connection] = (host, time.monotonic() + FIRST_BYTE_S)
         selector.register(connection, selectors.EVENT_READ)

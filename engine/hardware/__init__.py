@@ -1,1 +1,1 @@
-"""What this machine is and how it feels: devices, features, telemetry, power; never torch."""
+"""Hardware of this computer: devices, features, telemetry, power; never torch."""

@@ -60,7 +60,7 @@ class Budget:
 
     @property
     def vram_limit_bytes(self) -> int:
-        """That torch may reserve for these tensors, with the gaps between them."""
+        """Bytes that torch may reserve for these tensors, with the gaps between them."""
         return round(self.vram_bytes / (1 - _GAPS))
 
     @property
@@ -76,7 +76,7 @@ class Budget:
 
     @property
     def idle(self) -> Budget:
-        """The same while no other program but the desktop uses the GPU."""
+        """Budget while no other program but the desktop uses the GPU."""
         gpus = tuple(one.idle for one in self.gpus)
         idle = _for_tensors(self.gpu_memory_bytes - _DESKTOP_BYTES - _VRAM_RESERVE_BYTES)
         idle = min((one.vram_bytes for one in gpus), default=max(self.vram_bytes, idle))
@@ -97,10 +97,10 @@ def measure_budget(
 
     Args:
         settings: Share of memory and number of threads.
-        output: Where the result will be; need not exist.
+        output: Path of the result; need not exist.
         jobs: Folder of the job folders; need not exist.
         pretend: GPUs in place of the machine's own, if there are any.
-        device: As the setting of a job.
+        device: Device as in the settings of a job.
         excluded: Names of GPUs that "all" leaves out.
         needed: A runtime that the machine's own GPU lacks; the budget has the GPU all the same.
 
@@ -120,7 +120,7 @@ def measure_budget(
 def _with_each(
     budget: Budget, gpus: Sequence[Gpu], pretend: Sequence[GpuSpec]
 ) -> dict[Gpu, Budget]:
-    """The same machine with each of its GPUs, or of those that it does not have."""
+    """Budgets of a computer with each of its GPUs, or with pretended ones."""
     return {
         gpu: replace(
             with_gpu(budget, pretend[gpu.number]) if pretend else _with_own(budget, gpu),
@@ -132,7 +132,7 @@ def _with_each(
 
 
 def _together(budget: Budget, each: Sequence[Budget]) -> Budget:
-    """The same machine with several GPUs, the fastest first; without any the machine alone."""
+    """Budget with several GPUs, the fastest first; without any, of the computer alone."""
     return replace(each[0], gpus=tuple(each)) if each else budget
 
 
@@ -180,7 +180,7 @@ def titles_of(gpus: Sequence[Gpu], pretend: Sequence[GpuSpec] = ()) -> list[str]
     """A title for each GPU, with its number where several are alike.
 
     Args:
-        gpus: Of this machine, or the pretended ones.
+        gpus: GPUs of this computer, or the pretended ones.
         pretend: Specifications of pretended ones.
     """
     found = [spec.title for spec in pretend] or [title_of(gpu) for gpu in gpus]
@@ -193,13 +193,13 @@ def titles_of(gpus: Sequence[Gpu], pretend: Sequence[GpuSpec] = ()) -> list[str]
 def pretended_budget(
     gpu: GpuSpec | None, *others: GpuSpec, ram_bytes: int, threads: int = 8
 ) -> Budget:
-    """What a job might use of another machine; measures nothing.
+    """Budget of a job on another computer; measures nothing.
 
     Args:
-        gpu: Of the table; None for a machine without one.
-        others: That work together with it.
-        ram_bytes: Of main memory, that a job may use.
-        threads: Of the processor.
+        gpu: GPU of the table; None for a computer without one.
+        others: GPUs that work together with it.
+        ram_bytes: RAM that a job may use, bytes.
+        threads: Number of threads of the CPU.
     """
     disk = 2**42
     bare = Budget(
@@ -216,7 +216,7 @@ def pretended_budget(
 
 
 def with_gpu(budget: Budget, gpu: GpuSpec) -> Budget:
-    """The same machine with a GPU that it does not have."""
+    """Budget of the computer with a GPU that it does not have."""
     return replace(
         budget,
         cuda=True,
@@ -242,7 +242,7 @@ def _measured(settings: EngineSettings, output: Path, jobs: Path) -> Budget:
 
 
 def _with_own(budget: Budget, gpu: Gpu) -> Budget:
-    """With a GPU of this machine."""
+    """Budget with a GPU of this computer."""
     return replace(
         budget,
         cuda=budget.needed_runtime is None,

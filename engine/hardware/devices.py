@@ -1,4 +1,4 @@
-"""GPUs, processor and memory of this machine, and the data types they compute in."""
+"""GPUs, CPU and memory of this computer, the data types they compute in, and pretended GPUs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from pathlib import Path
 import psutil
 
 from engine.core.errors import SettingsError
+from engine.core.units import parse_memory
 from engine.hardware import gpu_table, nvml
+from engine.hardware.gpu_table import GpuSpec
 
 # Linux's names of instructions that multiply bfloat16 values: x86 AVX-512 and AMX, then ARM.
 _BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
@@ -117,7 +119,7 @@ def _visible(found: Sequence[Gpu], names: str) -> Iterator[Gpu]:
         yield gpu
 
 
-def as_gpus(specs: Sequence[gpu_table.GpuSpec]) -> tuple[Gpu, ...]:
+def as_gpus(specs: Sequence[GpuSpec]) -> tuple[Gpu, ...]:
     """Pretended GPUs as a driver would describe them, with nothing in use."""
     return tuple(
         Gpu(
@@ -148,7 +150,7 @@ def chosen(wanted: str, found: Sequence[Gpu]) -> Gpu | None:
         wanted: "auto" and "cuda" mean the fastest, as does "cpu", whose plans say what is here,
             and "all", where only one can be meant; else a number ("1", "cuda:1"), an id, or a name
             or a part of it that only one has ("5070 Ti").
-        found: Those to choose from.
+        found: Devices to choose from.
     """
     if wanted in UNNAMED:
         return max(found, key=_speed, default=None)
@@ -160,7 +162,7 @@ def together(found: Sequence[Gpu], excluded: Sequence[str] = ()) -> tuple[Gpu, .
     """The GPUs that "all" means, the fastest first; () where there are none at all.
 
     Args:
-        found: Those to choose from.
+        found: Devices to choose from.
         excluded: Names that the setting `excluded_gpus` has, perhaps of GPUs that are not here.
 
     Raises:
@@ -272,3 +274,51 @@ def _windows_cpu_name() -> str:
             return str(winreg.QueryValueEx(key, "ProcessorNameString")[0]).strip()
     except OSError:
         return ""
+
+
+# --- GPUs of the table that plans are made for in place of this computer's
+
+GPU_VARIABLE = "UPREEL_PRETEND_GPU"
+VRAM_VARIABLE = "UPREEL_PRETEND_VRAM"
+
+
+def pretended(*names: str, memory: str = "") -> tuple[GpuSpec, ...]:
+    """The GPUs that texts request; () where all are empty.
+
+    Args:
+        names: Names in the table; none with a memory means this computer's own GPUs.
+        memory: Size that each is given, as "16GiB"; "" for what it has.
+
+    Raises:
+        SettingsError: There is no such GPU, or no such size.
+    """
+    size = parse_memory(memory) if memory else 0
+    wanted = tuple(filter(None, map(str.strip, names)))
+    if wanted or not size:
+        return tuple(gpu_table.named(name, size) for name in wanted)
+    own = in_use()
+    if own is None:
+        raise SettingsError("no-gpu-to-pretend")
+    return (gpu_table.named(own.name, size),)
+
+
+def from_environment() -> tuple[GpuSpec, ...]:
+    """The GPUs that the environment requests, parted by commas; () where it requests none.
+
+    Raises:
+        SettingsError: It requests an impossible one; the hint names the variables.
+    """
+    names = os.environ.get(GPU_VARIABLE, "").split(",")
+    try:
+        return pretended(*names, memory=os.environ.get(VRAM_VARIABLE, ""))
+    except SettingsError as err:
+        problem, variables = err.as_message, (GPU_VARIABLE, VRAM_VARIABLE)
+        raise SettingsError(
+            "in-environment", problem=problem, advice=problem.hint, variables=variables
+        ) from err
+
+
+def fastest(specs: Sequence[GpuSpec]) -> GpuSpec | None:
+    """The one of pretended GPUs that jobs run on where none is chosen."""
+    gpu = chosen(AUTO, as_gpus(specs))
+    return None if gpu is None else specs[gpu.number]

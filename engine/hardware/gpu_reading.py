@@ -43,7 +43,7 @@ def read_others(family: frozenset[int]) -> tuple[GpuReading, ...]:
     """State of all GPUs but that one, in the order of their slots; nothing is known to be spilled.
 
     Args:
-        family: As `read`.
+        family: Result of `read`.
     """
     gpu = devices.in_use()
     others = (one for one in devices.gpus() if gpu is not None and one.number != gpu.number)
@@ -107,8 +107,8 @@ def bytes_by_process(
     """Bytes on a GPU by process id: Windows reports them where its driver does not.
 
     Args:
-        driver: What NVML reports.
-        windows: What Windows counts; None elsewhere.
+        driver: Reading of NVML.
+        windows: Counters of Windows; None elsewhere.
     """
     found = dict(driver)
     if windows is not None:
@@ -156,7 +156,7 @@ class PcieLink:
     Attributes:
         generation: The highest that GPU and slot support; an idle GPU uses a lower one.
         width: Lanes in use.
-        gpu_generation: What the GPU supports in another slot; as `generation` where unknown.
+        gpu_generation: Generation the GPU supports in another slot; as `generation` where unknown.
         gpu_width: Lanes of the GPU.
     """
 

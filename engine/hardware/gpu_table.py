@@ -36,7 +36,7 @@ class GpuSpec:
     """A GPU as its vendor specifies it: theoretical maxima, not what programs reach.
 
     Attributes:
-        name: As the driver reports it, e.g. "NVIDIA GeForce RTX 5070 Ti".
+        name: Name that the driver reports, e.g. "NVIDIA GeForce RTX 5070 Ti".
         form_factor: "desktop" or "laptop".
         memory_bytes: Nominal size of its memory.
         bandwidth: Bytes per second of that memory.
@@ -44,7 +44,7 @@ class GpuSpec:
         single_flops: Per second, in float32.
         link_bandwidth: Bytes per second from main memory, in theory; the board may have less.
         lanes: PCIe lanes of the GPU itself.
-        multiprocessors: Of its cores.
+        multiprocessors: Number of its multiprocessors.
     """
 
     name: str
@@ -81,7 +81,7 @@ def find(name: str, memory_bytes: int = 0) -> GpuSpec | None:
     """The GPU with a name; None for one that is not in the table.
 
     Args:
-        name: As the driver reports it; "NVIDIA" and "GeForce" may be left out.
+        name: Name that the driver reports; "NVIDIA" and "GeForce" may be left out.
         memory_bytes: Distinguishes GPUs of one name: the nearest size counts; 0 takes the largest.
     """
     plain = plain_name(name)
@@ -96,7 +96,7 @@ def named(name: str, memory_bytes: int = 0) -> GpuSpec:
     """The GPU with a name, perhaps with another size of memory.
 
     Args:
-        name: As in the table; "RTX" may be left out too.
+        name: Name in the table; "RTX" may be left out too.
         memory_bytes: Memory it is given; 0 for what it has.
 
     Raises:

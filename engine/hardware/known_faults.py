@@ -38,7 +38,7 @@ class VersionRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFault:
-    """What goes wrong with some versions together: `known-fault.<name>` in the catalogue.
+    """A fault of some versions together: `known-fault.<name>` in the catalogue.
 
     Attributes:
         evidence: Reports of it: project and thread.
@@ -68,8 +68,8 @@ class KnownFault:
 
         Args:
             found: Versions by part; a part that is not there has no fault.
-            capability: Of its GPU.
-            system: As of `sys.platform`.
+            capability: Compute capability of its GPU.
+            system: Value of `sys.platform`.
         """
         if self.systems and system not in self.systems:
             return False

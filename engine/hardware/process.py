@@ -1,4 +1,4 @@
-"""How the system treats this process while it works: sleep, priority, power throttling.
+"""Treatment of this process by the system while it works: sleep, priority, throttling.
 
 Elsewhere than on Windows priorities stay: one that was lowered cannot be raised again there.
 """

@@ -104,7 +104,7 @@ def adapter(used_bytes: int) -> Adapter | None:
     """The GPU as Windows counts it, with the share of every program.
 
     Args:
-        used_bytes: Of the GPU by NVML: distinguishes it from other adapters before it is in use.
+        used_bytes: Used bytes by NVML: tell the GPU from other adapters before it is in use.
 
     Returns:
         None off Windows, and where Windows does not count.

@@ -24,7 +24,7 @@ class Spilled(Exception):
     """GPU memory was moved to main memory; ends the running attempt inside the engine.
 
     Attributes:
-        spilled_bytes: How much.
+        spilled_bytes: Number of spilled bytes.
     """
 
     def __init__(self, spilled_bytes: int) -> None:
@@ -65,7 +65,7 @@ class SpillGuard:
         """Record the end of a piece of work, or the start of the first one.
 
         Args:
-            kind: Of the work: only the same kind is compared; "" is not compared.
+            kind: Kind of the work: only the same kind is compared; "" is not compared.
 
         Raises:
             Spilled: The GPU spills.

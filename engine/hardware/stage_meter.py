@@ -43,7 +43,7 @@ class StageMeter:
         clock: Seconds of work: it stands still in pauses.
 
     Attributes:
-        peaks: Of each stage.
+        peaks: Peak of each stage, bytes.
         parts: By stage and part, most bytes of tensors while the part worked.
     """
 
@@ -59,7 +59,7 @@ class StageMeter:
 
     @property
     def largest(self) -> MemoryPeak | None:
-        """Of all stages together; None where nothing was measured."""
+        """Peak of all stages together; None where nothing was measured."""
         peaks = self.peaks.values()
         return reduce(MemoryPeak.larger, peaks) if peaks else None
 
@@ -132,13 +132,13 @@ class StageMeter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PieceEnd:
-    """Where a piece of work ended.
+    """End of a piece of work.
 
     Attributes:
-        stage: Of the piece.
+        stage: Stage of the piece.
         work: By the clock of the work, s.
         host: By `time.monotonic`, s.
-        event: Of the GPU after that work; None where torch uses no GPU.
+        event: Event of the GPU after that work; None where torch uses no GPU.
     """
 
     stage: str

@@ -20,7 +20,7 @@ def gpu_bytes(number: int | None = None) -> int:
     """Bytes of a GPU that torch has reserved in this process; 0 before it uses one.
 
     Args:
-        number: Of CUDA; None: the GPU in use, whatever the thread.
+        number: Number of the CUDA device; None: the GPU in use, whatever the thread.
     """
     cuda = _cuda()
     if cuda is None:
@@ -41,7 +41,7 @@ def take_peak() -> MemoryPeak | None:
 
 
 def take_tensor_peak() -> MemoryPeak | None:
-    """The same without asking the driver what all programs use."""
+    """Memory of this process alone, without asking the driver about other programs."""
     cuda = _cuda()
     if cuda is None:
         return None
@@ -81,7 +81,7 @@ def selected(device: str = devices.AUTO) -> Iterator[None]:
     """Inside, "cuda" means one GPU in this thread, and readings and limits are about that one.
 
     Args:
-        device: As the setting of a job; the fastest GPU where it names none that is here.
+        device: Device as in the settings of a job; the fastest GPU where it names none installed.
     """
     import torch
 
@@ -102,7 +102,7 @@ def within(budget_bytes: int) -> Iterator[None]:
     So torch refuses before Windows moves GPU memory to main memory.
 
     Args:
-        budget_bytes: Of the plan; 0 where a processor computes: nothing is limited.
+        budget_bytes: Budget of the plan; 0 where the CPU computes: nothing is limited.
     """
     import torch
 

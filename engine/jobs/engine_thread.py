@@ -13,19 +13,19 @@ from functools import partial
 
 from engine.core.errors import EngineError
 from engine.core.file_access import reported
+from engine.core.wings import wings
 from engine.hardware import torch_memory
 from engine.hardware.telemetry import Sampler
 from engine.jobs.excerpts import ExcerptService
 from engine.jobs.job_service import JobService
 from engine.jobs.model_file_service import ModelFileService
 from engine.jobs.services import (
-    BenchmarkService,
     DiagnosticsService,
     ExaminationService,
     LatentService,
-    MachinesOnDemand,
     PresetService,
     Service,
+    ServiceHost,
 )
 from engine.jobs.stored_run import prepared
 from engine.jobs.task_runner import TaskRunner
@@ -33,11 +33,8 @@ from engine.pipeline.prepare import Machine
 from engine.planner.availability import devices_here
 from engine.protocol import commands as c
 from engine.protocol import events as e
-from engine.protocol.command_check import check
 from engine.protocol.plan import notice_of_error
 from engine.protocol.tasks import Task, TaskKind
-from engine.runtimes.service import RuntimeService
-from engine.updates.service import UpdateService
 
 logger = logging.getLogger(__name__)
 
@@ -65,22 +62,26 @@ class EngineThread(threading.Thread):
         self._jobs = JobService(
             sink, machine, self.send, may_run=lambda: not any(map(self._tasks.runs, _ALONE))
         )
-        self._updates = UpdateService()
         is_measured = partial(self._tasks.runs, TaskKind.BENCHMARK)
         self._excerpts = ExcerptService(self._jobs, self.send, is_measured)
-        self._machines = MachinesOnDemand(sink, self.send, lambda: self._jobs.farm_port)
+        self._host = ServiceHost(
+            sink=sink,
+            send=self.send,
+            is_busy=self._is_busy,
+            jobs_port=lambda: self._jobs.farm_port,
+        )
         self._services: tuple[Service, ...] = (
             ModelFileService(),
-            RuntimeService(),
-            self._updates,
-            BenchmarkService(lambda: self._jobs.is_running or self._tasks.runs(TaskKind.EXCERPT)),
             self._excerpts,
             DiagnosticsService(),
             LatentService(),
             ExaminationService(self.send),
             PresetService(machine.pretend),
-            self._machines,
+            *(service for wing in wings() for service in wing.services(self._host)),
         )
+
+    def _is_busy(self) -> bool:
+        return self._jobs.is_running or self._tasks.runs(TaskKind.EXCERPT)
 
     def send(self, command: c.Command) -> None:
         """Take a command; returns at once, from any thread."""
@@ -98,7 +99,8 @@ class EngineThread(threading.Thread):
         finally:
             self._tasks.close(_CLOSE_S)
             self._excerpts.close()
-            self._machines.close(_CLOSE_S)
+            for end in self._host.at_end:
+                end(_CLOSE_S)
             sampler.stop()
             self._sink.emit(e.EngineClosed())
 
@@ -107,7 +109,7 @@ class EngineThread(threading.Thread):
             return  # a hundred files that were added a moment ago take seconds to read
         service = next((s for s in self._services if isinstance(command, s.commands)), None)
         try:
-            check(command)
+            c.check(command)
             if service is None:
                 self._carry_out(command)
                 return
@@ -130,7 +132,8 @@ class EngineThread(threading.Thread):
                 prepared()
                 self._sink.emit(e.EngineReady(seconds=time.monotonic() - begin))
                 self._sink.emit(devices_here(self._pretend))
-                self._updates.tidy()
+                for wing in wings():
+                    wing.tidy()
                 self._excerpts.tidy()
             case c.StopTask(kind=kind, subject=subject):
                 self._tasks.stop(kind, subject)
@@ -143,7 +146,7 @@ class EngineThread(threading.Thread):
 
 
 def _refusal(command: c.Command, kind: TaskKind | None, error: EngineError) -> e.Event:
-    """How the error of a command reaches the user."""
+    """Report the error of a command to the user."""
     job_id = str(getattr(command, "job_id", ""))  # of a refused command it may be anything
     if kind is not None:
         return e.TaskFailed(kind=kind, subject=job_id, error=error.info())

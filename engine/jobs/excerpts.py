@@ -38,7 +38,7 @@ from engine.settings.schema import JobSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """What is tried: a part of a source with some settings."""
+    """An excerpt: a part of a source with some settings."""
 
     media: MediaInfo
     settings: JobSettings  # as the user sees them
@@ -185,7 +185,7 @@ def _of_part(media: MediaInfo, plan: Plan, wanted: _Wanted) -> Plan:
 
 
 def _times(film: MediaInfo, start: float, seconds: float) -> tuple[Fraction, Fraction]:
-    """From the frame shown at a time on, or from it to the next one; on the clock of the source."""
+    """Range from the frame shown at a time, to the end or the next one; clock of the source."""
     from engine.video.read.frame_reader import FrameReader, frame_at
 
     base = film.video.time_base

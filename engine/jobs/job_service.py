@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ended(c.Command):
-    """How a job ended, from its thread."""
+    """Outcome of a job, from its thread."""
 
     event: e.JobEvent
     state: JobState
@@ -87,7 +87,7 @@ class JobService:
 
     @property
     def farm_port(self) -> int:
-        """Where other computers come in while a job uses them."""
+        """Port for other computers while a job uses them."""
         return self._machine.settings.farm_port
 
     @property
@@ -97,7 +97,7 @@ class JobService:
 
     @property
     def machine(self) -> Machine:
-        """Where jobs are planned now."""
+        """Environment that jobs are planned for now."""
         return self._machine
 
     def job(self, job_id: str) -> Job:
@@ -400,7 +400,7 @@ class JobService:
         self._sink.emit(e.ExcerptReady(job_id=job.id, excerpt=command.excerpt))
 
     def _show_frame(self, command: c.ShowFrame) -> None:
-        from engine.jobs.frame_preview import frame_events
+        from engine.jobs.playback import frame_events
 
         job = self._jobs.get(command.job_id)
         for event in frame_events(job, command, self._store.folder(job.id)):

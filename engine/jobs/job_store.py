@@ -46,7 +46,7 @@ _TRY_S, _POLL_S = 0.2, 0.01  # a look whether a job is held holds it for an inst
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredJob:
-    """What `job.json` holds."""
+    """Content of `job.json`."""
 
     id: str
     version: int
@@ -88,7 +88,7 @@ class JobStore:
         """Folder of what was tried of a job, also of one that has not begun; need not exist.
 
         Raises:
-            UnknownJob: As of `folder`.
+            UnknownJob: Raised by `folder`.
         """
         return self._root / _EXCERPTS / self.folder(job_id).name
 

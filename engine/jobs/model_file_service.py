@@ -13,11 +13,10 @@ from engine.core.control import Control
 from engine.core.errors import HashMismatch, UnknownWeights, WeightsMissing
 from engine.core.messages import Param
 from engine.core.windows_paths import NOT_IN_NAMES
-from engine.downloads.hashing import FileIdentity, hashed, pieces, sha256_of
-from engine.downloads.part_file import PartFile
-from engine.downloads.transfer import Listener
-from engine.model_files.catalogue import PublishedFile
-from engine.model_files.store import Store, download
+from engine.files.catalogue import PublishedFile
+from engine.files.hashing import FileIdentity, PartFile, hashed, pieces, sha256_of
+from engine.files.model_files import Store, download
+from engine.files.transfer import Listener
 from engine.models.user_files import describe
 from engine.protocol import commands as c
 from engine.protocol.events import ModelFilesListed
@@ -66,7 +65,7 @@ class ModelFileService:
         Raises:
             UnknownWeights: There is neither such a file nor such a path.
             HashMismatch: It is not the published one, or none of them.
-            WeightsMissing, WeightsUnreadable, WeightsBusy, Cancelled: As the store reports.
+            WeightsMissing, WeightsUnreadable, WeightsBusy, Cancelled: Raised by the store.
         """
         if Path(file).is_file():
             return Outcome(result=self._verified_path(Path(file), work))
@@ -201,7 +200,7 @@ def _noted(
 
 
 def _notice_of(own: PublishedState) -> Notice:
-    """What a file of the user's own is, and whose it is."""
+    """Kind and family of a file of the user's own."""
     params: dict[str, Param] = {"title": own.title, "file": own.id}
     if own.network is None:
         return Notice(code="own-weights", severity="warning", params=params)

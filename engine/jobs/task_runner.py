@@ -104,7 +104,7 @@ def _name(task: Task) -> str:
 
 
 class _Lane:
-    """What waits and runs of one kind, and its thread."""
+    """Waiting and running tasks of one kind, and their thread."""
 
     def __init__(self, name: str, run: Callable[[_Run], None]) -> None:
         self._name, self._do = name, run

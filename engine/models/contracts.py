@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from engine.core.geometry import Size
 from engine.core.messages import Message
+from engine.files.model_files import is_changed
 from engine.hardware.budget import Budget
-from engine.model_files.store import is_changed
 from engine.models.planning.search import MemoryRequirement, Room
 from engine.protocol.media import VideoInfo
 from engine.protocol.model_file_state import Kind, NetworkFacts
@@ -43,7 +43,7 @@ class ShotPlan(WorkPlan):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkRequest:
-    """What a family plans for: source, result, the user's settings and the machine."""
+    """Request to a family: source, result, the user's settings and the computer."""
 
     model: str
     video: VideoInfo
@@ -54,7 +54,7 @@ class WorkRequest:
 
     @property
     def frames(self) -> int:
-        """Of the film, at most; 0 where that is not known exactly."""
+        """Number of frames at most; 0 where that is not known exactly."""
         return self.video.frame_count if self.video.frame_count_is_exact else 0
 
     @property
@@ -66,7 +66,7 @@ class WorkRequest:
 
     @property
     def wide_dtype(self) -> str:
-        """The same for models that need the range of float32, which float16 lacks."""
+        """Types for models that need the range of float32, which float16 lacks."""
         if self.device == "cuda" and (self.budget.capability or (8, 0)) >= (8, 0):
             return "bfloat16"
         return self.dtype
@@ -77,18 +77,18 @@ WorkKind = Literal["vae", "transformer", "lite"]  # of operations: how much of a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageWork:
-    """What one stage computes.
+    """Work of one stage.
 
     Attributes:
-        kind: Of its operations.
-        dtype: Of its matrix products.
+        kind: Kind of its operations.
+        dtype: Type of its matrix products.
         operations: Floating-point; a multiply-add is two.
         processor: Name of the cost that counts on a processor, as in `planner.rates.COSTS`, and
             its units; None for 10^12 operations of the kind.
         pinned_bytes: Weights copied to the GPU meanwhile, from pinned main memory.
-        paged_bytes: The same from other main memory.
+        paged_bytes: Bytes copied from pageable RAM.
         parked_bytes: Carries copied to pageable main memory and back, for which the GPU waits.
-        parked_pinned_bytes: The same with pinned main memory.
+        parked_pinned_bytes: Bytes parked in pinned RAM.
         moved_bytes: To and from the GPU's memory, by work that hardly computes.
     """
 
@@ -114,7 +114,7 @@ class Step:
     """Another plan of the same model, one step away.
 
     Attributes:
-        code, message, params: As in `Alternative`.
+        code, message, params: Text of the choice, like that of `Alternative`.
         work: The plan.
         is_more: Whether it needs more memory than the present plan.
     """
@@ -128,7 +128,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchRequest:
-    """How the benchmark measures a model; None: the family chooses what suits the device."""
+    """Options of a benchmark of a model; None: the family chooses what suits the device."""
 
     device: str
     dtype: str | None = None
@@ -149,7 +149,7 @@ class BenchWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileUse:
-    """What a model file is good for, and what a file of a network of one frame states."""
+    """Use of a model file, and the facts that a network of single frames states."""
 
     kind: Kind
     models: tuple[str, ...]
@@ -204,16 +204,16 @@ class ModelFamily(ABC, Generic[W]):
         """The next smaller plan, with less on the device; None at the minimum.
 
         Args:
-            work: That needs too much.
-            stage: That ran out of memory, as in `StagePlan`; "" where that is not known.
+            work: Work that needs too much.
+            stage: Stage that ran out of memory, as in `StagePlan`; "" where that is not known.
         """
 
     def less_on_host(self, work: W) -> W | None:
-        """The same with less in main memory; None at the minimum."""
+        """Plan with less RAM; None at the minimum."""
         return None
 
     def wider(self, work: W) -> W | None:
-        """The same in a dtype that does not overflow; None where there is none."""
+        """Plan in a dtype that does not overflow; None where there is none."""
         return None
 
     # what it takes
@@ -224,7 +224,7 @@ class ModelFamily(ABC, Generic[W]):
 
     @abstractmethod
     def stage_work(self, work: W, frames: int) -> dict[str, StageWork]:
-        """What each stage computes for so many frames of the source."""
+        """Work of each stage for n frames of the source."""
 
     def frames_around(self, work: W) -> tuple[int, int]:
         """Frames of a shot before some (at most) and after them that their result takes."""
@@ -238,7 +238,7 @@ class ModelFamily(ABC, Generic[W]):
 
     @abstractmethod
     def choices(self, work: W) -> Iterator[Notice]:
-        """What was decided, a sentence each; the first, "model", names the model."""
+        """Decisions of a plan, a sentence each; the first, "model", names the model."""
 
     def steps(self, work: W) -> Iterator[Step]:
         """Every plan that is one step larger or smaller."""
@@ -249,11 +249,11 @@ class ModelFamily(ABC, Generic[W]):
         """Differences of two plans, the main one first: "clips of 9 instead of 21"."""
 
     def notices(self, work: W, budget: Budget) -> Iterator[Notice]:
-        """What the user should know before the start."""
+        """Notices that the user should read before the start."""
         return iter(())
 
     def size_notices(self, work: W, factor: float) -> Iterator[Notice]:
-        """The same of the size of the result, `factor` times that of the source."""
+        """Notices about the size of the result, `factor` times that of the source."""
         if 1 < work.scale != round(factor, 2):
             code = "beyond-model" if factor > work.scale else "model-makes-more"
             params = {"scale": str(work.scale), "factor": f"{factor:.3g}"}
@@ -293,7 +293,7 @@ class ModelFamily(ABC, Generic[W]):
     # what else it has
 
     def use_of(self, content: str) -> FileUse | None:
-        """What a file is good for whose content is known in words, see `models.identify`."""
+        """Use of a file whose content `models.identify` recognised."""
         return None
 
     def check_file(self, content: str, path: Path) -> None:
@@ -304,7 +304,7 @@ class ModelFamily(ABC, Generic[W]):
         """
 
     def use_of_file(self, path: Path) -> FileUse | None:
-        """What a file is good for that no family knows by its content; None for nothing.
+        """Use of a file that no family knows by its content; None for none.
 
         Raises:
             WeightsError: It is such a file, but could not be loaded.

@@ -24,7 +24,7 @@ _LOOKING_BYTES, _BLENDING_BYTES, _MOVED_BYTES = 40, 20, 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FramePlan(WorkPlan):
-    """How a model works that takes frames one by one, tile by tile."""
+    """Family of models that take frames one by one, tile by tile."""
 
     frame: Size  # of the source, as stored
     tile: Size  # px of the source at a time, halo included
@@ -79,7 +79,7 @@ class FrameFamily(ModelFamily[F]):
 
 
 def chosen_steadiness(work: FramePlan) -> Iterator[Notice]:
-    """That frames are blended with their neighbours, where they are."""
+    """Notice that frames are blended with their neighbours, where they are."""
     if work.steadiness != "off":
         yield chosen("steadiness", work.steadiness)
 

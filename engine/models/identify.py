@@ -55,7 +55,7 @@ def _seedvr2_transformer(names: Collection[str]) -> str:
 
 
 def _vae(shapes: Shapes) -> str:
-    """Of names without a prefix; diffusers calls the parts of all VAEs alike."""
+    """VAE by names without a prefix; diffusers calls the parts of all VAEs alike."""
     if any(name.startswith(_WAN_PARTS) for name in shapes):
         return _wan(shapes)
     if any(name.startswith(_DIFFUSERS_PARTS) for name in shapes):

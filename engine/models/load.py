@@ -1,4 +1,4 @@
-"""From a file to a module that was built on the meta device: strictly, one tensor at a time."""
+"""Loads a file into a module on the meta device: strictly, one tensor at a time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from engine.core.errors import ExtraKeys, MissingKeys, UnknownKeys, WrongNumbers, WrongShapes
 from engine.core.messages import Message, message
-from engine.model_files.formats.open_weights import WeightsFile
-from engine.model_files.keymap import KeyMap
+from engine.files.formats.keymap import KeyMap
+from engine.files.formats.open_weights import WeightsFile
 from engine.ops.transfer.flat_storage import put_tensor
 
 M = TypeVar("M", bound=nn.Module)
@@ -60,7 +60,7 @@ class FileWeights(Mapping[str, Tensor]):
 
 
 class FiniteWeights(FileWeights):
-    """The same, refusing NaN and infinite values: for models small enough to check them all."""
+    """Tensor reader that refuses NaN and infinite values: for models small enough for it."""
 
     def __getitem__(self, name: str) -> Tensor:
         found = super().__getitem__(name)
@@ -98,7 +98,7 @@ def fill(module: nn.Module, weights: FileWeights, path: Path) -> None:
     """Put the tensors of an open file, whose path is `path`, into a module; see `load_module`.
 
     Raises:
-        MissingKeys, ExtraKeys, WrongShapes, ValueError: As `load_module`.
+        MissingKeys, ExtraKeys, WrongShapes, ValueError: Raised by `load_module`.
     """
     check_keys(shapes_of(module), weights.shapes, path)
     for name in shapes_of(module):
@@ -115,7 +115,7 @@ def on_meta(make: Callable[[], M], file: WeightsFile, found: Shapes) -> M:
         found: Shapes of its tensors, by the names of the model.
 
     Raises:
-        WeightsError: As `check_numbers` and `check_keys`.
+        WeightsError: Raised by `check_numbers` and `check_keys`.
     """
     with torch.device("meta"):
         model = make()

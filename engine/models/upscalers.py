@@ -46,8 +46,8 @@ class DecodedTile:
 
     Attributes:
         frame: Number of its last frame.
-        index: Of the tile.
-        tiles: How many a frame has.
+        index: Index of the tile.
+        tiles: Number of tiles of a frame.
         box: Its part of the padded frame.
         picture: Its last frame [3, h, w], in [-1, 1].
     """
@@ -98,7 +98,7 @@ class RunningShot(Protocol):
             last: The shot ends with them.
 
         Yields:
-            What is final, in order.
+            Final frames, in order.
 
         Raises:
             NumericOverflow: The planner takes a wider format.
@@ -155,7 +155,7 @@ class ShotModel(Protocol):
 
         Args:
             frames: [n, 3, H, W] of a Restored.
-            source: The same frames of the source [n, 3, h, w], nominally 0 to 1.
+            source: Frames of the source [n, 3, h, w], nominally 0 to 1.
 
         Returns:
             [n, 3, canvas.height, canvas.width], nominally 0 to 1.

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from engine.core.errors import WrongModel
-from engine.model_files.formats.open_weights import open_weights
+from engine.files.formats.open_weights import open_weights
 from engine.models import registry
 from engine.models.contracts import FileUse
 from engine.models.identify import content_message, recognise

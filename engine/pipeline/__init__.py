@@ -1,1 +1,1 @@
-"""From a source and a plan to a verified result: stages joined by bounded queues."""
+"""A job from source and plan to a verified result: stages joined by bounded queues."""

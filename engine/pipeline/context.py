@@ -48,7 +48,7 @@ class HandOut(Protocol):
         """Have those made that lack; what lacks afterwards is to be made by this process.
 
         Raises:
-            EngineError: What keeps any process from making them.
+            EngineError: Error that keeps any process from making them.
             Cancelled: The user stopped.
         """
         ...
@@ -107,7 +107,7 @@ class JobContext:
         """Called by the device's thread where a piece of a stage's work has ended.
 
         Args:
-            stage: As in `StagesTimed`; what went before is counted with it.
+            stage: Name as in `StagesTimed`; the time since the last call is counted for it.
         """
         self.meter.end(stage)
         if self.times_due():
@@ -117,8 +117,8 @@ class JobContext:
         """Called by the device's thread between pieces of work: waits while paused.
 
         Args:
-            kind: Of the work that has just ended; pieces of one kind take the same time.
-            may_end: What is finished is kept if this try ends here.
+            kind: Kind of the work that has just ended; pieces of one kind take the same time.
+            may_end: Whether finished work is kept if this try ends here.
 
         Raises:
             Cancelled: The job was cancelled.

@@ -38,7 +38,7 @@ def put_back(frames: Tensor, box: Box, size: Size) -> Tensor:
 
 
 def turn_box(box: Box, canvas: Size, rotation: int, mirrored: bool) -> Box:
-    """Where a box of a canvas lies after `turn`."""
+    """Box of a canvas after `turn`."""
     if rotation == 90:
         turned = Box(canvas.height - box.bottom, box.x, box.height, box.width)
     elif rotation == 180:
@@ -94,7 +94,7 @@ def frame_picture(media: MediaInfo, seconds: float, longest_side: int) -> Pictur
 
     Args:
         media: Source or result.
-        seconds: From the start of the film; beyond the end means the last frame.
+        seconds: Time from the start of the video; beyond the end means the last frame.
         longest_side: Most pixels on the longer side.
 
     Raises:
@@ -132,8 +132,8 @@ def quick_picture(frame: PlanarFrame, video: VideoInfo, box: Size) -> Picture:
     """A frame as seen, reduced to a box before it becomes RGB: 8 bit arithmetic, for playback.
 
     Args:
-        frame: As it was read.
-        video: Of its film.
+        frame: Frame as it was read.
+        video: Properties of its video.
         box: Most pixels across and down, as seen; never enlarged.
 
     Memory: a copy of the planes, and the picture.
@@ -174,8 +174,8 @@ def first_picture(
 
     Args:
         latents: Format of the file.
-        path: Of the file.
-        vae: That belongs to it.
+        path: Path of the file.
+        vae: VAE that belongs to it.
         longest_side: Most pixels on the longer side.
 
     Returns:

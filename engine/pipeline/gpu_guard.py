@@ -32,7 +32,7 @@ def cared_for(context: JobContext) -> Iterator[None]:
     """Around all of a job; afterwards nothing of it is held, however it ended.
 
     Args:
-        context: Of the job: it learns how to watch the GPU, and that a pause gives its memory back.
+        context: Context of the job, which then watches the GPU and frees its memory in a pause.
 
     Raises:
         GpuLost: The GPU was lost in this job, or in this process before.
@@ -46,7 +46,7 @@ def taken_over(context: JobContext) -> Iterator[None]:
     """Around what the workers of a job leave to its own process, which did not use the GPU so far.
 
     Raises:
-        GpuLost: As `cared_for`.
+        GpuLost: Raised by `cared_for`.
     """
     plan = context.plan
     is_new = plan.work.device == "cuda" and not is_on_card(plan)
@@ -93,7 +93,7 @@ def loss_noticed() -> Iterator[None]:
 
 
 def _error_of_gpu() -> Exception | None:
-    """What a GPU in use answers when it is asked; None where all is well."""
+    """Error of a GPU in use when it is asked; None where all is well."""
     try:
         if _cuda.is_initialized():
             _cuda.synchronize()

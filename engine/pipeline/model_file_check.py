@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.core.control import Control
 from engine.core.errors import CheckpointMismatch, WeightsBusy, WeightsMissing
-from engine.model_files.store import Store, is_changed
+from engine.files.model_files import Store, is_changed
 from engine.models import registry
 from engine.pipeline.context import JobContext, Throttle
 from engine.protocol.events import StageProgress, StageStarted
@@ -48,10 +48,10 @@ def check_weights(context: JobContext) -> None:
 
 
 def files_used(context: JobContext) -> tuple[ModelFile, ...]:
-    """What a report says of the model files of a job; reads those that were not read yet.
+    """Model files of a job for its report; reads those that were not read yet.
 
     Raises:
-        WeightsUnreadable, Cancelled: As reading them.
+        WeightsUnreadable, Cancelled: Raised while they are read.
     """
     store, plan = Store(), context.plan
     named = [("", file) for file in ((plan.latent.vae,) if plan.latent else ())]

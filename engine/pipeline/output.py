@@ -1,4 +1,4 @@
-"""Where the result goes: checked before the start, published only when it is complete."""
+"""Place of the result: checked before the start, published only when it is complete."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Publication:
 
     @classmethod
     def of(cls, part: Path, report: Report, *, overwrite: bool) -> Publication:
-        """What is written down of a finished part.
+        """Record of a finished part.
 
         Raises:
             OutputError: It has gone.
@@ -114,7 +114,7 @@ class Publication:
             False where there is no such part and no such result any more.
 
         Raises:
-            OutputError: As `publish`.
+            OutputError: Raised by `publish`.
         """
         if self._is_at(self.part):
             publish(self.part, self.output, overwrite=self.overwrite)

@@ -1,4 +1,4 @@
-"""From a source and settings to a plan for this machine, now; loads neither torch nor av.
+"""Makes a plan of source and settings for this computer, now; loads neither torch nor av.
 
 A source is a film, pictures, or latents, which become a film before anything else is done.
 """
@@ -31,6 +31,7 @@ from engine.hardware.gpu_table import GpuSpec
 from engine.models import registry
 from engine.models.latents import LatentFormat, LatentHeader
 from engine.pipeline.output import check_output
+from engine.planner.joining import other_computers
 from engine.planner.notices import choice_notices
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import load_rates
@@ -55,7 +56,7 @@ _REFUSALS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Where jobs run: settings of the program, the folder of job folders, GPUs to pretend."""
+    """Environment of jobs: settings of the program, the folder of job folders, GPUs to pretend."""
 
     settings: EngineSettings
     jobs_folder: Path
@@ -71,19 +72,19 @@ def make_plan(
 
     Args:
         media: The source.
-        settings: What is wanted.
+        settings: Settings of the job.
         output: File of the result, a folder to put it into, or None for the folder of the machine's
             settings, else that of the source.
-        machine: Where it will run.
+        machine: Environment that it will run in.
 
     Raises:
-        EngineError: As planner.plan_job.plan_job.
+        EngineError: Raised by `planner.plan_job.plan_job`.
         IdentityDamaged: Other computers are wanted, and the list of them makes no sense.
     """
     chosen = machine.settings
     output = windows_paths.openable(output) if output is not None else None
     named = None if output is None or is_folder(output) else output
-    paired = _paired() if settings.machines != "off" else {}
+    paired = other_computers().paired() if settings.machines != "off" else {}
     request = Request(media=media, settings=settings, output=named, machines=paired)
     place = output or Path(chosen.output_folder or media.path)
     plan = plan_job(request, _budget(settings, place, machine), load_rates())
@@ -101,13 +102,6 @@ def make_plan(
     return _refused(plan, PretendedGpu(gpu=plan.card)) if plan.is_pretended else plan
 
 
-def _paired() -> dict[str, str]:
-    """Names of the computers that this one is paired with, by their fingerprint."""
-    from engine.farm.identity import Peers
-
-    return {peer.fingerprint: peer.name for peer in Peers().all()}
-
-
 def taken_up(
     media: MediaInfo, settings: JobSettings, output: Path | None, plan: Plan, machine: Machine
 ) -> Plan:
@@ -119,12 +113,12 @@ def taken_up(
     Args:
         media: The job's source.
         settings: Its own.
-        output: As the user named it.
+        output: Path as the user named it.
         plan: It was begun with.
-        machine: Where it goes on.
+        machine: Environment that it continues in.
 
     Raises:
-        EngineError: As `make_plan`.
+        EngineError: Raised by `make_plan`.
     """
     plan = _without_gone(plan, machine)
     budget = _budget(replace(settings, device=plan.gpu or settings.device), plan.output, machine)
@@ -164,7 +158,7 @@ def _gone(plan: Plan, machine: Machine) -> tuple[WorkerPlan, ...]:
 
 
 def _budget(settings: JobSettings, place: Path, machine: Machine) -> Budget:
-    """What a job may use now, with its result at a place."""
+    """Budget of a job now, with its result at a place."""
     return measure_budget(
         machine.settings,
         place,
@@ -230,7 +224,7 @@ def required_latents(path: Path) -> LatentFormat:
 
 
 def probe_source(path: Path, settings: JobSettings) -> MediaInfo:
-    """What a source is; of latents, the film that will be made of them.
+    """Media of a source; of latents, the video that will be made of them.
 
     Args:
         path: A file, or what else `engine.video.read.probe` takes.
@@ -286,8 +280,8 @@ def decoded(media: MediaInfo, plan: Plan, folder: Path) -> MediaInfo | None:
 
     Args:
         media: The source.
-        plan: Of the job.
-        folder: Of the job.
+        plan: Plan of the job.
+        folder: Folder of the job.
     """
     if plan.latent is None:
         return deinterlaced(media, plan.deinterlacing)
@@ -296,7 +290,7 @@ def decoded(media: MediaInfo, plan: Plan, folder: Path) -> MediaInfo | None:
 
 
 def film_path(media: MediaInfo, plan: LatentPlan, folder: Path) -> Path:
-    """Where a job keeps what it decoded: another name for whatever would look different.
+    """Path of a job's decoded video: another name for whatever would look different.
 
     Raises:
         SourceMissing: The latents have gone.
@@ -325,7 +319,7 @@ def film_at(media: MediaInfo, path: Path) -> MediaInfo:
 
 
 def probe_film(path: Path, video_stream: int = -1) -> MediaInfo:
-    """What a file that has pictures is.
+    """Media of a file that has frames.
 
     Args:
         path: The file.

@@ -45,7 +45,7 @@ class Failure:
 
 
 def reason_of(error: BaseException) -> Failure | None:
-    """What a job can do something about; None for everything else."""
+    """Error that a job can do something about; None for everything else."""
     if isinstance(error, MemoryReleased):
         return Failure(why=None, error=error)
     if isinstance(error, Spilled):
@@ -87,7 +87,7 @@ class Recovery:
     programs take memory and give it back.
 
     Args:
-        context: Of the job.
+        context: Context of the job.
         failing: The pass that is at work; None where that is not known.
     """
 
@@ -154,7 +154,7 @@ def with_one_retry(activity: Message, work: Callable[[], T]) -> T:
     """Do some work that has no smaller plan; once more when memory ran out.
 
     Args:
-        activity: What the work does: "checking the result".
+        activity: Name of the work: "checking the result".
         work: May be done again from its beginning.
 
     Raises:

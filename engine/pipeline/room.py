@@ -29,8 +29,8 @@ def check_room(context: JobContext, folder: Path, needed: int) -> None:
     """Refuse to fill a disk up: other programs, and the system, need some room too.
 
     Args:
-        context: Of the job; a user who let it go on all the same is not asked again.
-        folder: That is written into.
+        context: Context of the job; a user who let it continue is not asked again.
+        folder: Folder that is written into.
         needed: Bytes of what comes next.
 
     Raises:
@@ -48,7 +48,7 @@ def with_room(context: JobContext, work: Callable[[], T], needed: Callable[[], i
     """Do some work; when a disk is full, pause the job until there is room, and do it again.
 
     Args:
-        context: Of the job.
+        context: Context of the job.
         work: May be done again from its beginning.
         needed: Bytes that it still needs.
 

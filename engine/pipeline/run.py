@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +16,11 @@ from engine.core.messages import message
 from engine.hardware.telemetry import RamPeak
 from engine.pipeline.context import JobContext, Throttle
 from engine.pipeline.gpu_guard import taken_over
-from engine.pipeline.misread import first_misread
 from engine.pipeline.model_file_check import check_weights, files_used
 from engine.pipeline.output import Publication, part_path, publish
 from engine.pipeline.recovery import Recovery, attempt, with_one_retry
 from engine.pipeline.room import check_room, with_room
-from engine.pipeline.segments import SegmentLog, first_lacking
+from engine.pipeline.segments import SegmentLog, SegmentRecord, first_lacking
 from engine.pipeline.source_watch import SourceWatch
 from engine.pipeline.spans import SpanMaker
 from engine.planner import learning
@@ -31,6 +30,8 @@ from engine.protocol.plan import Notice, Plan
 from engine.protocol.report import PartMemory, Report, StageMemory, StageTime
 from engine.verify.verify import verify
 from engine.video.read.continuity import losses
+from engine.video.read.frame_reader import FrameReader
+from engine.video.read.frames import PlanarFrame
 from engine.video.read.statements import with_statements
 from engine.video.write.containers import PICTURES, trial_notices
 from engine.video.write.mux import mux, tried
@@ -48,7 +49,7 @@ def run_job(context: JobContext, segments: SegmentLog, *, overwrite: bool) -> Re
         overwrite: The result may replace a file of its name.
 
     Returns:
-        What was proved about the result.
+        Report on the checks of the result.
 
     Raises:
         UnreadableMedia: There is no frame in that part of the source.
@@ -211,7 +212,7 @@ def _try_mux(context: JobContext) -> None:
 
 
 def _losses(context: JobContext) -> Iterator[Notice]:
-    """What reception lost of a recording."""
+    """Losses of reception in a recording."""
     found = losses(context.media, context.control)
     places = found.film + found.others
     if places:
@@ -262,7 +263,7 @@ def _progress(context: JobContext, stage: str) -> Callable[[int, int], None]:
 
 
 def _stage_times(context: JobContext) -> tuple[StageTime, ...]:
-    """What stages took, next to what was planned: those of the plan in its order, then others."""
+    """Seconds of stages next to the planned ones: those of the plan in its order, then others."""
     measured = context.meter.seconds(wait=True)
     planned = {one.stage: one.seconds for one in context.plan.stages}
     order = (*(name for name in planned if name in measured), *(measured.keys() - planned))
@@ -273,7 +274,7 @@ def _stage_times(context: JobContext) -> tuple[StageTime, ...]:
 
 
 def _gpu_memory(context: JobContext) -> tuple[StageMemory, ...]:
-    """What stages took of the GPU, next to what was planned; in the log, too."""
+    """GPU memory of stages next to the planned one; also written to the log."""
     measured, parts = context.meter.peaks, context.meter.parts
     found = tuple(
         StageMemory(
@@ -299,3 +300,43 @@ def _learn(context: JobContext, segments: SegmentLog, report: Report) -> Learned
     plan = replace(context.plan, span=FrameSpan(0, frames_of(segments)))
     taken = (one.peak.requested / one.planned for one in report.gpu_memory)
     return learning.learn(plan, report.seconds, max(taken, default=None))
+
+
+# --- segments made of frames that were read wrongly, as by a decoder that lacked memory once
+
+
+def first_misread(context: JobContext, records: Sequence[SegmentRecord]) -> int | None:
+    """Number of the first segment that was made of other frames than the source has now.
+
+    Where frames are blended with the next ones it is the segment before: its last frame was, too.
+    Reads the source up to there; damage that is there each time is no difference.
+
+    Args:
+        context: The job.
+        records: All its segments.
+
+    Returns:
+        None where all were made of these frames.
+
+    Raises:
+        InputError: The source is gone.
+        OutOfMemory: The machine refused memory.
+        ResultHeldBack: Frames cannot be read, and all must be.
+        Cancelled: The user stopped.
+    """
+    plan, must_be_whole = context.plan, not context.accepts_damage
+    with FrameReader(
+        context.media, start=plan.start, stop=plan.stop, must_be_whole=must_be_whole
+    ) as reader:
+        marks = _marks(reader, context)
+        for record in records:
+            if any(next(marks, None) != mark for mark in record.marks):
+                return max(0, record.number - (plan.work.steadiness != "off"))
+        is_longer = bool(records) and next(marks, None) is not None
+    return records[-1].number if is_longer else None
+
+
+def _marks(frames: Iterable[PlanarFrame], context: JobContext) -> Iterator[tuple[int, int]]:
+    for frame in frames:
+        context.control.check()
+        yield frame.pts, frame.crc

@@ -1,4 +1,4 @@
-"""What is finished of a job: pieces of the new picture that survive a crash."""
+"""Finished segments of a job: parts of the new video that survive a crash."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Span:
         return self.done - (self.marks[-2].count if len(self.marks) > 1 else 0)
 
     def rest(self, made: Sequence[SegmentRecord]) -> Span:
-        """What is left of it once its first segments are there."""
+        """Rest of the span after its first segments."""
         if not made:
             return self
         marks = (*self.marks, *(record.end for record in made))
@@ -119,8 +119,8 @@ def first_lacking(segments: SegmentLog, segment_frames: int) -> Span:
     short before them is lost.
 
     Args:
-        segments: Of a job that is not complete.
-        segment_frames: Of the plan: segments end at multiples of it.
+        segments: Segments of a job that is not complete.
+        segment_frames: Frames per segment of the plan: segments end at multiples of it.
     """
     marks, count = [], 0
     for record in segments.records:
@@ -142,7 +142,7 @@ class FinishedSegments:
 
     Attributes:
         records: In order, without gaps.
-        ahead: Those after the first one that lacks, in order.
+        ahead: Segments after the first missing one, in order.
     """
 
     def __init__(self, found: Iterable[SegmentRecord] = ()) -> None:
@@ -190,7 +190,7 @@ class SpanLog(Protocol):
 
 
 class SegmentLog(SpanLog, Protocol):
-    """Where finished segments are kept; jobs.checkpoint does it in the job's folder."""
+    """Store of finished segments; `jobs.checkpoint` keeps them in the job's folder."""
 
     @property
     def ahead(self) -> Sequence[SegmentRecord]:

@@ -147,7 +147,7 @@ class SourceWatch:
             yield
         except (Cancelled, CheckpointMismatch):
             raise
-        except Exception as err:
+        except Exception as err:  # decoders fail in any class on a file that changes
             if self.has_changed:
                 raise self._mismatch() from err
             raise

@@ -41,7 +41,7 @@ class SpanMaker:
     """Makes spans with the models of a plan, which are loaded once.
 
     Args:
-        context: Of the job, with its plan as it is now.
+        context: Context of the job, with its current plan.
 
     Raises:
         WeightsError: The weights are not there or not right.
@@ -71,7 +71,7 @@ class SpanMaker:
         """Make the segments of a span; what is finished when it fails is in the log.
 
         Raises:
-            EngineError: What stopped it.
+            EngineError: Error that stopped it.
             Cancelled: The user did.
             MemoryReleased: The job is paused.
         """

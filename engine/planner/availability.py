@@ -1,4 +1,4 @@
-"""What this machine can carry out of the choices, for lists; `notices` refuses the rest in plans.
+"""Choices that work on this computer, for lists; `notices` refuses the rest in plans.
 
 Decided from the GPU, the system and what is installed (`engine.settings.requirements`); loads
 neither torch nor, where there is no GPU, av.
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from engine.core.messages import Message, message
+from engine.files import catalogue
 from engine.hardware import devices
 from engine.hardware.budget import gpus_here, titles_of
 from engine.hardware.gpu_table import GpuSpec
-from engine.model_files import catalogue
 from engine.models import registry
 from engine.protocol.events import DeviceChoice, DevicesListed
 from engine.settings.optimisations import choices
@@ -24,7 +24,7 @@ Unavailable = Mapping[str, Mapping[str, Message]]  # setting -> value -> what is
 
 
 def devices_here(pretend: Sequence[GpuSpec] = ()) -> DevicesListed:
-    """What jobs can run on here, and what cannot be chosen there.
+    """Devices for jobs on this computer, with the choices that do not work there.
 
     Args:
         pretend: GPUs in the place of this machine's own.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from engine.core.geometry import Size
 from engine.core.messages import Param, message, title
@@ -12,8 +11,9 @@ from engine.core.units import bytes_text, memory_text, minutes_message, rate_tex
 from engine.hardware.budget import Budget
 from engine.models import registry
 from engine.models.latents import Guess
-from engine.planner import latents, machines, workers
+from engine.planner import latents, workers
 from engine.planner.findings import source_notices
+from engine.planner.joining import other_computers
 from engine.protocol.media import ChapterOrder, MediaInfo, Reading
 from engine.protocol.plan import LatentPlan, Notice, Plan
 from engine.settings.optimisations import SwitchChoice, SwitchEntry, Value, optimisations
@@ -23,31 +23,30 @@ from engine.video.colour.tags import assumed_matrix
 from engine.video.write import codecs, containers
 from engine.video.write.statements import StatedResult, statement_notices
 
-if TYPE_CHECKING:
-    from engine.planner.plan_job import Request
-
 _TOO_LARGE = "plan-does-not-fit"
 SPARE_BYTES = 200 * 10**6  # left free on every disk
 _DOWNLOAD_RATE = 50e6 / 8  # bytes/s; assumed, as no download was measured
 
 
-def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tuple[Notice, ...]:
+def notices_of(
+    plan: Plan, media: MediaInfo, settings: JobSettings, budget: Budget, wanted: Size
+) -> tuple[Notice, ...]:
     """Everything worth knowing about this plan, refusals first.
 
     Args:
-        plan: With its predictions.
-        request: Source and settings.
-        budget: What the machine has.
+        plan: Plan with its predictions.
+        media: The source.
+        settings: Settings as the user chose them.
+        budget: Budget of the computer.
         wanted: Size asked for, before the codec rounded it.
     """
-    media, settings = request.media, request.settings
     found = [
         *choice_notices(plan, settings, budget),
         *_gone(plan, settings, budget),
         *_memory(plan, budget),
         *_lacking(plan, budget),
         *(workers.notices(plan, settings, budget) if settings.workers > 1 else ()),
-        *(machines.notices(media) if settings.machines != "off" else ()),
+        *(other_computers().notices(media) if settings.machines != "off" else ()),
         *(one for work in plan.passes for one in registry.family_of(work).notices(work, budget)),
         *(_latents(plan, media, settings, budget) if media.holds_latents else ()),
         *_disk(plan, budget),
@@ -108,10 +107,10 @@ def refusal_of(plan: Plan) -> Notice | None:
 
 
 def other_model(plan: Plan, chosen: str) -> Notice:
-    """What "auto" does not stand for here, and why.
+    """Notice of a model that "auto" does not choose here, and why.
 
     Args:
-        plan: Of the model that would be preferred; it does not fit.
+        plan: Plan of the model that would be preferred; it does not fit.
         chosen: Id of the one that is taken instead.
     """
     refusal = refusal_of(plan)
@@ -127,7 +126,7 @@ def _disk_may_fill(case: str, free: int, needed: int) -> Notice:
     """A warning: too little space on a disk.
 
     Args:
-        case: What it is the disk for: "result", "job-folder" or "decoded-film".
+        case: Use of the disk: "result", "job-folder" or "decoded-film".
         free: Bytes.
         needed: Bytes.
     """
@@ -221,7 +220,7 @@ def _source(media: MediaInfo) -> Iterator[Notice]:
 
 
 def _order(order: ChapterOrder) -> Iterator[Notice]:
-    """What a file states about its order, which is not that of the result."""
+    """Notice of a playback order that the result does not have."""
     if order.elsewhere:
         params: dict[str, Param] = {"count": str(order.elsewhere)}
         yield Notice(code="chapters-ordered", case="other-files", severity="warning", params=params)
@@ -252,7 +251,7 @@ def _size(plan: Plan, wanted: Size) -> Iterator[Notice]:
 
 
 def choice_notices(plan: Plan, settings: JobSettings, budget: Budget) -> Iterator[Notice]:
-    """What cannot be carried out on the plan's device (refusals), and what makes it inexact."""
+    """Refusals of choices that the plan's device cannot carry out, and notices of inexact ones."""
     work, place = plan.work, (plan.work.device, budget.capability)
     of_latents = [] if plan.latent is None else [registry.latent_family(plan.latent.model).name]
     yield from refusals(settings, (work.family, *of_latents), *place)
@@ -272,10 +271,10 @@ def refusals(
     """A refusal for each choice that a device cannot carry out.
 
     Args:
-        settings: What the user wants.
+        settings: Settings of the user.
         families: Whose choices count.
         device: "cpu" or "cuda".
-        capability: Of the GPU.
+        capability: Compute capability of the GPU.
     """
     for name, entry, value in _chosen(with_environment(settings), families):
         why = entry.missing(value, device, capability)
@@ -306,7 +305,7 @@ def _chosen(
 def _latents(
     plan: Plan, media: MediaInfo, settings: JobSettings, budget: Budget
 ) -> Iterator[Notice]:
-    """What the user should know about a source of latents."""
+    """Notices about a source of latents."""
     if plan.latent is None:
         return
     _, header, guess = latents.examined(media)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,8 +13,9 @@ from engine.hardware.budget import PROGRAM_BYTES, Budget
 from engine.models import registry
 from engine.models.contracts import Step, WorkRequest
 from engine.models.planning.search import Room
-from engine.planner import first_pass, gpu_team, latents, machines, peaks, times, workers
+from engine.planner import first_pass, gpu_team, latents, peaks, times, workers
 from engine.planner.advice import with_offers
+from engine.planner.joining import other_computers
 from engine.planner.notices import notices_of, other_model, refusal_of
 from engine.planner.rates import Rates
 from engine.planner.target import (
@@ -46,7 +47,7 @@ from engine.video.write import codecs, containers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is planned: a source, settings and, where the user named one, a result.
+    """Request for a plan: a source, settings and, where the user named one, a result.
 
     Attributes:
         machines: Names of the computers that this one is paired with, by their fingerprint.
@@ -90,7 +91,7 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
 
 
 def bare_plan(request: Request, budget: Budget, rates: Rates) -> Plan:
-    """As `plan_job`, without reasons and without what would fit instead.
+    """Plan like `plan_job`, without reasons and without what would fit instead.
 
     Of the models that "auto" may stand for it takes the first one that fits this machine while it
     is idle, else the last: which model it is does not depend on what else runs at present.
@@ -172,7 +173,7 @@ def _plan_within(request: Request, budget: Budget, rates: Rates) -> Plan:
     elif settings.workers > 1:
         plan = workers.added(plan, settings.workers, budget)
     if settings.machines != "off":
-        plan = machines.let_in(plan, media)
+        plan = other_computers().let_in(plan, media)
     return _predicted(plan, request, budget, rates, wanted)
 
 
@@ -205,7 +206,7 @@ def _largest(
 
 
 def device_of(settings: JobSettings, budget: Budget) -> str:
-    """Where a job computes: "cuda" or "cpu".
+    """Device that a job computes on: "cuda" or "cpu".
 
     Raises:
         NoUsableGpu: A GPU was asked for and there is none that the program can use.
@@ -238,7 +239,7 @@ def _with_fitted(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> P
 
 
 def _room(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Room:
-    """What a job may take, and takes with other plans of one of its passes."""
+    """Memory that a job may take, and its use with other plans of one of its passes."""
     return Room(
         budget=budget,
         frames=plan.frames,
@@ -269,7 +270,7 @@ def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wante
         output_bytes=output_bytes(plan, request.media),
         free_disk_bytes=budget.free_output_bytes,
     )
-    return replace(plan, notices=notices_of(plan, request, budget, wanted))
+    return replace(plan, notices=notices_of(plan, request.media, request.settings, budget, wanted))
 
 
 def _stages(plan: Plan, budget: Budget, rates: Rates) -> tuple[StagePlan, ...]:
@@ -291,10 +292,10 @@ def reasons_of(plan: Plan, request: Request, budget: Budget, rates: Rates) -> Re
     """The reasons for a plan.
 
     Args:
-        plan: With its predictions.
-        request: What it was made for.
-        budget: What those of its GPUs allow that make the plan.
-        rates: How fast it and others are.
+        plan: Plan with its predictions.
+        request: Request that it was made for.
+        budget: Budget of those of its GPUs that make the plan.
+        rates: Speeds of this computer and others.
     """
     family = registry.family_of(plan.work)
     fits = all(notice.code != "plan-does-not-fit" for notice in plan.notices)
@@ -318,7 +319,7 @@ def reasons_of(plan: Plan, request: Request, budget: Budget, rates: Rates) -> Re
             *family.choices(plan.work),
             *(first_pass.choices(plan) if plan.first_pass else ()),
             *_workers_chosen(plan),
-            *(machines.choices(plan, request, budget, rates) if plan.takes_machines else ()),
+            *_joining(plan, request, budget, rates),
         ),
         alternatives=tuple(found),
     )
@@ -329,13 +330,20 @@ def _workers_chosen(plan: Plan) -> Iterator[Notice]:
         yield from gpu_team.choices(plan) if plan.workers[0].gpu else workers.choices(plan)
 
 
+def _joining(plan: Plan, request: Request, budget: Budget, rates: Rates) -> Iterable[Notice]:
+    if not plan.takes_machines:
+        return ()
+    about = plan, request.media, request.machines, budget, rates
+    return other_computers().choices(*about)
+
+
 # --- what limits
 
 _SIZES = ("clip_frames", "encode_tile", "decode_tile", "tile")  # 0 as large as fits
 
 
 def _limit(plan: Plan, settings: JobSettings, more: list[Alternative]) -> Limit:
-    """What there is too little of; with too little of both what twice as much saves more time."""
+    """Scarce kind of memory; of two, the one of which twice as much saves more time."""
     on_gpu = plan.work.device == "cuda"
     saved: dict[Limit, float] = {}
     for one in (*more, _itself(plan)):
@@ -370,7 +378,7 @@ def _itself(plan: Plan) -> Alternative:
 
 
 def _alternative(plan: Plan, budget: Budget, rates: Rates, step: Step) -> Alternative:
-    """What the whole job takes with another plan of its model."""
+    """Seconds of the whole job with another plan of its model."""
     other = replace(plan, work=step.work)
     device_bytes, ram_bytes = peaks.device_bytes(other), peaks.ram_bytes(other)
     fits_gpu = device_bytes <= plan.device_budget_bytes or step.work.device != "cuda"

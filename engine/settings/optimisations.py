@@ -52,13 +52,13 @@ _USERS: dict[Group, tuple[str, ...]] = {"vae": ("seedvr2", "wan"), "dit": ("seed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchEntry:
-    """What is known of a switch or a choice.
+    """Description of a switch or a choice.
 
     Attributes:
         group: "vae" and "dit" are of those models, "run" of the machine around them.
         name: Field of the switches of its group.
         exactness: "exact": equal but for rounding; "rounding": more rounding; "inexact": not equal.
-        needs: What has to be there, so that it does something.
+        needs: Requirements for it to have an effect.
         at_start: Only counts when it is chosen before torch is loaded.
         old_names: Its names in earlier versions, without the group.
     """
@@ -100,7 +100,7 @@ class SwitchEntry:
         return _missing(self.needs, device, capability) if value else None
 
     def working(self, _device: str, _capability: tuple[int, int] | None = None) -> tuple[str, ...]:
-        """What can be chosen where it cannot be on."""
+        """Choices that remain where it cannot be on."""
         return ("off",)
 
 
@@ -124,7 +124,7 @@ class SwitchChoice(SwitchEntry):
     """One of several variants.
 
     Attributes:
-        values: That can be chosen, with what each needs.
+        values: Values that can be chosen, with the requirements of each.
         default: One of them.
         plain: The value that computes as the plain variant of a model does; "" where none does.
         setting: The job's setting that it is; "" where it is chosen as switches are.
@@ -206,7 +206,7 @@ class SwitchSet:
         )
 
     def changed(self, name: str, on: bool) -> Self:
-        """The same with one optimisation, or with "all", on or off.
+        """Switches with one optimisation, or with "all", on or off.
 
         Raises:
             KeyError: There is no such optimisation.
@@ -239,7 +239,7 @@ class SwitchSet:
 
     @classmethod
     def known(cls, names: Iterable[str]) -> tuple[str, ...]:
-        """Those of some names that are of this group, without its prefix: "in_place", "all"."""
+        """Names of this group among some names, without its prefix: "in_place", "all"."""
         mine = {ALL, EXACT, *(entry.name for entry in cls.optimisations())}
         bare = (name.removeprefix(f"{cls.GROUP}.") for name in names)
         return tuple(name for name in bare if name in mine)
@@ -374,7 +374,7 @@ def choices() -> tuple[SwitchChoice, ...]:
 
 
 def model_switch_names() -> tuple[str, ...]:
-    """What can be switched on and off in any model, each name once, without the group."""
+    """Names of the switches of all models, each once, without the group."""
     entries = (*VaeSwitches.optimisations(), *DitSwitches.optimisations())
     return tuple(dict.fromkeys(entry.name for entry in entries))
 

@@ -1,4 +1,4 @@
-"""What a choice needs of a machine; finding it out loads neither torch nor a driver.
+"""Requirements of choices; checking them loads neither torch nor a driver.
 
 Whether a build of torch really computes it on this GPU is tried when a job loads its model.
 """
@@ -24,7 +24,7 @@ SERIES = {(7, 5): "20", (8, 0): "30", (8, 9): "40", (10, 0): "50"}  # GeForce RT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """What has to be there, so that a choice does something.
+    """Requirement of a choice: without it the choice has no effect.
 
     Attributes:
         devices: Kinds of torch devices.

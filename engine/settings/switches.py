@@ -64,7 +64,7 @@ class Switches:
     run: RunSwitches = field(default_factory=RunSwitches)
 
     def changes_from(self, usual: Switches) -> Changes:
-        """What differs from others, in the order of the table."""
+        """Differences from others, in the order of the table."""
         found: Changes = {}
         for entry in _ENTRIES.values():
             mine, other = (getattr(sets, entry.group) for sets in (self, usual))
@@ -103,7 +103,7 @@ def switches_of(
     Args:
         text: Changes as in the setting `switches`.
         device: "cpu" or "cuda".
-        capability: Of the GPU.
+        capability: Compute capability of the GPU.
         environ: None takes that of the process.
 
     Raises:
@@ -137,7 +137,7 @@ def settings_of(text: str, environ: Mapping[str, str] | None = None) -> dict[str
 
 
 def named_changes(text: str, environ: Mapping[str, str] | None = None) -> Changes:
-    """What text and environment set by name: of a group only what works here is turned on.
+    """Switches set by text and environment: of a group only what works here is turned on.
 
     Raises:
         SettingsError: An unknown name, or an impossible value.
@@ -152,7 +152,7 @@ def entries() -> tuple[SwitchEntry, ...]:
 
 
 def changes_of(text: str) -> Changes:
-    """What a text changes; where several parts set a switch the last one counts.
+    """Changes by a text; where several parts set a switch the last one counts.
 
     Raises:
         SettingsError: An unknown name (with the nearest one), or an impossible value.
@@ -161,7 +161,7 @@ def changes_of(text: str) -> Changes:
 
 
 def environment_changes(environ: Mapping[str, str] | None = None) -> Changes:
-    """What the environment changes; a switch by itself counts more than its group.
+    """Changes by the environment; a switch by itself counts more than its group.
 
     Raises:
         SettingsError: A variable that looks like a switch and is none, or an impossible value.

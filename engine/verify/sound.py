@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.core.messages import Message, message
-from engine.video.read.samples import ROUNDED_S
+from engine.video.read.sound import ROUNDED_S
 
 _LATE_S = 0.010  # that the result is behind the source at least, where silence fills a gap
 _SEARCH_S = 1.0  # around its time, where the beginning of a part is looked for

@@ -20,7 +20,7 @@ from engine.verify.sound import compare_sound
 from engine.video.read.clock import PartClock
 from engine.video.read.digest import NO_TIME, StreamDigest
 from engine.video.read.frame_properties import StampCheck
-from engine.video.read.samples import timed_samples
+from engine.video.read.sound import timed_samples
 from engine.video.write.containers import names_channels, plan_streams, source_family
 
 _SHIFT_S = 0.010  # tolerance of sound and subtitles

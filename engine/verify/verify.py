@@ -31,9 +31,9 @@ from engine.verify.metadata import (
     chapters_check,
     metadata_check,
     size_check,
+    statements_check,
     tags_check,
 )
-from engine.verify.statements import statements_check
 from engine.verify.streams import ComparedFile, compare_streams
 from engine.video.film_preparation import made_with_rate
 from engine.video.read.clock import film_jumps

@@ -1,4 +1,4 @@
-"""What settings make of a film before a model sees it: fields, shape, black bars. Loads no av."""
+"""Preparation of a video for a model, by its settings: fields, shape, black bars. Loads no av."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def scan_of(media: MediaInfo) -> Scan:
 
 
 def deinterlacing_of(media: MediaInfo, settings: JobSettings) -> Deinterlacing | None:
-    """How a film is deinterlaced; None for pictures, and for films that are not."""
+    """The deinterlacing of a video; None for images, and for videos without it."""
     video = media.video
     is_film = media.kind == "video" and not media.holds_latents
     if not is_film or min(video.size.width, video.size.height) < _LEAST_SIDE:
@@ -121,7 +121,7 @@ def part_to_enlarge(media: MediaInfo, settings: JobSettings, picture: PicturePla
 
 
 def enlarged(box: Box, source: Size, picture: PicturePlan) -> Box:
-    """Where a part of the source lies in the result: whole chroma samples."""
+    """Place of a part of the source in the result, in whole chroma samples."""
     across, down = subsampling(picture.chroma)
     x, right = (_place(v, source.width, picture.size.width, across) for v in (box.x, box.right))
     y, bottom = (_place(v, source.height, picture.size.height, down) for v in (box.y, box.bottom))

@@ -54,7 +54,7 @@ class ShotDetector:
         """Reads nothing yet.
 
         Args:
-            video: Of the film; its size, depth and chroma are used.
+            video: Properties of the video; its size, depth and chroma are used.
             sensitivity: 0 (only the clearest cuts) to 100; None finds no cuts.
         """
         if sensitivity is not None and not 0 <= sensitivity <= 100:
@@ -115,7 +115,7 @@ def distance(a: SmallPicture, b: SmallPicture) -> float:
 
 
 def compensated_distance(a: SmallPicture, b: SmallPicture) -> float:
-    """The same with camera motion or a change of light compensated, whichever explains more."""
+    """Difference after compensating camera motion or a change of light, the smaller of both."""
     light = float(np.clip(a[0].mean() - b[0].mean(), -_LIGHT, _LIGHT))
     lit = b.copy()
     lit[0] += light

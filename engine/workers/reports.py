@@ -1,24 +1,26 @@
-"""What workers report of their spans, checked: that of another machine may be anything."""
+"""Reports of workers about their spans, checked: another computer may send anything."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from math import isfinite
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from engine.core.serialization import from_plain
-from engine.farm.identity import clean_name
 from engine.pipeline.segments import SegmentRecord, Span, made_path
-from engine.protocol.events import Picture, PreviewReady
-from engine.workers.fit import MachineOffer
 from engine.workers.worker import Made
 
 T = TypeVar("T")
-Report = Mapping[str, Any]  # "number" of the worker, "kind" and "data"
-_LONGEST_TITLE = 200  # characters
 _KINDS = ("segment", "made", "progress", "warned")
+
+
+class Report(NamedTuple):
+    """What a worker, or the wing that lets other computers in, says of its work."""
+
+    number: int  # of the worker
+    kind: str
+    data: Any  # plain, if it comes from a worker
 
 
 class InvalidReport(Exception):
@@ -123,43 +125,3 @@ def read_progress(data: Any, *, frames: int) -> tuple[int, int, float]:
     check(0 <= begun <= frame <= frames, "a frame number out of range")
     check(isfinite(speed) and speed >= 0, "an invalid speed")
     return frame, begun, speed
-
-
-def read_offer(data: Any) -> MachineOffer:
-    """What a machine has, as it may be shown.
-
-    Raises:
-        InvalidReport: It makes no sense.
-    """
-    offer = read(MachineOffer, data)
-    device = offer.device
-    is_short = max(len(device.gpu), len(device.title)) <= _LONGEST_TITLE
-    check(is_short and device.title.isprintable(), "a device without a name")
-    check(0 <= device.free_bytes < 2**60, "an implausible amount of memory")
-    return replace(offer, version=clean_name(offer.version))
-
-
-def read_preview(data: Any, pixels: Sequence[bytes | None]) -> PreviewReady:
-    """A preview.
-
-    Args:
-        data: Plain, without the bytes of its pictures.
-        pixels: Those of the source and of the result.
-
-    Raises:
-        InvalidReport: It cannot be shown.
-    """
-    preview = read(PreviewReady, data)
-    check(isfinite(preview.seconds) and 0 <= preview.frame < 2**31, "a frame number out of range")
-    check(isinstance(pixels, list | tuple) and len(pixels) == 2, "no images")
-    source, result = _whole(preview.source, pixels[0]), _whole(preview.result, pixels[1])
-    return replace(preview, source=source, result=result)
-
-
-def _whole(picture: Picture | None, rgb: bytes | None) -> Picture | None:
-    if picture is None:
-        return None
-    size = picture.size
-    if not isinstance(rgb, bytes) or size.is_empty or len(rgb) != 3 * size.pixels:
-        raise InvalidReport("an image of another size")
-    return replace(picture, rgb=rgb)

@@ -36,14 +36,13 @@ from engine.pipeline.spans import SpanMaker
 from engine.protocol.events import Event, PreviewReady, StageProgress, Warned
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
-from engine.workers import dask_process, handshakes
+from engine.workers import dask_internals
 
-dask_process.adapt()  # a process of Dask loads this module before it reads a clock, and listens
-handshakes.limit()
+dask_internals.adapt()  # a process of Dask loads this module before it reads a clock, and listens
 logger = logging.getLogger(__name__)
 
-PLUGIN, TOPIC, WORD = "spans", "upreel", "upreel_word"
-Word = Literal["pause", "resume", "cancel"]
+PLUGIN, TOPIC, CONTROL = "spans", "upreel", "upreel_control"
+ControlWord = Literal["pause", "resume", "cancel"]
 
 _PROGRESS_S = 0.25  # between reports
 _REPORTS_S = 0.05  # that one waits for others: each message costs some milliseconds of CPU
@@ -142,8 +141,8 @@ class SpanWorker(WorkerPlugin):
         """Begin, in the main thread of the worker process."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process of the job
         self._worker, self.control = worker, Control()
-        worker.stream_handlers[WORD] = self._obey
-        worker.batched_stream.interval = 0.0  # else 2 ms: the end of a span would wait
+        worker.stream_handlers[CONTROL] = self._obey
+        dask_internals.send_at_once(worker)
         self._reports: deque[Mapping[str, object]] = deque()  # not yet sent
         self._is_sent_soon = False
         self._number = int(worker.name)
@@ -154,7 +153,7 @@ class SpanWorker(WorkerPlugin):
         if self._order.is_paused:
             self.control.pause()
 
-    def _obey(self, word: Word) -> None:
+    def _obey(self, word: ControlWord) -> None:
         """Pause, resume or cancel what is done; carried out next to it, at once."""
         getattr(self.control, word)()
 

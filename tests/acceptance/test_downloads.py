@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.model_files.catalogue import load
-from engine.model_files.store import Store
+from engine.files.catalogue import load
+from engine.files.model_files import Store
 from tests.helpers.servers import CONTENT, PLACE, Fault, FaultyServer, faulty_server, published
 
 COMMAND = [sys.executable, "-m", "engine", "models", "download", "tiny", "--only"]

@@ -125,7 +125,7 @@ class Bench:
 
     def do(self, name: str) -> None:
         """Carry out an action and hear the answer."""
-        self.window.do(name)
+        self.window.actions_[name].trigger()
         self.hear()
 
     def choose(self, **choices: object) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from PySide6.QtWidgets import QWidget
@@ -15,6 +16,10 @@ from engine.protocol.plan import Notice
 from tests.helpers.old_words import old_words
 
 ROOT = Path(__file__).parents[2]
+TEXT_AT = {"tr": 0, "mark": 0, "label": 0, "elided": 0, "button": 0, "icon_button": 1}
+TEXT_AT |= {"bind_text": 2, "bind_tip": 1, "scroll_area": 2}
+TEXT_AT |= dict.fromkeys(("PageLine", "__init__"), 99)  # only those that are named
+ALSO_TEXTS = {"tip", "says", "title", "explanation", "text"}
 PLACE = re.compile(r"\{(\w+)\}")
 
 
@@ -22,14 +27,19 @@ def texts_of_the_window() -> set[str]:
     found = set()
     for path in (ROOT / "app").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if not isinstance(node, ast.Call) or not node.args:
-                continue
-            name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-            first = node.args[0]
-            if name in ("tr", "mark") and isinstance(first, ast.Constant):
-                found.add(str(first.value))
+            if isinstance(node, ast.Call):
+                found |= {one.value for one in texts_of(node) if isinstance(one, ast.Constant)}
+    found -= {""}
     goals = (goal for tier in tiers() for goal in tier.presets.values())
     return found | {str(goal["description"]) for goal in goals}
+
+
+def texts_of(call: ast.Call) -> Iterator[ast.expr]:
+    """Arguments that are texts of the catalogue."""
+    at = TEXT_AT.get(getattr(call.func, "id", getattr(call.func, "attr", "")))
+    if at is not None:
+        yield from call.args[at : at + 1]
+        yield from (one.value for one in call.keywords if one.arg in ALSO_TEXTS)
 
 
 def test_every_text_has_a_chinese_one_with_the_same_places_and_no_other_is_kept():

@@ -25,7 +25,7 @@ def test_space_plays_both_sides_of_a_finished_film(program, qtbot, tmp_path):
     qtbot.waitUntil(lambda: row.plan.work.model == "lite", timeout=_PATIENCE_MS)
     playback.trim_chosen.emit({"start": "", "stop": "0.5"})
     qtbot.waitUntil(lambda: row.plan.stop is not None, timeout=_PATIENCE_MS)
-    window.do("start")
+    window.actions_["start"].trigger()
     ended = (JobState.DONE, JobState.FAILED)
     qtbot.waitUntil(lambda: row.state in ended, timeout=_PATIENCE_MS)
     assert (row.state, row.error) == (JobState.DONE, None)

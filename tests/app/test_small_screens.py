@@ -263,7 +263,7 @@ def test_the_empty_stage_keeps_its_texts_and_buttons_below_the_offer_of_a_runtim
     bench, language, height
 ):
     bench.program.use_language(language)
-    view = EmptyView()
+    view = EmptyView(bench.window.actions_)
     view.resize(490, height)
     view.show()
     settle()

@@ -8,8 +8,8 @@ import pytest
 
 from engine.core import paths
 from engine.farm import identity
-from engine.model_files.catalogue import PublishedFile
-from engine.model_files.store import Store
+from engine.files.catalogue import PublishedFile
+from engine.files.model_files import Store
 from tests.helpers.farm import Waiting, folder_of_thread
 from tests.helpers.servers import (
     CONTENT,

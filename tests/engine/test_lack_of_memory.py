@@ -15,7 +15,7 @@ from engine import api
 from engine.cli.main import main
 from engine.core.errors import OutOfMemory, UnreadableMedia, is_memory_refusal, memory_ran_out
 from engine.core.file_access import reported
-from engine.model_files.formats.file_map import FileMap
+from engine.files.formats.file_map import FileMap
 from engine.ops.linear import matmul
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe

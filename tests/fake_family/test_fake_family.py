@@ -101,7 +101,7 @@ def test_the_window_shows_it_and_runs_it(
     assert [text(choice) for choice in row.plan.reasons.choices] == [
         "Every pixel becomes 2 x 2 pixels."
     ]
-    program.window.do("start")
+    program.window.actions_["start"].trigger()
     qtbot.waitUntil(lambda: row.state is JobState.DONE, timeout=60_000)
     assert row.report is not None
     assert row.report.passed

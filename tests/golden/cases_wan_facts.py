@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from engine.model_files.catalogue import catalogue
+from engine.files.catalogue import catalogue
 from engine.models.identify import WAN2X_VAE, WAN21_VAE, WAN22_VAE, recognise
 from engine.models.wan.latents.file import LatentFile
 from engine.models.wan.latents.spaces import MODELS, LatentSpace, normalised

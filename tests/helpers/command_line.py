@@ -71,7 +71,6 @@ class FakeServices:
     error: Exception | None = None
     notices: tuple[Any, ...] = ()
     lines: tuple[DoctorLine, ...] = ()
-    rows: list[dict[str, Any]] = field(default_factory=list)
     engine: ScriptedEngine | None = None
     settings: EngineSettings | None = None
     asked: list[Any] = field(default_factory=list)
@@ -145,11 +144,6 @@ class FakeServices:
         self, path: Path, lines: tuple[DoctorLine, ...], *, with_names: bool
     ) -> None:
         self.asked.append((path, lines, with_names))
-
-    def bench(self, cases: Any, options: Any, tell: Callable[[str], None]) -> list[dict[str, Any]]:
-        self.asked.append((list(cases), options))
-        tell("measured")
-        return self.rows
 
     def _fail(self) -> None:
         if self.error is not None:

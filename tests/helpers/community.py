@@ -16,8 +16,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from engine.core.geometry import Size
-from engine.model_files.catalogue import PublishedFile, catalogue
-from engine.model_files.store import named
+from engine.files.catalogue import PublishedFile, catalogue
+from engine.files.model_files import named
 from engine.models.community.library import spandrel
 from engine.models.community.network import load
 from engine.models.community.plan import NetworkCall, NetworkCost

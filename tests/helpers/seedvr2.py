@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from engine.model_files.catalogue import ModelCatalogue
+from engine.files.catalogue import ModelCatalogue
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.vae.config import VaeConfig

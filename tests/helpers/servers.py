@@ -17,8 +17,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.model_files.catalogue import ModelCatalogue, PublishedFile
-from engine.model_files.store import Store
+from engine.files.catalogue import ModelCatalogue, PublishedFile
+from engine.files.model_files import Store
 
 if TYPE_CHECKING:
     from nacl.signing import SigningKey

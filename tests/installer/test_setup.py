@@ -1,4 +1,4 @@
-"""Inputs of the setup, without making one; tests/packaging/check_setup.py tries it under Wine."""
+"""Inputs of the setup, without making one; `tests.trials.packaging.check_setup` tries it."""
 
 import re
 import zipfile

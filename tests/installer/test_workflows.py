@@ -22,7 +22,7 @@ FOLDER = ROOT / ".github" / "workflows"
 NAMES = ("checks", "release")
 ALL = (*NAMES, "codeql")  # which has no scripts
 MADE_BY_A_JOB = ("dist/", "build/", "assets", "offline/", "older", ".venv/")
-OUR_MODULES = ("installer.", "tests.packaging.")
+OUR_MODULES = ("installer.", "tests.trials.packaging.")
 PERMISSIONS = {  # of jobs that need more than to read the sources
     "publish": {"contents": "write"},
     "analyze": {"actions": "read", "contents": "read", "security-events": "write"},
@@ -103,7 +103,7 @@ def help_of(*words: str) -> str:
 def test_every_script_and_option_exists():
     calls = our_calls()
     needed = ("pin_runtime", "freeze", "build_setup", "sign_manifest", "release")
-    trials = {"tests.packaging.try_setup", "tests.packaging.defender"}
+    trials = {"tests.trials.packaging.try_setup", "tests.trials.packaging.defender"}
     assert {f"installer.{name}" for name in needed} | trials <= {script for script, *_ in calls}
     for script, *words in calls:
         assert importlib.util.find_spec(script) is not None

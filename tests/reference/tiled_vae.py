@@ -1,8 +1,8 @@
 """A video VAE tile by tile with blended overlaps, as the public SeedVR2 tool does it.
 
 Every tile sees itself only: norms and attention count its own pixels, so the result differs from
-that of the whole frame. `engine.models.seedvr2.vae.split_decode` does better
-where the model allows it.
+that of the whole frame. `engine.models.seedvr2.vae.decode_stream` does better where the model
+allows it.
 """
 
 from __future__ import annotations

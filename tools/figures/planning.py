@@ -12,7 +12,7 @@ from pathlib import Path
 
 from engine.core.geometry import Size
 from engine.core.paths import jobs_folder, resource
-from engine.hardware.pretended_gpu import pretended
+from engine.hardware.devices import pretended
 from engine.pipeline.prepare import Machine, make_plan, probe_source
 from engine.protocol.media import MediaInfo
 from engine.settings.schema import EngineSettings, JobSettings

@@ -88,7 +88,7 @@ _REPORT = BenchReport(
 
 
 def _empty(player: Player) -> None:
-    player.program.window.do("bench")
+    player.program.window.actions_["bench"].trigger()
 
 
 def _running(player: Player) -> None:
@@ -122,11 +122,11 @@ def _busy(player: Player) -> None:
 
 
 def _settings(player: Player) -> None:
-    player.program.window.do("settings")
+    player.program.window.actions_["settings"].trigger()
 
 
 def _help(player: Player) -> None:
-    player.program.window.do("help")
+    player.program.window.actions_["help"].trigger()
 
 
 def _about(player: Player) -> None:

@@ -49,7 +49,7 @@ def _notice(plan: Plan) -> Notice:
 
 def _coming(player: Player) -> None:
     _needed(player)
-    player.program.window.do("download_start")
+    player.program.window.actions_["download_start"].trigger()
     runtime_states.progress(player, "download", 684.0, 1900.0)
     for file in player.program.model_files.files:
         if file.id in player.program.model_files.running and file.kind == "dit":

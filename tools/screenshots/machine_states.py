@@ -41,7 +41,7 @@ _WORDS = ("harbour", "violin", "pepper", "window", "ocean", "candle")
 
 
 def _open(player: Player, state: MachinesState = _OWN) -> None:
-    player.program.window.do("machines")
+    player.program.window.actions_["machines"].trigger()
     player.say([machines.MachinesKnown(state=state)])
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from engine.core.errors import ErrorInfo, LibraryMissing
 from engine.core.messages import message
-from engine.model_files.catalogue import catalogue
+from engine.files.catalogue import catalogue
 from engine.models.community.plan import CommunityPlan, NetworkCall, NetworkCost
 from engine.planner import first_pass, preset_choice
 from engine.protocol import events
@@ -85,14 +85,13 @@ def _models(player: Player) -> None:
 
 def _fetching(player: Player) -> None:
     _models(player)
-    view = player.program.models.view
-    view.get_requested.emit(DIT)
+    player.program.models.get(DIT)
     _list(player, **_shared(player))
     for file in _companions(player):
         player.say([events.TaskDone(kind=FILE, subject=file.id, phase="download", result=file)])
     for done in (2712.0, 2715.4):
         player.say([progress(DIT, done, 6780.0)])
-    view.get_requested.emit(LARGE)
+    player.program.models.get(LARGE)
     player.settle()
 
 

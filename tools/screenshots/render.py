@@ -341,7 +341,7 @@ def _refused(player: Player) -> None:
 
 def _log(player: Player) -> None:
     _running(player)
-    player.program.window.do("log")
+    player.program.window.actions_["log"].trigger()
 
 
 STATES: dict[str, Callable[[Player], None]] = {

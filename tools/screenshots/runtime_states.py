@@ -237,7 +237,7 @@ def _no_gpu(player: Player) -> None:
 def _settings(state: Callable[[Player], None]) -> Callable[[Player], None]:
     def show(player: Player) -> None:
         state(player)
-        player.program.window.do("settings")
+        player.program.window.actions_["settings"].trigger()
 
     return show
 

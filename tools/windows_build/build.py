@@ -5,8 +5,8 @@
 DIR/upreel is a test build, not a release: the interpreter is assembled (windows_python.py), and
 numpy is an older version that runs under Wine 8. All else is as on Windows: the packages by their
 hashes from windows.lock, app.spec, the smoke test. DIR also gets `python` (the interpreter with the
-packages) and `prefix` (Wine's drive C), which tests.packaging.check_windows uses. A second run
-reuses them. With --setup the setup is made as well.
+packages) and `prefix` (Wine's drive C), which tests.trials.packaging.check_windows uses. A second
+run reuses them. With --setup the setup is made as well.
 """
 
 from __future__ import annotations

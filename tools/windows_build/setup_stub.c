@@ -1,4 +1,4 @@
-/* Stub of Upreel's programs for the setup trial (tests/packaging), which compiles it twice.
+/* Stub of Upreel's programs for the setup trial (tests/trials/packaging), which compiles it twice.
  *
  *   upreel-cli              prints its version
  *   upreel --write FILE     writes its version

@@ -20,7 +20,7 @@ from engine.bench.report.machine import Row
 from engine.bench.timing.clock import Effort, compare, measure
 from engine.bench.timing.profiler import peak_bytes
 from engine.core.geometry import Size
-from engine.model_files.store import named
+from engine.files.model_files import named
 from engine.models.community.family import FAMILY
 from engine.models.community.library import spandrel
 from engine.models.community.network import load

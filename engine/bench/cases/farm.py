@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 from engine.bench.cases import idle_workers
+from engine.bench.cases.farm_simulation import GIGABIT, LOCAL, Connection, SpanTimes, simulate
 from engine.bench.cases.workers import planned, with_workers
 from engine.bench.clips import SyntheticClip
 from engine.bench.options import BenchOptions
@@ -27,7 +28,6 @@ from engine.core.geometry import Size
 from engine.hardware import devices
 from engine.pipeline.context import JobContext
 from engine.pipeline.segments import Span
-from engine.planner.simulation import GIGABIT, LOCAL, Connection, SpanTimes, simulate
 from engine.planner.workers import SpanLengths, span_segments
 from engine.protocol.events import PreviewReady
 from engine.protocol.media import MediaInfo
@@ -35,7 +35,7 @@ from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from engine.video.read.frame_reader import FrameReader
 from engine.workers.hand_out import hand_out
-from engine.workers.survey import Survey
+from engine.workers.spans import Survey
 from engine.workers.worker import JobOrder, SpanWorker
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64)

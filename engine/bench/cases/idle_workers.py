@@ -10,7 +10,7 @@ import logging
 import multiprocessing
 import queue
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
@@ -29,8 +29,8 @@ from engine.protocol.events import Event, PreviewReady
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan, WorkerPlan
 from engine.video.read.frame_mark import FrameMark
-from engine.workers.crew import Crew, SpanFuture
 from engine.workers.hand_out import hand_out
+from engine.workers.pool import SpanFuture, WorkerPool
 from engine.workers.reports import Report
 from engine.workers.worker import JobOrder, Made, SpanWorker
 
@@ -111,17 +111,17 @@ def served(order: JobOrder, workers: int, spans: int, seconds: float = 0.0) -> H
     """
     ended: queue.SimpleQueue[SpanFuture | Report] = queue.SimpleQueue()
     idle = Idle(order, seconds)
-    with Crew(idle, order.folder, 0, ended.put) as crew, _elsewhere(crew, idle, workers):
+    with WorkerPool(idle, order.folder, 0, ended.put) as pool, _elsewhere(pool, idle, workers):
         there: set[int] = set()
         while len(there) < workers:
-            there |= _serve(crew, ended, workers, workers)
+            there |= _serve(pool, ended, workers, workers)
         wall, cpu = time.perf_counter(), time.process_time()
-        _serve(crew, ended, workers, spans)
+        _serve(pool, ended, workers, spans)
         return HandedOut(wall_s=time.perf_counter() - wall, cpu_s=time.process_time() - cpu)
 
 
 def _serve(
-    crew: Crew, ended: queue.SimpleQueue[SpanFuture | Report], workers: int, spans: int
+    pool: WorkerPool, ended: queue.SimpleQueue[SpanFuture | Report], workers: int, spans: int
 ) -> set[int]:
     """Hand out spans as `hand_out` does, until all are made; which workers made them."""
     left = [
@@ -132,11 +132,11 @@ def _serve(
     there: set[int] = set()
     while left or futures:
         if left and len(futures) < _HANDED_OUT * workers:
-            futures |= set(crew.hand_out(left[: _AHEAD * workers]))
+            futures |= set(pool.hand_out(left[: _AHEAD * workers]))
             del left[: _AHEAD * workers]
         found = ended.get(timeout=_START_S)
-        if isinstance(found, Mapping):
-            there.add(found["number"])
+        if isinstance(found, Report):
+            there.add(found.number)
         else:
             futures.remove(found)
             if found.status == "error":
@@ -145,10 +145,10 @@ def _serve(
 
 
 @contextmanager
-def _elsewhere(crew: Crew, idle: Idle, count: int) -> Iterator[None]:
+def _elsewhere(pool: WorkerPool, idle: Idle, count: int) -> Iterator[None]:
     """Workers in one other process."""
     process = multiprocessing.get_context("spawn").Process(
-        target=_run, args=(crew.address, crew.security, idle, count), daemon=True
+        target=_run, args=(pool.address, pool.security, idle, count), daemon=True
     )
     process.start()
     try:

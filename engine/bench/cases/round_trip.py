@@ -23,7 +23,7 @@ from engine.bench.timing.process_memory import memory_of
 from engine.core.errors import SettingsError, WeightsMissing
 from engine.core.geometry import Size
 from engine.core.messages import message
-from engine.model_files.store import Store, named, planned
+from engine.files.model_files import Store, named, planned
 from engine.protocol.plan import WeightsPlan
 from engine.settings.optimisations import ALL, EXACT, VaeSwitches
 

@@ -28,7 +28,7 @@ from engine.bench.cases.vae_models import VaeRun
 from engine.bench.options import BenchOptions
 from engine.core.geometry import Box, Size
 from engine.core.messages import Message, message
-from engine.models.planning.two_tiles import AT_ONCE
+from engine.models.planning.search import AT_ONCE
 from engine.models.seedvr2.dit import random_dit
 from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.dit.plain import SeedVr2Dit

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from engine.core.errors import WeightsMissing
 from engine.core.geometry import Size
+from engine.files.model_files import named
 from engine.hardware.budget import Budget
-from engine.model_files.store import named
 from engine.models.community.plan import (
     LEAST_OVERLAP,
     CommunityPlan,
@@ -78,7 +78,7 @@ class CommunityFamily(FrameFamily[CommunityPlan]):
         return _with_cost(replace(work, dtype=call.dtype, call=call))
 
     def smaller(self, work: CommunityPlan, stage: str = "") -> CommunityPlan | None:
-        """As any family of frames, with the cost of its tiles."""
+        """Plan like any family of single frames, with the cost of its tiles."""
         smaller = super().smaller(work, stage)
         return smaller and _with_cost(smaller)
 
@@ -111,13 +111,13 @@ class CommunityFamily(FrameFamily[CommunityPlan]):
         yield from chosen_steadiness(work)
 
     def notices(self, work: CommunityPlan, budget: Budget) -> Iterator[Notice]:
-        """That tiles may differ in tone, for networks that look at whole frames."""
+        """Notice that tiles may differ in tone, for networks that look at whole frames."""
         if work.tiles > 1 and work.network.dislikes_tiles:
             params = {"architecture": work.network.architecture, "count": str(work.tiles)}
             yield Notice(code="tiles-may-differ", severity="warning", params=params)
 
     def size_notices(self, work: CommunityPlan, factor: float) -> Iterator[Notice]:
-        """Of networks that keep the size, too, that another one is made by resizing."""
+        """Notice that another size is made by resizing, also for networks that keep the size."""
         if work.scale == 1 != round(factor, 2):
             params = {"factor": f"{factor:.3g}"}
             yield Notice(code="model-keeps-size", severity="info", params=params)
@@ -131,7 +131,7 @@ class CommunityFamily(FrameFamily[CommunityPlan]):
         return CommunityUpscaler(load(work.weights), work.network, work.call, work.device)
 
     def use_of_file(self, path: Path) -> FileUse | None:
-        """What spandrel recognises; loads torch."""
+        """Network that spandrel recognises; loads torch."""
         from engine.models.community.network import recognised
 
         found = recognised(path)
@@ -143,14 +143,14 @@ class CommunityFamily(FrameFamily[CommunityPlan]):
 
 
 def _called(weights: WeightsPlan, *, half: bool) -> tuple[NetworkFacts, NetworkCall]:
-    """As `upscaler.called`, which loads torch."""
+    """Result of `upscaler.called`, which loads torch."""
     from engine.models.community.upscaler import called
 
     return called(weights, half=half)
 
 
 def _with_cost(plan: CommunityPlan) -> CommunityPlan:
-    """As `upscaler.with_cost`, which loads torch."""
+    """Result of `upscaler.with_cost`, which loads torch."""
     from engine.models.community.upscaler import with_cost
 
     return with_cost(plan)

@@ -25,15 +25,15 @@ from torch import Tensor
 
 from engine.core.errors import HashMismatch, LibraryMissing, WeightsMissing
 from engine.core.zip_reader import ZipReader
-from engine.downloads.hashing import hashed
-from engine.model_files.store import Store
+from engine.files.hashing import hashed
+from engine.files.model_files import Store
 
 NAME, VERSION = "spandrel", "0.4.2"
 _FUNCTIONAL = "torchvision.transforms.functional"
 
 
 class InterpolationMode(enum.Enum):
-    """Of torchvision's `rotate`; only this one is asked for."""
+    """Modes of torchvision's `rotate`; only this one is asked for."""
 
     BILINEAR = "bilinear"
 
@@ -48,7 +48,7 @@ def normalize(picture: Tensor, mean: Sequence[float], std: Sequence[float]) -> T
 
 
 def rotate(*_arguments: object, **_more: object) -> Tensor:
-    """Of inpainting models alone, which are refused: a film has no masks."""
+    """Stand-in for inpainting models alone, which are refused: a video has no masks."""
     raise NotImplementedError
 
 
@@ -109,7 +109,7 @@ def _place(module: str) -> PurePosixPath:
 
 
 def _modules_of_wheel() -> _WheelModules:
-    """Those of the published wheel in the folder of models, whose SHA-256 is right.
+    """Modules of the published wheel in the folder of models, if its SHA-256 is right.
 
     Raises:
         LibraryMissing: It is not there, or another file.

@@ -20,8 +20,8 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from engine.core.errors import WrongModel, WrongNumbers, memory_ran_out
-from engine.model_files.formats.open_weights import WeightsFile, open_weights
-from engine.model_files.formats.safetensors_file import TORCH_NAMES
+from engine.files.formats.open_weights import WeightsFile, open_weights
+from engine.files.formats.safetensors_file import TORCH_NAMES
 from engine.models.community.library import spandrel
 from engine.models.community.pretended import new_mode, pretended
 from engine.models.load import check_numbers
@@ -40,10 +40,10 @@ class Recognised:
     """A network on tensors without values.
 
     Attributes:
-        facts: What it states about itself.
-        licence: As the file names it; "" where it does not.
+        facts: Properties that it states about itself.
+        licence: Licence that the file names; "" where it names none.
         model: spandrel's descriptor.
-        mode: Of its tensors.
+        mode: Mode of its tensors.
     """
 
     facts: NetworkFacts
@@ -53,7 +53,7 @@ class Recognised:
 
 
 def recognised(path: Path) -> Recognised | None:
-    """What a file holds; None where spandrel knows no such architecture.
+    """Network in a file; None where spandrel knows no such architecture.
 
     Raises:
         LibraryMissing: spandrel is not on this machine.
@@ -80,7 +80,7 @@ def recognised_file(weights: WeightsPlan) -> Recognised:
 
     Raises:
         WrongModel: spandrel knows no such architecture.
-        WeightsError: As `recognised`.
+        WeightsError: Raised by `recognised`.
     """
     found = recognised(weights.path)
     if found is None:
@@ -92,7 +92,7 @@ def load(weights: WeightsPlan) -> Any:
     """Spandrel's descriptor of a file, in float32 on the processor.
 
     Raises:
-        WeightsError: As `recognised_file`.
+        WeightsError: Raised by `recognised_file`.
 
     Memory: twice the weights while they are read.
     """
@@ -191,7 +191,7 @@ def _unlike(kind: Any, path: Path) -> WrongModel:
 
 
 def _facts(found: Any, path: Path) -> NetworkFacts:
-    """What a descriptor states.
+    """Facts that a descriptor states.
 
     Raises:
         WrongModel: It redraws something else than frames.

@@ -1,4 +1,4 @@
-"""How a community model enlarges a film: plain data, and what its work costs. Loads no torch."""
+"""Plan of a community model: plain data, and the cost of its work. Loads no torch."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ MOST_OPERATIONS = {"cpu": 4e12, "cuda": 4e13}  # in one call: seconds, after whi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkCall:
-    """How a network is called.
+    """Form in which a network is called.
 
     Attributes:
-        dtype: That it computes in.
+        dtype: Type that it computes in.
         channels_last: Channels of a pixel lie next to each other, where the network takes that.
         batches: Several frames in one call.
     """
@@ -36,7 +36,7 @@ class NetworkCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkCost:
-    """What one frame of the size of a tile takes.
+    """Cost of one frame of the size of a tile.
 
     Attributes:
         weights: Bytes of the network.
@@ -72,7 +72,7 @@ class CommunityPlan(FramePlan):
 
     @property
     def architecture(self) -> str:
-        """As the file says."""
+        """Name in the file."""
         return self.network.architecture
 
     @property
@@ -95,7 +95,7 @@ class CommunityPlan(FramePlan):
 
     @property
     def working_bytes(self) -> int:
-        """Of enlarging the frames that are computed at a time, in tiles."""
+        """Cost of enlarging the frames that are computed at a time, in tiles."""
         large = self.tile.scaled(self.scale)
         return self.cost.working * self.clip_frames + _NOISE + _PLACE * (large.width + large.height)
 
@@ -103,7 +103,7 @@ class CommunityPlan(FramePlan):
 def within_seconds(
     plan: CommunityPlan, with_cost: Callable[[CommunityPlan], CommunityPlan]
 ) -> CommunityPlan:
-    """The same in tiles that a device computes in seconds, so that a pause acts.
+    """Plan in tiles that a device computes in seconds, so that a pause acts.
 
     Args:
         plan: In any tiles.

@@ -35,7 +35,7 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in t
         now: Bytes of tensors that were made inside and are still there.
         peak: Most of them at once.
         operations: Floating-point operations; a multiply-add is two.
-        calls: Of operators.
+        calls: Number of operator calls.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in t
 
 
 class _Known(TorchFunctionMode):
-    """What is made of tensors with values alone has values."""
+    """Run an operator; only results of tensors with values have values."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

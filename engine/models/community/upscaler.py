@@ -104,7 +104,7 @@ def _place(module: nn.Module, device: str, dtype: torch.dtype, layout: torch.mem
 
 @lru_cache(maxsize=8)
 def called(weights: WeightsPlan, *, half: bool) -> tuple[NetworkFacts, NetworkCall]:
-    """What a network states, and how it is called; small frames without values show it.
+    """Facts of a network, and its form of call; small frames without values show it.
 
     Args:
         weights: The file.
@@ -112,7 +112,7 @@ def called(weights: WeightsPlan, *, half: bool) -> tuple[NetworkFacts, NetworkCa
 
     Raises:
         WrongModel: It computes none of the frames.
-        WeightsError: As `recognised_file`.
+        WeightsError: Raised by `recognised_file`.
     """
     found = recognised_file(weights)
     dtype = "float16" if half and found.facts.takes_half else "float32"
@@ -130,14 +130,14 @@ def called(weights: WeightsPlan, *, half: bool) -> tuple[NetworkFacts, NetworkCa
 
 @lru_cache(maxsize=64)
 def cost_of(weights: WeightsPlan, call: NetworkCall, size: Size) -> NetworkCost:
-    """What a frame of one size takes, without values.
+    """Cost of a frame of one size, computed without values.
 
     It is measured for every size, since smaller frames do not tell it: some networks cut a frame
     by the logarithm of its sides, and attention shows its square late.
 
     Raises:
         WrongModel: The network does not compute such a frame.
-        WeightsError: As `recognised_file`.
+        WeightsError: Raised by `recognised_file`.
     """
     found = recognised_file(weights)
     few, many = (found.facts.extended(Size(side, side)) for side in _PARTS_SIDES[1:])
@@ -166,7 +166,7 @@ def _loops(weights: WeightsPlan, call: NetworkCall) -> bool:
 
 
 def _metered(weights: WeightsPlan, call: NetworkCall, size: Size) -> Meter:
-    """What one frame takes besides the network and itself."""
+    """Bytes of one frame besides the network and itself."""
     found = recognised_file(weights)
     # the cache of the mode may mix up what has values and what has none
     found.mode.cache_enabled = call.channels_last
@@ -185,10 +185,10 @@ def _metered(weights: WeightsPlan, call: NetworkCall, size: Size) -> Meter:
 
 
 def with_cost(plan: CommunityPlan) -> CommunityPlan:
-    """The same plan with what its very tile takes.
+    """Plan with the cost of its exact tile.
 
     Raises:
-        WrongModel, WeightsError: As `cost_of`.
+        WrongModel, WeightsError: Raised by `cost_of`.
     """
     return replace(plan, cost=cost_of(plan.weights, plan.call, plan.network.extended(plan.tile)))
 

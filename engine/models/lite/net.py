@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.core.errors import UnknownKeys, WeightsError, WeightsMissing
-from engine.model_files.formats.safetensors_file import SafetensorsFile
+from engine.files.formats.safetensors_file import SafetensorsFile
 from engine.models.lite.files import COLOURS, KERNEL, LiteConfig, config_from_shapes
 
 _BASE_REACH = 2  # source px that the bicubic base looks to each side

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from engine.core.geometry import Size
 from engine.hardware.budget import Budget
-from engine.models.planning.two_tiles import AT_ONCE, Launches, may_gain
 from engine.protocol.plan import WorkPlan
 
 EDGES = (6144, 4096, 3072, 2048, 1536, 1280, 1024, 896, 768, 640, 512, 448, 384, 320, 256)  # px
+AT_ONCE = 2  # tiles in work at the same time, with the switch `two_tiles`
 P = TypeVar("P", bound=WorkPlan)
 
 _PINNED_SHARE = 0.4  # of main memory: with more of it pinned, systems begin to fail elsewhere
@@ -180,23 +180,24 @@ def pairs_within(
             return
 
 
-def with_two_at_once(plan: P, room: Room, launches: Mapping[str, Launches]) -> P:
-    """The plan with two tiles at a time in each direction where that may gain and there is room.
+def with_two_at_once(plan: P, room: Room, tiled: Iterable[str]) -> P:
+    """The plan with two tiles at a time in each direction where there is room.
+
+    No GPU has shown how much time that saves, so the switch is off by default.
 
     Args:
         plan: That the room holds with one tile at a time.
-        room: What there is. A GPU that is in no table gets one tile at a time, and so does a VAE
-            that is compiled: what the compiler keeps between calls is not for two streams.
-        launches: Field of the plan that says how many -> convolutions of a slice of a tile;
-            directions without tiles left out.
+        room: What there is.
+        tiled: Field of the plan that says how many, of each direction with tiles. A VAE that is
+            compiled gets one: what the compiler keeps between calls is not for two streams.
     """
-    gpu, switches = room.budget.gpu, plan.switches
-    if plan.device != "cuda" or gpu is None or not switches.run.two_tiles or switches.vae.compile:
+    switches = plan.switches
+    if plan.device != "cuda" or not switches.run.two_tiles or switches.vae.compile:
         return plan
-    for name, found in launches.items():
+    for name in tiled:
         at_once: dict[str, Any] = {name: AT_ONCE}
         more = replace(plan, **at_once)
-        if may_gain(found(), gpu.multiprocessors) and room.holds(more):
+        if room.holds(more):
             plan = more
     return plan
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import ClassVar, cast
 
 from engine.core.messages import Message
+from engine.files import catalogue
+from engine.files.formats.safetensors_file import SafetensorsFile
 from engine.hardware.budget import Budget
-from engine.model_files import catalogue
-from engine.model_files.formats.safetensors_file import SafetensorsFile
 from engine.models.contracts import (
     BenchRequest,
     BenchWork,
@@ -59,7 +59,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
     # what is planned
 
     def model_of(self, settings: JobSettings) -> str:
-        """With "auto" the user's own transformer file decides which model it is."""
+        """Model of a request; with "auto" the user's own transformer file decides."""
         if settings.model == "auto" and settings.dit:
             return files.model_of(Path(settings.dit))
         return settings.model if settings.model in self.models else ""
@@ -122,15 +122,15 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         return search.fitted(work, room)
 
     def smaller(self, work: SeedVr2Plan, stage: str = "") -> SeedVr2Plan | None:
-        """With less on the device: tiles, clips or blocks."""
+        """Plan with less on the device: tiles, clips or blocks."""
         return alternatives.smaller(work, stage)
 
     def less_on_host(self, work: SeedVr2Plan) -> SeedVr2Plan | None:
-        """With less in main memory."""
+        """Plan with less RAM."""
         return alternatives.less_on_host(work)
 
     def wider(self, work: SeedVr2Plan) -> SeedVr2Plan | None:
-        """With the VAE in float32."""
+        """Plan with the VAE in float32."""
         return None if work.vae_dtype == "float32" else replace(work, vae_dtype="float32")
 
     # what it takes
@@ -140,7 +140,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         return requirements.needs(work)
 
     def frames_around(self, work: SeedVr2Plan) -> tuple[int, int]:
-        """What encoder, clips and decoder look back at, and a clip that is not finished."""
+        """Frames that encoder, clips and decoder look back at, and an unfinished clip."""
         return requirements.frames_around(work)
 
     def stage_work(self, work: SeedVr2Plan, frames: int) -> dict[str, StageWork]:
@@ -193,7 +193,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         return alternatives.changes(old, new)
 
     def notices(self, work: SeedVr2Plan, budget: Budget) -> Iterator[Notice]:
-        """What this device cannot do, and what tiles change."""
+        """Notices of features missing on this device, and of effects of tiles."""
         return alternatives.notices(work, self.title)
 
     def smaller_file(self, settings: JobSettings) -> str:

@@ -9,10 +9,10 @@ from functools import cache
 from math import prod
 from pathlib import Path
 
-from engine.model_files import catalogue
-from engine.model_files.formats.open_weights import WeightsFile, open_weights
-from engine.model_files.formats.scales import FLOATS, scales_of
-from engine.model_files.store import Store, named, planned
+from engine.files import catalogue
+from engine.files.formats.open_weights import WeightsFile, open_weights
+from engine.files.formats.scales import FLOATS, scales_of
+from engine.files.model_files import Store, named, planned
 from engine.models.memory_cost import DTYPE_BYTES
 from engine.models.seedvr2.dit.config import (
     DIT_3B,
@@ -50,7 +50,7 @@ def files_of(
     Args:
         model: "seedvr2-3b" and so on.
         settings: Names of files, and the precision.
-        store: Where model files are kept; None for the user's.
+        store: Store of model files; None for the user's.
         gpu_bytes: Size of the GPU's memory; 0 without a GPU.
 
     Raises:
@@ -141,7 +141,7 @@ def weight_bytes(weights: WeightsPlan, dtype: str) -> WeightBytes:
 
 
 def weight_bytes_of(file: WeightsFile, dtype: str) -> WeightBytes:
-    """The same of an open file."""
+    """Format of an open file."""
     scales = scales_of(file).values()
     markers = {scale.marker for scale in scales}
     names = DIT_KEYS.published(name for name in file.shapes if name not in markers)
@@ -159,7 +159,7 @@ def weight_bytes_of(file: WeightsFile, dtype: str) -> WeightBytes:
 
 
 def _sums(sizes: Mapping[str, int], *, is_narrow: bool) -> WeightBytes:
-    """Of tensors by our names."""
+    """Format of tensors by our names."""
     blocks, texts = Counter[int](), Counter[int]()
     for name, nbytes in sizes.items():
         layer = int(name.split(".")[1]) if name.startswith("blocks.") else -1

@@ -17,7 +17,7 @@ Join = Literal["latents", "frames", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedVr2Plan(ShotPlan):
-    """How VAE and transformer are run."""
+    """Settings of running VAE and transformer."""
 
     family: str = "seedvr2"
     clip_frames: int = STEP
@@ -144,8 +144,8 @@ def working_size(result: Size, source: Size, share: int) -> Size:
 
     Args:
         result: Size that is wanted.
-        source: Of the source, turned as the result; no side is made smaller than its own.
-        share: Of the sides of the result, %.
+        source: Size of the source, turned as the result; no side becomes smaller than its own.
+        share: Share of the sides of the result, %.
 
     Returns:
         The aspect ratio of the result, but for rounding to multiples of MULTIPLE.

@@ -21,7 +21,7 @@ def place(frames: Tensor, layout: FrameLayout) -> Tensor:
 
     Args:
         frames: [T, 3, H, W] of layout.picture, 0 to 1; what is outside of that is clipped.
-        layout: How they lie in the frame.
+        layout: Place in the frame.
 
     Returns:
         [T, 3, h, w] of layout.padded, in [-1, 1].

@@ -1,4 +1,4 @@
-"""From noise to a latent in one step: noise that is drawn on the CPU, condition, prediction.
+"""Makes a latent of noise in one step: noise drawn on the CPU, condition, prediction.
 
 A latent between picture and noise is `(1 - t/1000) picture + (t/1000) noise`; the transformer
 predicts the velocity `noise - picture`. The published models were made for one step from t = 1000,
@@ -60,7 +60,7 @@ def seeded_noise(
 
     Args:
         shape: (T, H, W, C) of the latent.
-        seed: Of the job.
+        seed: Seed of the job.
         order: "per-latent": each latent step is a function of (seed, shot, its number), so that
             windows of a shot share their noise and any part of a shot can be drawn by itself.
             "reference": the order of the published program, which begins again with every clip.
@@ -108,7 +108,7 @@ def noisy_frames(frames: Tensor, scale: float, noise: Tensor) -> Tensor:
     Args:
         frames: Any shape.
         scale: 0 (as they are) to 1.
-        noise: The same shape, normally distributed.
+        noise: Noise of the same shape, normally distributed.
     """
     return torch.add(frames, noise, alpha=0.025 * scale) if scale else frames
 

@@ -51,15 +51,15 @@ class RestoreClip(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShotOptions:
-    """How shots are worked on.
+    """Options of processing shots.
 
     Attributes:
         frame: Size of the padded frames.
         grid: Clips of the transformer.
-        encode: How frames are cut to be encoded; None for whole ones.
-        decode: How they are cut to be decoded.
+        encode: Tiling of frames to be encoded; None for whole ones.
+        decode: Tiling of frames to be decoded; None for whole ones.
         parks: Carries of whole frames leave the device while other stages work.
-        parking: Where carries wait in main memory; one for all shots.
+        parking: Store in RAM for waiting carries; one for all shots.
     """
 
     frame: Size
@@ -107,7 +107,7 @@ class Shot:
         restore: The transformer.
         options: Sizes and clips.
         watch: Called with every decoded tile; frames are counted from the start of the shot.
-        restart: Where in the shot to begin, when its beginning was done before.
+        restart: Place in the shot to begin at, when its beginning was done before.
         stop: First frame that is not wanted: nothing is computed that only it and later ones need;
             None for all.
         advance: Called after each slice of a tile.
@@ -173,11 +173,11 @@ class Shot:
             last: The shot ends with them.
 
         Yields:
-            What is final. What a restart makes for the decoder's sake alone is left out. After
-            `stop` nothing need come.
+            Final frames, without those that a restart makes for the decoder's sake alone. After
+            `stop` none may follow.
 
         Raises:
-            NumericOverflow: From the decoder.
+            NumericOverflow: Raised by the decoder.
         """
         frames, device = self._ending.filled(frames, last=last), frames.device
         self._latents += self._encode.push(frames, last=last).unbind()
@@ -276,7 +276,7 @@ class ClippedShot:
         self._tail: Tensor | None = None
 
     def push(self, frames: Tensor, *, last: bool) -> Iterator[Restored]:
-        """As `Shot.push`."""
+        """Push frames, as `Shot.push` does."""
         self._waiting += frames.unbind()
         while len(self._waiting) > self._grid.length or (last and self._waiting):
             clip = torch.stack(self._waiting[: self._grid.length])

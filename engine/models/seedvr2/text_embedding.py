@@ -8,7 +8,7 @@ from torch import Tensor
 
 from engine.core.errors import UnsafeWeights, WeightsDamaged, WeightsError, WrongModel
 from engine.core.messages import Message, message
-from engine.model_files.formats.open_weights import open_weights
+from engine.files.formats.open_weights import open_weights
 from engine.models.identify import content_message, recognise
 from engine.models.seedvr2.dit.config import DitConfig
 
@@ -18,7 +18,7 @@ def load_text_embedding(path: Path, config: DitConfig | None = None) -> Tensor:
 
     Args:
         path: File of torch.save or safetensors with one tensor.
-        config: Of the transformer that will read it; None: any width is right.
+        config: Configuration of the transformer that will read it; None: any width is right.
 
     Returns:
         [L, D] in the file's dtype, on the CPU.

@@ -45,9 +45,9 @@ class SeedVr2(ShotModel):
     """VAE, transformer and text embedding of one job.
 
     Args:
-        plan: How they work.
-        vae: In the precision and on the device of the plan.
-        dit: The same.
+        plan: Plan of the work.
+        vae: VAE, in the precision and on the device of the plan.
+        dit: Transformer, likewise.
         text: [L, D], in the precision of the transformer.
     """
 
@@ -127,8 +127,8 @@ class SeedVr2(ShotModel):
         white, colours outside of RGB) are added to the result.
 
         Args:
-            frames: Of the decoder.
-            source: The same frames of the source [T, 3, h, w], nominally [0, 1].
+            frames: Frames of the decoder.
+            source: Frames of the source [T, 3, h, w], nominally [0, 1].
         """
         inside = self._resized(source)
         scale = inside.shape[-1] / source.shape[-1]
@@ -246,7 +246,7 @@ def load_seedvr2(plan: SeedVr2Plan) -> SeedVr2:
 
 
 def shot_options(plan: SeedVr2Plan) -> ShotOptions:
-    """How the shots of a plan are worked on."""
+    """Options of the shots of a plan."""
     encode = Tiling(
         tile=plan.encode_tile or plan.padded,
         warm_up=0 if plan.encode_tile is None else plan.warm_up,

@@ -22,7 +22,6 @@ from engine.models.video_vae.layer_specs import (
 from engine.models.video_vae.workload import (
     Flops,
     Kind,
-    Launch,
     LiveBytes,
     Slice,
     VaeWorkload,
@@ -50,7 +49,6 @@ class CostTrace:
         size: Of a frame now.
         channels: Now.
         flops: Operations so far.
-        launches: Convolutions so far.
     """
 
     past: ClassVar[Literal["copies", "zeros"]] = "copies"
@@ -62,7 +60,7 @@ class CostTrace:
         self.first, self.last = piece.first, piece.last
         self.work, self.live = work, live
         self.switches = work.switches
-        self.flops, self.launches = Flops(0, 0), list[Launch]()
+        self.flops = Flops(0, 0)
         live.take("stream", self.stream_bytes)
 
     @property
@@ -267,8 +265,6 @@ class CostTrace:
     def count(self, conv: Conv, multiplications: int) -> None:
         """More operations of a convolution; folds have fewer than its positions would need."""
         self.flops += Flops(2 * multiplications, 0)
-        positions = multiplications // (conv.kernel * conv.taps)
-        self.launches.append(Launch(positions, conv.outer, multiplications))
 
     def _taps(self, conv: Conv, steps: int) -> int:
         """Taps over time of all results together; those that see no frame are folded."""

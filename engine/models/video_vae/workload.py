@@ -33,21 +33,6 @@ class Flops:
         return Flops(self.convolutions + other.convolutions, self.attention + other.attention)
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """A convolution of one slice as the product of matrices that a GPU computes.
-
-    Attributes:
-        positions: Of its result, in height, width and time.
-        channels: Of its result.
-        multiplications: In all.
-    """
-
-    positions: int
-    channels: int
-    multiplications: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VaeWorkload:
     """What is asked of a VAE, and where.
@@ -179,7 +164,6 @@ class Trace(Protocol):
 
     frames: int
     flops: Flops
-    launches: list[Launch]
 
     @property
     def stream_bytes(self) -> int:
@@ -263,14 +247,9 @@ def flops_of(vae_pass: VaePass, work: VaeWorkload) -> Flops:
     return _walk(vae_pass, work)[1]
 
 
-def launches_of(vae_pass: VaePass, work: VaeWorkload) -> tuple[Launch, ...]:
-    """Convolutions of the last slice through some parts."""
-    return _walk(vae_pass, work)[2]
-
-
-def _walk(vae_pass: VaePass, work: VaeWorkload) -> tuple[VaePeak, Flops, tuple[Launch, ...]]:
+def _walk(vae_pass: VaePass, work: VaeWorkload) -> tuple[VaePeak, Flops]:
     live, waiting, alone = LiveBytes(), 0, len(vae_pass.slices) == 1
-    flops, launches = Flops(0, 0), list[Launch]()
+    flops = Flops(0, 0)
     live.plan(vae_pass.window, "")
     first, peak, at = 0, live.peak, ""
     usual = opens = 0
@@ -280,7 +259,7 @@ def _walk(vae_pass: VaePass, work: VaeWorkload) -> tuple[VaePeak, Flops, tuple[L
             work, live, Slice(frames, begins, last), vae_pass.size, vae_pass.channels
         )
         trace.run(vae_pass.parts)
-        flops, launches = flops + trace.flops, trace.launches
+        flops += trace.flops
         result = trace.stream_bytes
         if vae_pass.clamped:
             with live.held("result", 3 * result // 2):
@@ -310,4 +289,4 @@ def _walk(vae_pass: VaePass, work: VaeWorkload) -> tuple[VaePeak, Flops, tuple[L
         result=waiting,
         before=usual,
     )
-    return found, flops, tuple(launches)
+    return found, flops

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from engine.core.errors import UnknownWeights, WrongModel
-from engine.model_files.formats.open_weights import open_weights
-from engine.model_files.store import Store, named, planned
+from engine.files.formats.open_weights import open_weights
+from engine.files.model_files import Store, named, planned
 from engine.models.identify import WAN2X_VAE, WAN21_VAE, WAN22_VAE, content_message
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22, WanConfig
 from engine.models.wan.vae.keymap import wan_config_of

@@ -46,13 +46,6 @@ def group_norm_silu(
     )
 
 
-def normalise(x: Tensor, scale: Tensor, shift: Tensor, out: Tensor, *, silu: bool) -> bool:
-    """Frames [T, C, H, W] times `scale` plus `shift`, each [T, C], then SiLU if wanted."""
-    return _each(
-        x, out, lambda t, frames: compiler.done(_normalise, *frames, scale[t], shift[t], silu)
-    )
-
-
 def rms_norm_silu(x: Tensor, gamma: Tensor, out: Tensor, *, silu: bool) -> bool:
     """Positions of [T, C, H, W] divided by their lengths, times sqrt(C) * gamma, then SiLU."""
     return _each(x, out, lambda t, frames: compiler.done(_rms_norm, *frames, gamma, silu))
@@ -104,10 +97,6 @@ def _group_norm(
     scale = weight * torch.rsqrt(variance + eps)
     shift = bias - middle * scale
     _write(x * scale.view(-1, 1) + shift.view(-1, 1), out, silu)
-
-
-def _normalise(x: Tensor, out: Tensor, scale: Tensor, shift: Tensor, silu: bool) -> None:
-    _write(x.to(scale.dtype) * scale[:, None] + shift[:, None], out, silu)
 
 
 def _rms_norm(x: Tensor, out: Tensor, gamma: Tensor, silu: bool) -> None:

@@ -1,9 +1,7 @@
-"""GroupNorm and SiLU in one pass over the frames, with statistics that can be merged.
+"""GroupNorm and SiLU in one pass over the frames: statistics of each group, then their use.
 
-The statistics of each frame (mean and squared deviations of a group) are separate from their use,
-so that a tile can be normalised with those of the whole frame. This is the PyTorch reference, for
-every device, of the kernels in `engine.ops.kernels.group_norm`, which replace it on a GPU where
-`kernels` is true and they work.
+This is the PyTorch reference, for every device, of the kernels in `engine.ops.kernels.group_norm`,
+which replace it on a GPU where `kernels` is true and they work.
 
 Frames are [T, C, H, W], best with the channels innermost in memory (channels last); a view of a
 larger buffer and contiguous frames work too, only slower. float64 is computed in float64,
@@ -26,7 +24,7 @@ from engine.ops.norm.cache_blocks import blocks, rows_of, scratch_of, work_dtype
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupStatistics:
-    """Statistics of GroupNorm for frames, or for a part of each.
+    """Statistics of GroupNorm for frames.
 
     Attributes:
         count: Values in each mean: pixels x channels of a group.
@@ -37,14 +35,6 @@ class GroupStatistics:
     count: int
     mean: Tensor
     m2: Tensor
-
-    def merge(self, other: GroupStatistics) -> GroupStatistics:
-        """Statistics of two parts together, in either order (Chan, Golub and LeVeque, 1979)."""
-        count = self.count + other.count
-        away = other.mean - self.mean
-        mean = self.mean + away * (other.count / count)
-        m2 = self.m2 + other.m2 + away.square() * (self.count * (other.count / count))
-        return GroupStatistics(count, mean, m2)
 
 
 def group_statistics(x: Tensor, groups: int, *, kernels: bool = False) -> GroupStatistics:
@@ -74,7 +64,7 @@ def group_statistics(x: Tensor, groups: int, *, kernels: bool = False) -> GroupS
 
 
 def combine(counts: tuple[int, int], mean: Tensor, m2: Tensor) -> GroupStatistics:
-    """Merge the statistics of many parts at once, in float64.
+    """Merge the statistics of many parts at once, in float64 (Chan, Golub and LeVeque, 1979).
 
     Args:
         counts: Values in each mean: of every part but the last, of the last.

@@ -41,7 +41,7 @@ class Progress:
     Args:
         context: The running job.
         done: Frames that earlier runs have finished.
-        stage: What is being done.
+        stage: Name of the stage.
         total: Frames in all; None for those of the plan.
     """
 
@@ -100,8 +100,8 @@ def show_preview(
 
     Args:
         context: The running job.
-        frame: Of the source, for its time.
-        number: Of the frame, counted from the job's first.
+        frame: Frame of the source, for its time.
+        number: Number of the frame, counted from the job's first.
         source: [3, h, w] float32, 0 to 1, as stored.
         result: [3 or 4, H, W], the same.
     """
@@ -155,10 +155,10 @@ class ShownTiles:
 
         Args:
             tile: [3, h, w] float32, 0 to 1, as stored: its last frame.
-            box: Where it lies on the canvas.
+            box: Place on the canvas.
             canvas: Size of the whole picture that is made of tiles.
             frame: Number of that frame, counted from the job's first.
-            index: Of the tile.
+            index: Index of the tile.
             tiles: In a frame.
         """
         context, video = self._context, self._context.media.video

@@ -81,7 +81,7 @@ class ShotSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """Where to begin: at the first frame of a job, or inside a shot.
+    """Place to begin: the first frame of a job, or inside a shot.
 
     Attributes:
         shot: First frame of the shot that the first wanted frame belongs to.

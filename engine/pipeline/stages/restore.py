@@ -72,9 +72,9 @@ class SourceColours:
     """Turns code values into RGB on one device, of a part of the picture where one is given.
 
     Args:
-        video: Of the source.
-        device: Where the colours go.
-        part: Of the picture.
+        video: Properties of the source.
+        device: Device of the colours.
+        part: Part of the frame.
         fills: Whether colours beneath transparent pixels are replaced, see `fill_hidden`.
     """
 
@@ -88,7 +88,7 @@ class SourceColours:
 
     @classmethod
     def of_job(cls, video: VideoInfo, plan: Plan) -> SourceColours:
-        """As a job needs them: what is hidden stays as it is where pictures are only converted."""
+        """Colours for a job: hidden ones are unchanged where frames are only converted."""
         fills = plan.picture.has_alpha and not plan.only_converts
         return cls(video, plan.work.device, plan.enlarged, fills=fills)
 

@@ -166,6 +166,6 @@ class Shots:
 
 
 def beginning_of(model: ShotModel, span: Span) -> Beginning:
-    """Where the source is read from, so that a span and all after it are exact."""
+    """Frame to read the source from, so that a span and all after it are exact."""
     needed = model.first_needed(span.shot, span.done)
     return Beginning(shot=span.shot, wanted=span.done, needed=needed)

@@ -17,10 +17,10 @@ class EnlargedClip:
 
     Attributes:
         first: Number of the first one, counted from the job's first.
-        frames: Of the source.
-        rgb: The same as [T, 3, h, w] float32, nominally 0 to 1.
+        frames: Frames of the source.
+        rgb: Colours of those frames, [T, 3, h, w] float32, nominally 0 to 1.
         alpha: Theirs, [T, 1, h, w], or None.
-        large: What the model made of them, [T, 3, H, W] float32.
+        large: Result of the model, [T, 3, H, W] float32.
     """
 
     first: int
@@ -40,7 +40,7 @@ class EnlargedClip:
         )
 
     def copied(self) -> EnlargedClip:
-        """The same with tensors of its own."""
+        """Copy with tensors of its own."""
         alpha = None if self.alpha is None else self.alpha.clone()
         return replace(self, rgb=self.rgb.clone(), alpha=alpha, large=self.large.clone())
 

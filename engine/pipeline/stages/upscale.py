@@ -74,7 +74,7 @@ class FramePass:
 
     @property
     def _plan(self) -> FramePlan:
-        """As it is now."""
+        """Current plan."""
         work = getattr(self._context.plan, self.name)
         assert isinstance(work, FramePlan)  # of a model that takes frames
         return work
@@ -139,7 +139,7 @@ class FirstPass(FramePass):
         return self._model is not None
 
     def run(self, frames: Tensor, first: int) -> Tensor:
-        """The same frames [T, 3, h, w], cleaned, 0 to 1; themselves where there is no such pass.
+        """Clean frames [T, 3, h, w], 0 to 1; unchanged where there is no such pass.
 
         Raises:
             torch.OutOfMemoryError, Cancelled: As `FramePass.run`.
@@ -185,7 +185,7 @@ class Device:
         Args:
             source: May have frames around the span, for the sake of those in it.
             target: Gets the frames of the span.
-            span: That is made.
+            span: Span that is made.
         """
         progress = Progress(self._context, span.done)
         with torch.inference_mode():
@@ -198,14 +198,14 @@ class Device:
         target.close()
 
     def _one(self, clip: Clip, span: Span) -> Iterator[DoneClip]:
-        """What is finished of a span once a clip is known."""
+        """Finished frames of a span once a clip is known."""
         self._context.end_piece("wait")
         for part in self._steadied(self._enlarged(clip)):
             if part.first in span:
                 yield self._finished(part)
 
     def _last(self, span: Span) -> Iterator[DoneClip]:
-        """What has waited for a further clip."""
+        """Frames that waited for a further clip."""
         if self._steadying is not None:
             yield from (
                 self._finished(part) for part in self._steadying.end() if part.first in span

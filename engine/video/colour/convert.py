@@ -86,9 +86,9 @@ def to_rgb(planes: Sequence[Tensor], spec: ColourSpec, device: torch.device | st
     """Frames as RGB, or RGBA where the source has alpha.
 
     Args:
-        planes: As PlanarFrame has them, stacked: [T, h, w] each, uint8, uint16 or int32.
+        planes: Planes of PlanarFrame, stacked: [T, h, w] each, uint8, uint16 or int32.
         spec: Meaning of the code values.
-        device: Of the result; the code values are copied there first.
+        device: Device of the result; the code values are copied there first.
 
     Returns:
         [T, 3 or 4, H, W] float32, nominally 0..1 and not clipped: footroom, headroom and colours
@@ -253,7 +253,7 @@ def halvings_of(chroma: Chroma, location: str) -> tuple[ChromaHalving, ...]:
     """The halvings that lead from full to reduced chroma; none where it is not reduced.
 
     Args:
-        chroma: As in VideoInfo.
+        chroma: Name of the chroma subsampling, as in VideoInfo.
         location: "left" (MPEG-2 and later), "center" (JPEG, MPEG-1), "topleft" (BT.2020), "top",
             "bottomleft" or "bottom".
     """

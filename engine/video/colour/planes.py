@@ -28,7 +28,7 @@ _CHROMA: dict[tuple[int, int], Chroma] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PixelLayout:
-    """What a pixel format holds, whatever its order in memory."""
+    """Components of a pixel format, whatever its order in memory."""
 
     chroma: Chroma
     bit_depth: int  # of the planes of PlanarFrame: 8 to 16
@@ -38,7 +38,7 @@ class PixelLayout:
 
 @cache
 def layout_of(pixel_format: str) -> PixelLayout:
-    """What a format of FFmpeg holds.
+    """Components of a format of FFmpeg.
 
     Raises:
         ValueError: FFmpeg knows no such format, or it only names memory of a device.
@@ -86,7 +86,7 @@ Component = tuple[int, int, int]  # plane of FFmpeg's frame, first sample of a r
 
 @dataclass(frozen=True, slots=True)
 class SampleOrder:
-    """Where the samples of a pixel format are in memory.
+    """Places of the samples of a pixel format in memory.
 
     Attributes:
         kind: NumPy's name of a stored sample, with its byte order: "u1", "<u2", ">f4".
@@ -151,7 +151,7 @@ _RGB_PLANES = (2, 0, 1, 3)  # FFmpeg stores G, B, R, A
 
 @cache
 def order_of(pixel_format: str) -> SampleOrder | None:
-    """Where the samples of a format are; None for a rare one that only swscale reads."""
+    """Places of the samples of a format; None for a rare one that only swscale reads."""
     layout = layout_of(pixel_format)
     base = pixel_format.removesuffix("le").removesuffix("be")
     order = ">" if pixel_format.endswith("be") else "<"
@@ -217,7 +217,7 @@ def frame_of(planes: Sequence[Array], size: Size, pixel_format: str) -> VideoFra
 
     Args:
         planes: [h, w] of uint8, or uint16 with the values in the low bits, as PlanarFrame orders.
-        size: Of the picture, px.
+        size: Size of the frame, px.
         pixel_format: One of the encoder table.
 
     Raises:

@@ -105,7 +105,7 @@ def chroma_location(codec: str, chroma: Chroma, header: bytes) -> str:
 
     Args:
         codec: FFmpeg's name.
-        chroma: Of the picture; only 4:2:0 can have another location than its codec's default.
+        chroma: Subsampling; only 4:2:0 can have another location than its codec's default.
         header: The decoder's extradata, or the first packet: NAL units in any packing.
     """
     if chroma not in ("420", "422", "411", "410", "440"):

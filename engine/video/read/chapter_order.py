@@ -27,7 +27,7 @@ _MOST_PARTS = 64  # before the first cluster
 
 
 def chapter_order(path: Path) -> ChapterOrder | None:
-    """What a Matroska file states about the order in which it is meant to be played.
+    """Order in which a Matroska file states that it is meant to be played.
 
     Reads the parts before its first frames, and its chapters wherever they are.
 

@@ -68,8 +68,8 @@ class PartClock:
 
     Args:
         base: Time base of the stream.
-        jumps: As `film_jumps`.
-        check: Of a dense stream; None for subtitles.
+        jumps: Result of `film_jumps`.
+        check: Check of a dense stream; None for subtitles.
     """
 
     def __init__(self, base: Fraction, jumps: Sequence[Fraction], check: StampCheck | None) -> None:

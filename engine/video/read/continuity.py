@@ -93,7 +93,7 @@ def _packets(file: RetryingFile) -> Iterator[Bytes]:
 
 
 def _next_packets(data: Bytes) -> tuple[int, Bytes]:
-    """How many bytes to skip, and the packets that follow each other there, if any."""
+    """Number of bytes to skip, and the packets that follow each other there, if any."""
     for stride in _STRIDES:
         starts = min(_SEARCH_BYTES, len(data) - (_SURE - 1) * stride)
         rows = [data[n * stride : n * stride + starts] == _SYNC for n in range(_SURE)]

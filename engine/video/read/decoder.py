@@ -20,7 +20,6 @@ from engine.core.messages import Message, message
 from engine.core.units import ratio_text
 from engine.protocol.media import MediaInfo
 from engine.video.colour.planes import layout_of, planar_format, planes_of, without_margins
-from engine.video.read import ffv1_crc
 from engine.video.read.field_filter import LEAD_FRAMES, FieldFilter, TimedFrame, frame_units
 from engine.video.read.frame_properties import BROADCAST, FrameTimes, StampCheck
 from engine.video.read.frames import PlanarFrame, Plane
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
 
     VideoPacket = Packet[VideoStream]
 
+import zlib
+
 _INEXACT = {"mpeg"}  # container with too few time stamps: after a seek they would be others
 # WORKAROUND for FFmpeg 8.1: with several frames decoded at once, a damaged HEVC stream can make
 # the threads wait for each other for ever.
@@ -57,15 +58,15 @@ class FrameDecoder(ABC):
     """Frames of a source, all in the size, chroma and depth of its first one.
 
     Args:
-        media: From `probe`.
+        media: Result of `probe`.
         must_be_whole: Frames that cannot be read, though they should be there, are an error; else
             they are a problem. Frames that are damaged are a problem in any case.
 
     Attributes:
-        problems: What differs from a sound file; complete when the frames are over.
-        taken: Of a film that is deinterlaced: time stamps of its own frames, in the time base of
+        problems: Differences from an undamaged file; complete after the last frame.
+        taken: For deinterlaced video: time stamps of its own frames, in the time base of
             the source.
-        left_out: Those of them that repeat another one, and are not among the frames.
+        left_out: Time stamps among them of repeated frames, which are left out.
 
     Memory: one frame.
     """
@@ -260,13 +261,13 @@ class VideoDecoder(FrameDecoder):
     def _with_checksums(
         self, packets: Iterator[VideoPacket], stream: VideoStream
     ) -> Iterator[VideoPacket]:
-        """The same packets; those of FFV1 whose checksum is wrong are counted."""
+        """Pass packets on, and count those of FFV1 with a wrong checksum."""
         is_ffv1, is_checked = stream.codec_context.name == "ffv1", None
         for packet in packets:
             if is_ffv1 and packet.size:
                 data = bytes(packet)
-                is_checked = ffv1_crc.has_checksums(data) if is_checked is None else is_checked
-                self._concealed += is_checked and ffv1_crc.is_damaged(data)
+                is_checked = has_checksums(data) if is_checked is None else is_checked
+                self._concealed += is_checked and is_damaged(data)
             yield packet
 
     def _deinterlaced(self, timed: Iterator[TimedFrame]) -> Iterator[TimedFrame]:
@@ -370,3 +371,39 @@ def _key_from(container: InputContainer, stream: VideoStream, at: int) -> _KeyFr
             raise
         return None  # not seekable
     return None
+
+
+# --- checksums of FFV1's slices: FFmpeg's decoder conceals damage without a sign of it
+
+_FOOTER = 8  # bytes: 3 of the slice's size, 1 of its state, 4 of its CRC
+_ALL = 0xFFFFFFFF
+_REVERSED = bytes(int(f"{value:08b}"[::-1], 2) for value in range(256))
+
+
+def has_checksums(packet: bytes) -> bool:
+    """Whether each slice of a frame ends in a checksum: version 3 with the option `slicecrc`."""
+    return sum(map(len, _slices(packet))) == len(packet)
+
+
+def is_damaged(packet: bytes) -> bool:
+    """Whether a checksum does not fit, in a frame of a stream that has them."""
+    return not has_checksums(packet) or any(_remainder(one) for one in _slices(packet))
+
+
+def _slices(packet: bytes) -> Iterator[bytes]:
+    """Slices from the last to the first, as far as their sizes lead."""
+    end = len(packet)
+    while end >= _FOOTER:
+        begin = end - _FOOTER - int.from_bytes(packet[end - _FOOTER : end - _FOOTER + 3], "big")
+        if begin < 0:
+            return
+        yield packet[begin:end]
+        end = begin
+
+
+def _remainder(data: bytes) -> int:
+    """CRC-32 with the highest bit first and without inversions; 0 over data with their own CRC.
+
+    zlib computes it with the lowest bit first, so bytes are reversed.
+    """
+    return zlib.crc32(data.translate(_REVERSED), _ALL) ^ _ALL

@@ -28,9 +28,9 @@ def children(data: bytes | bytearray, start: int, end: int, name: int = 0) -> It
     """Elements between two places, in their order.
 
     Args:
-        data: What they are in; a part beyond its end is cut off.
-        start: Of the first, bytes.
-        end: Of the last, bytes.
+        data: Bytes that contain them; a part beyond its end is cut off.
+        start: Offset of the first, bytes.
+        end: End of the last, bytes.
         name: Only those of this name; 0 for all.
     """
     at = start

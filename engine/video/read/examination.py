@@ -1,4 +1,4 @@
-"""What a sample of frames shows: combs, repeats, bars, detail, blocks, grain, and what changes.
+"""Findings in a sample of frames: combing, repeats, bars, detail, blocks, grain, changes.
 
 Decodes a bounded number of frames at a few places, within a time limit. It only advises: a file
 that cannot be looked at has no findings.
@@ -192,7 +192,7 @@ def _measure_run(looks: _Looks, frames: Iterator[VideoFrame]) -> None:
 
 
 def luma_of(frame: VideoFrame, video: VideoInfo) -> Luma:
-    """What is shown of a frame; black is 0, white 1."""
+    """Luma of the visible part of a frame; black is 0, white 1."""
     peak = float((1 << video.bit_depth) - 1)
     is_full = (video.tags.range or assumed_range(video)) == "pc"
     low, span = (0.0, 1.0) if is_full else (16 / 255, 219 / 255)
@@ -202,7 +202,7 @@ def luma_of(frame: VideoFrame, video: VideoInfo) -> Luma:
 
 
 def _combs(luma: Luma, before: Luma) -> NDArray[np.float32]:
-    """How much worse each line fits into the frame before than into its own, from the second on.
+    """Excess by which each line fits worse into the frame before than into its own, from line 2.
 
     Lines of one field are fitted between those of the other one: equally for whole frames, for
     fields not at all where the time between both is the same.
@@ -432,7 +432,7 @@ def _noise(luma: Luma, before: Luma) -> tuple[float, float]:
 
 
 def _fine(values: Luma) -> Luma:
-    """What differs from the mean of both neighbours in the row; noise keeps its deviation."""
+    """Difference from the mean of both neighbours in the row; noise keeps its deviation."""
     fine = values[:, 1:-1] - (values[:, :-2] + values[:, 2:]) / 2
     return (fine / math.sqrt(1.5)).astype(np.float32)
 

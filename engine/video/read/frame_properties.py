@@ -120,7 +120,7 @@ _TAGS = ("matrix", "range", "primaries", "transfer")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrameKind:
-    """What a decoded frame states: all frames of most videos are of one kind."""
+    """Properties that a decoded frame states; all frames of most videos are of one kind."""
 
     size: Size
     pixel_format: str
@@ -136,8 +136,8 @@ class KindReader:
     counts for all frames.
 
     Args:
-        video: From its first frames.
-        stream: Of the opened file, before anything is decoded.
+        video: Properties of its first frames.
+        stream: Stream of the opened file, before anything is decoded.
 
     Attributes:
         contradiction: Container and coded stream state different shapes; () where they do not.
@@ -171,8 +171,8 @@ def with_kind(video: VideoInfo, kind: FrameKind, frame: VideoFrame) -> VideoInfo
     """A video whose frames are mostly of another kind than the first ones.
 
     Args:
-        video: From its first frames.
-        kind: Of most frames.
+        video: Properties of its first frames.
+        kind: Kind of most frames.
         frame: One of them.
     """
     found = replace(
@@ -201,11 +201,11 @@ def with_kind(video: VideoInfo, kind: FrameKind, frame: VideoFrame) -> VideoInfo
 
 
 def changes_of(main: FrameKind, shares: Mapping[FrameKind, float]) -> Iterator[Change]:
-    """What differs from most frames, each with the share of the frames that have it.
+    """Differences from most frames, each with the share of the frames that have it.
 
     Args:
         main: Kind of most frames.
-        shares: Of each kind, 0 to 1.
+        shares: Share of each kind, 0 to 1.
     """
     found: dict[tuple[ChangeKind, str, str], float] = {}
     for kind, share in shares.items():

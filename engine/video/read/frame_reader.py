@@ -21,9 +21,9 @@ class _Underway:
     """Frames of an iteration that may be left and gone on with, where the decoder then is.
 
     Args:
-        frames: Those that follow.
+        frames: Frames that follow.
         mark: The frame before them; None at the beginning.
-        searched: How many were decoded to find that one.
+        searched: Number of frames decoded to find that one.
 
     Memory: one frame.
     """
@@ -78,10 +78,10 @@ class FrameReader:
         """Opens nothing yet.
 
         Args:
-            media: From `probe`.
+            media: Result of `probe`.
             start: First time included, s; None for the first frame.
             stop: First time excluded, s; None for the end.
-            must_be_whole: As `FrameDecoder`.
+            must_be_whole: Passed to `FrameDecoder`.
         """
         self._media = media
         self._start = _units(media, start)
@@ -126,7 +126,7 @@ class FrameReader:
         it reads from the beginning and counts.
 
         Raises:
-            InputError: As iterating.
+            InputError: Raised as when iterating.
         """
         if mark.count <= 0:
             yield from self
@@ -189,7 +189,7 @@ class FrameReader:
         self.taken, self.left_out = map(self._in_part, (decoder.taken, decoder.left_out))
 
     def _in_part(self, times: Iterable[int]) -> int:
-        """How many time stamps of the source are within the part that is read."""
+        """Number of time stamps of the source within the part that is read."""
         how = self._media.video.deinterlacing
         first, end = self._start, self._stop
         own = [pts * how.time_parts for pts in times] if how is not None else []
@@ -204,7 +204,7 @@ def frame_at(media: MediaInfo, seconds: float) -> PlanarFrame:
     """The frame shown at a time: the last one not after it, or else the first one.
 
     Args:
-        media: From `probe`.
+        media: Result of `probe`.
         seconds: On the clock of the file; finite.
 
     Raises:
@@ -220,7 +220,7 @@ def frame_at(media: MediaInfo, seconds: float) -> PlanarFrame:
 
 
 def _find(frames: Iterator[PlanarFrame], mark: FrameMark) -> int:
-    """How many frames it takes to find the one of a mark; 0 where it is not among them."""
+    """Number of frames to decode to find the one of a mark; 0 where it is not among them."""
     for count, frame in enumerate(frames, 1):
         if frame.pts == mark.pts:
             return count if frame.crc == mark.crc else 0

@@ -64,7 +64,7 @@ class Item:
 
     @property
     def auxiliary(self) -> str:
-        """What kind of auxiliary image it is."""
+        """Kind of an auxiliary image."""
         return self.of("auxC")[4:].partition(b"\0")[0].decode("latin-1")
 
 

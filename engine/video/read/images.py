@@ -84,7 +84,7 @@ def picture_codec(path: Path) -> str:
     only for formats without a mark. Animated images are videos.
 
     Raises:
-        SourceMissing, SourceUnreadable, UnreadableMedia: As `check_readable`.
+        SourceMissing, SourceUnreadable, UnreadableMedia: Raised by `check_readable`.
         UnsupportedMedia: It is a raw photograph of a camera.
     """
     check_readable(path)
@@ -117,7 +117,7 @@ def read_picture(path: Path, codec: str = "") -> av.VideoFrame:
 
     Args:
         path: The file.
-        codec: From `picture_codec`; "" calls it.
+        codec: Result of `picture_codec`; "" calls it.
 
     Raises:
         InputError: Missing, unreadable, not a picture, damaged, or too large.

@@ -46,7 +46,7 @@ _DENIED = frozenset(_DENIED_TEXT.split())
 
 
 class SourceFile(Protocol):
-    """What a film is read from; as `RetryingFile`."""
+    """File that a video is read from; a `RetryingFile`."""
 
     failure: OSError | None
 
@@ -257,9 +257,9 @@ def readable_packets(
     """Packets of some streams as far as a file can be read, then empty ones.
 
     Args:
-        path: Of the file.
+        path: Path of the file.
         container: It, opened.
-        streams: Of the container.
+        streams: Streams of the container.
         damaged: Called where the rest cannot be read.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What the file of a picture holds besides the one that is taken: pages, layers, maps, a video."""
+"""Parts of an image file besides the image that is used: pages, layers, maps, a video."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 from engine.core.file_access import RetryingFile
 from engine.protocol.media import Statement
-from engine.video.read.exif import MARKS
 from engine.video.read.heif import Heif, HeifDamaged
 from engine.video.read.media_file import jpeg_end
+from engine.video.read.picture_data import MARKS
 
 _MOST_PAGES = 1 << 16
 _MOST_TAGS = 1000
@@ -37,7 +37,7 @@ def parts_beside(path: Path, codec: str) -> tuple[Statement, ...]:
 
     Args:
         path: The picture.
-        codec: From `picture_codec`.
+        codec: Result of `picture_codec`.
 
     Raises:
         OSError: The file cannot be read.

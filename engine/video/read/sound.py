@@ -1,19 +1,134 @@
-"""Sound of a film for playback: one track, stereo, at the rate of a device."""
+"""Sound: samples exactly as their decoder gives them, and a stereo track for playback."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import cast
+from typing import Any, cast
 
 import av
 import numpy as np
+from av.stream import Discard
 from numpy.typing import NDArray
 
-from engine.protocol.media import MediaInfo
+from engine.core.control import Control
+from engine.core.errors import memory_ran_out
+from engine.protocol.media import PLAYED_AS, MediaInfo
+from engine.video.read.clock import PartClock
+from engine.video.read.frame_properties import StampCheck
 from engine.video.read.media_file import open_input, readable_packets, stream_at, translated
-from engine.video.read.samples import ROUNDED_S, decoded_frames
+
+ROUNDED_S = Fraction(1, 50)  # that time stamps may be off where sound goes on without a break
+_STORED = {"u8": "s16"}  # formats that are widened; planar ones become packed
+
+
+def decoded_frames(decoder: Any, packet: Any) -> list[av.AudioFrame]:
+    """Frames of a packet; none where it cannot be decoded.
+
+    Args:
+        decoder: av.AudioStream or av.AudioCodecContext.
+        packet: Packet of the stream; None, or an empty one, flushes the decoder.
+    """
+    try:
+        return list(decoder.decode(packet))
+    except av.error.EOFError:
+        return []  # nothing is left since the last time
+    except av.error.FFmpegError as err:
+        if memory_ran_out(err):
+            raise
+        return []
+
+
+class SampleDecoder:
+    """Decodes a sound track into packed samples without loss.
+
+    Packets that cannot be decoded are left out. Where rate or channels change within the track,
+    the samples are brought to those at its beginning.
+
+    Args:
+        stream: av.AudioStream.
+
+    Attributes:
+        format: FFmpeg's name of the samples' format: "s16", "s32", "flt" or "dbl".
+        rate: Samples a second.
+        layout: av.AudioLayout of the channels.
+        is_mixed: Whether samples of another rate or other channels were brought to these.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._decoder = context = stream.codec_context
+        self.base = Fraction(stream.time_base or Fraction(1, 1000))
+        packed = context.format.packed.name
+        self.format: str = _STORED.get(packed, packed)
+        self.rate: int = context.sample_rate
+        self.layout = _named(context.layout)
+        self.is_mixed = False
+        self._form: tuple[str, str, int] | None = None
+        self._resampler: Any = None
+
+    def frames(self, packet: Any) -> Iterator[tuple[Fraction | None, av.AudioFrame]]:
+        """Frames of a packet, and when each begins, s; None where only those before it tell."""
+        for frame in decoded_frames(self._decoder, packet):
+            seconds = None if frame.pts is None else frame.pts * self.base
+            form = frame.format.name, frame.layout.name, frame.sample_rate
+            if form != self._form:
+                self._form = form
+                channels = frame.layout.nb_channels, frame.sample_rate
+                self.is_mixed |= channels != (self.layout.nb_channels, self.rate)
+                self._resampler = av.AudioResampler(self.format, self.layout, self.rate)
+            frame.pts = None
+            for part in self._resampler.resample(frame):
+                yield seconds, part
+                seconds = None
+
+
+def _named(layout: av.AudioLayout) -> av.AudioLayout:
+    """A layout that says which channels there are, where the source says only how many."""
+    count = layout.nb_channels
+    is_named = not layout.name.endswith(" channels") or count > len(PLAYED_AS)
+    return layout if is_named else av.AudioLayout(PLAYED_AS[count - 1])
+
+
+def samples_of(frame: av.AudioFrame) -> NDArray[Any]:
+    """The samples of a packed frame [n, channels]."""
+    return frame.to_ndarray().reshape(-1, frame.layout.nb_channels)
+
+
+def timed_samples(
+    media: MediaInfo, index: int, jumps: Sequence[Fraction], control: Control
+) -> Iterator[tuple[float, NDArray[Any]]]:
+    """The samples of a sound track [n, channels], and the time of the first of them, s.
+
+    Args:
+        media: The file; read as far as it can be.
+        index: Index of the stream.
+        jumps: Result of `clock.film_jumps`: times continue where a recording was joined.
+        control: Checked between packets.
+
+    Raises:
+        InputError: The file is gone.
+        Cancelled: The user stopped.
+    """
+    with open_input(media.path, must_be_whole=False) as container, translated(media.path):
+        stream = stream_at(media.path, container, index)
+        for other in container.streams:
+            if other.index != index:
+                other.discard = Discard.all
+        decoder = SampleDecoder(stream)
+        clock = PartClock(decoder.base, jumps, StampCheck(media.container))
+        following = 0.0
+        for packet in readable_packets(media.path, container, [stream]):
+            control.check()
+            time = packet.pts if packet.pts is not None else packet.dts
+            if time is not None:
+                packet.pts = packet.dts = clock.moved(time)
+            for seconds, frame in decoder.frames(packet):
+                samples = samples_of(frame)
+                at = following if seconds is None else float(seconds)
+                following = at + len(samples) / decoder.rate
+                yield at, samples
+
 
 _BEFORE = Fraction(1, 2)  # s that a seek goes further back, for decoders that need a run-up
 
@@ -32,7 +147,7 @@ def sound_from(media: MediaInfo, start: Fraction, rate: int) -> Iterator[Sound]:
     Packets that cannot be decoded are left out, and so is their time.
 
     Args:
-        media: From `probe`.
+        media: Result of `probe`.
         start: First time included, s from the film's beginning.
         rate: Samples a second.
 

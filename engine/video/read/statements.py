@@ -180,14 +180,14 @@ def _is_empty(name: str, content: bytes, frame: Any) -> bool:
 
 
 class FrameStatements:
-    """What frames of a source state, for the frames that are made of them.
+    """Statements of frames of a source, for the frames that are made of them.
 
     Filters may make two frames of one, or leave one out: each frame of theirs gets what the frames
     up to its time state and no frame before it got.
 
     Args:
         codec: FFmpeg's name.
-        time_parts: Of the time base of the frames made, in that of the source.
+        time_parts: Time base of the result's frames, in units of that of the source.
     """
 
     def __init__(self, codec: str, time_parts: int) -> None:
@@ -262,7 +262,7 @@ def _gop_time_code(code: int) -> str:
 
 
 def cropping_of(container: InputContainer, index: int) -> Margins:
-    """What the container crops of each frame of a stream: FFmpeg leaves that to the caller."""
+    """Margins that the container crops from each frame: FFmpeg leaves that to the caller."""
     found = dict(_described_side_data(container, index)).get("frame-cropping", "")
     match = _CROPPING.match(found)
     left, right, top, bottom = map(int, match.groups()) if match else (0, 0, 0, 0)

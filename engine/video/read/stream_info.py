@@ -43,7 +43,7 @@ def film_stream(path: Path, container: InputContainer, chosen: int = -1) -> Vide
     AVIF also as a stream of its own.
 
     Args:
-        path: Of the file.
+        path: Path of the file.
         container: It, opened.
         chosen: Index of the stream that is taken instead; -1 for none.
 
@@ -97,8 +97,8 @@ def cropped(video: VideoInfo, margins: Margins, coded_aspect: Fraction) -> Video
     """A video without what its container crops of each frame.
 
     Args:
-        video: As decoded.
-        margins: From `cropping_of`.
+        video: Properties of the decoded stream.
+        margins: Result of `cropping_of`.
         coded_aspect: Width of a pixel over its height, as the coded stream states; 1 where it
             states nothing.
     """
@@ -130,7 +130,8 @@ def other_programmes(container: InputContainer, film: VideoStream) -> frozenset[
     """
 
     def companion(kind: str, stream: Any) -> int:
-        best: Any = container.streams.best(kind, related=stream)  # type: ignore[arg-type]
+        streams: Any = container.streams  # PyAV types `kind` and `related` more narrowly
+        best = streams.best(kind, related=stream)
         return -1 if best is None else best.index
 
     own = companion("video", film)
@@ -195,7 +196,7 @@ def title_of(metadata: Mapping[str, str]) -> str:
 
 
 def marks_of(stream: Any) -> tuple[str, ...]:
-    """What a track is marked as: all of FFmpeg's dispositions but those of covers."""
+    """Marks of a track: all of FFmpeg's dispositions but those of covers."""
     found = (one for one in Disposition if stream.disposition & one & ~_COVER)
     return tuple(str(one.name) for one in found)
 
@@ -252,7 +253,7 @@ class PacketCount:
 
 
 def count_by_index(stream: VideoStream) -> PacketCount | None:
-    """From the index of MP4 and MOV, edit lists respected; None where there is no full index."""
+    """Times from the index of MP4 and MOV, after edit lists; None where there is no full index."""
     if stream.frames <= 0:
         return None
     entries = stream.index_entries
@@ -302,7 +303,7 @@ def rotation_of(frame: Any, codec: str, metadata: Mapping[str, str]) -> tuple[in
     Args:
         frame: First decoded av.VideoFrame; carries the display matrix as side data.
         codec: FFmpeg's name.
-        metadata: Of the stream; an old "rotate" counts where there is no matrix.
+        metadata: Metadata of the stream; an old "rotate" counts where there is no matrix.
     """
     matrix = side_data_of(frame, codec).get("displaymatrix")
     if matrix is not None:
@@ -316,7 +317,7 @@ def rotation_of(frame: Any, codec: str, metadata: Mapping[str, str]) -> tuple[in
 
 
 def rotation_of_matrix(matrix: list[int]) -> tuple[int, bool]:
-    """The same from the nine values of a display matrix, to the nearest right angle.
+    """Orientation from the nine values of a display matrix, to the nearest right angle.
 
     A point (x, y), y down, is seen at (a x + c y, b x + d y) with a, b in the first row and c, d
     in the second. A mirror acts after the rotation, on the picture as seen.
@@ -350,7 +351,7 @@ _STATIC_HDR = ("mastering-display-metadata", "content-light-level")
 
 
 def _with_display(found: HdrMetadata, values: list[int]) -> HdrMetadata:
-    """From the integers of AVMasteringDisplayMetadata: ten fractions, then what is stated."""
+    """Colour volume from the integers of AVMasteringDisplayMetadata: ten fractions, two flags."""
     if not all(values[1:20:2]):
         return found  # a denominator of 0
     fractions = tuple(Fraction(values[at], values[at + 1]) for at in range(0, 20, 2))
@@ -369,7 +370,7 @@ def mean_quantiser(path: Path, *, index: int = -1, frames: int = 24) -> float | 
 
     Args:
         path: The source.
-        index: Of the film's stream; -1 for the first one.
+        index: Index of the video stream; -1 for the first one.
         frames: Number of frames to decode.
 
     Returns:

@@ -151,9 +151,9 @@ def plan_picture(
 
     Args:
         media: The source.
-        settings: Of the job.
-        size: Of the result as stored, px.
-        container: From `choose_container`.
+        settings: Settings of the job.
+        size: Size of the result as stored, px.
+        container: Result of `choose_container`.
         output: Name of the result; distinguishes PNG from TIFF.
 
     Raises:
@@ -252,8 +252,8 @@ def _choose_layout(
     Args:
         encoder: Any of the codec.
         video: The source.
-        settings: Of the job.
-        chroma: From `_choose_chroma`; only FFV1 may leave it, to keep alpha.
+        settings: Settings of the job.
+        chroma: Result of `_choose_chroma`; only FFV1 may leave it, to keep alpha.
         least: Fewest bits, unless the settings give them.
 
     Raises:
@@ -322,7 +322,7 @@ def _result_tags(video: VideoInfo, chroma: Chroma, codec: str) -> ColourTags:
 
 
 def picture_notices(media: MediaInfo, picture: PicturePlan) -> Iterator[Notice]:
-    """What the user should know about the picture's codec before the start.
+    """Notices about the video codec that the user should read before the start.
 
     Of the codes "alpha-left-out", "hdr-tags-only" and "profile-left-out" (warnings), "hdr-kept",
     "exif-left-out" and "bits-reduced" (info).

@@ -268,7 +268,7 @@ def _is_played_right(stream: StreamInfo) -> bool:
 
 
 def plan_streams(media: MediaInfo, container: str) -> tuple[PassPlan, ...]:
-    """What happens to every stream but the film, in the order of the file."""
+    """Treatment of every stream but the video, in the order of the file."""
     plans = []
     for stream in media.streams:
         why = refusal_of(container, stream, media)
@@ -292,7 +292,7 @@ def left_out(plans: Iterable[PassPlan]) -> tuple[PassPlan, ...]:
 
 
 def stream_notices(media: MediaInfo, container: str) -> Iterator[Notice]:
-    """What the user should know about the other streams before the start.
+    """Notices about the other streams that the user should read before the start.
 
     Codes: "stream-left-out" for each stream that the result will not have (warning),
     "sound-converted" (info) for each sound track that is decoded, "marks-left-out" (info) for each
@@ -350,7 +350,7 @@ def _states_all(container: Container, stream: StreamInfo, marks: Iterable[str]) 
 
 
 def trial_notices(media: MediaInfo, before: Plan, after: Plan) -> Iterator[Notice]:
-    """What a trial of the muxer changed in a plan.
+    """Changes of a plan by a trial of the muxer.
 
     Codes: "stream-left-out" for each stream that it refuses as a whole, "packets-dropped" for each
     one with packets that it refuses, "sound-mixed" for sound that changes within a track.

@@ -10,7 +10,7 @@ import av
 import numpy as np
 from av.container import OutputContainer
 
-from engine.video.read.samples import ROUNDED_S, SampleDecoder
+from engine.video.read.sound import ROUNDED_S, SampleDecoder
 
 
 def converted_stream(output: OutputContainer, stream: Any, codec: str) -> Any:
@@ -18,8 +18,8 @@ def converted_stream(output: OutputContainer, stream: Any, codec: str) -> Any:
 
     Args:
         output: To write.
-        stream: Of the source.
-        codec: That stores its samples: PCM or FLAC.
+        stream: Stream of the source.
+        codec: Codec that stores its samples: PCM or FLAC.
     """
     decoder = SampleDecoder(stream)
     new: Any = output.add_stream(
@@ -36,8 +36,8 @@ class SoundConverter:
     where the source's times are rounded, and silence fills what it leaves out.
 
     Args:
-        stream: Of the source.
-        new: From `converted_stream`.
+        stream: Stream of the source.
+        new: Result of `converted_stream`.
         has_times: Whether the container keeps the time of each packet.
     """
 
@@ -55,10 +55,10 @@ class SoundConverter:
         return self._decoder.is_mixed
 
     def packets(self, packet: Any, first: Fraction | None, end: Fraction | None) -> Iterator[Any]:
-        """What becomes of a packet of the source, with times in units of a sample.
+        """Packets made of a packet of the source, with times in units of a sample.
 
         Args:
-            packet: With times on the result's clock; None gives what decoder and encoder hold.
+            packet: Packet with times on the result's clock; None flushes decoder and encoder.
             first: Frames that begin before it are left out, s; None for none.
             end: Frames that begin at it or later are left out, s.
         """
@@ -73,7 +73,7 @@ class SoundConverter:
             yield from self._new.encode(None)
 
     def _placed(self, seconds: Fraction | None) -> int:
-        """Where a frame begins, samples."""
+        """Start of a frame, samples."""
         following = self._next
         if seconds is None:
             return following or 0

@@ -230,8 +230,8 @@ def encoder_options(
         encoder: One of the table.
         crf: 0 to 51 on x264's scale; other encoders get a value of like quality.
         speed: "fast", "auto", "medium" or "slow".
-        layout: Of the result.
-        size: Of the picture, px.
+        layout: Pixel layout of the result.
+        size: Size of a frame, px.
     """
     preset = encoder.speeds.get(speed, "")
     if encoder.name == "libx264":

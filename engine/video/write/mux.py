@@ -21,7 +21,7 @@ from engine.video.read.media_file import open_input
 from engine.video.write.captions import captions_of_frames, with_captions
 from engine.video.write.containers import CONTAINERS, PICTURES
 from engine.video.write.image_files import export_images
-from engine.video.write.passthrough import CopiedStreams, stream_metadata
+from engine.video.write.passthrough import CopiedStreams, Nowhere, stream_metadata
 from engine.video.write.segment_file import (
     SegmentFile,
     SegmentStream,
@@ -37,7 +37,6 @@ from engine.video.write.track_header import (
     states_aspect,
     write_facts,
 )
-from engine.video.write.trial_mux import Nowhere
 
 _OWN_CLOCK = frozenset({"mov", "matroska"})  # containers whose times count from their own start
 # Stated by the container itself.
@@ -81,7 +80,7 @@ def mux(
         target: Written under this name; deleted again when something goes wrong.
         control: Checked between packets.
         progress: Called with bytes of the film done and their sum.
-        must_be_whole: As `open_input`, for the other streams.
+        must_be_whole: Passed to `open_input`, for the other streams.
 
     Raises:
         Cancelled: The user stopped.
@@ -122,7 +121,7 @@ def tried(media: MediaInfo, plan: Plan, control: Control) -> Plan:
 
     Args:
         media: The source.
-        plan: Of a film; streams that it copies may be refused.
+        plan: Plan of a video; streams that it copies may be refused.
         control: Checked between packets.
 
     Raises:
@@ -144,7 +143,7 @@ class _MuxRun:
 
     Args:
         media: The source.
-        plan: Of the job.
+        plan: Plan of the job.
         begin: Time of the film's first frame, s.
         source: The opened source; None for pictures.
         film: Its frames; None for a trial, whose film has none.
@@ -327,7 +326,7 @@ def shifted_chapters(source: Any, shift: Fraction, end: Fraction | None) -> list
     Args:
         source: The opened file.
         shift: Seconds to subtract from every time.
-        end: Of the result in seconds, where its end was trimmed. Chapters outside are dropped and
+        end: End of the result in seconds, where it was trimmed. Chapters outside are dropped and
             those across an edge cut; MKV refuses one that begins before 0.
     """
     chapters = []

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import mimetypes
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -16,6 +17,7 @@ from typing import Any
 import av
 from av.container import InputContainer, OutputContainer
 from av.error import FFmpegError
+from av.format import Flags
 from av.stream import Discard
 
 from engine.core.messages import message
@@ -28,7 +30,109 @@ from engine.video.read.stream_info import title_of
 from engine.video.write.containers import CONTAINERS
 from engine.video.write.converted_sound import SoundConverter, converted_stream
 from engine.video.write.segment_file import TimedPacket
-from engine.video.write.trial_mux import Refusal, TrialMux, copied_stream
+
+Refusal = (FFmpegError, ValueError)
+
+
+class Nowhere(io.RawIOBase):
+    """A file to write that keeps nothing but its position."""
+
+    def __init__(self) -> None:
+        self._at = self._end = 0
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Count the bytes."""
+        self._at += len(data)
+        self._end = max(self._end, self._at)
+        return len(data)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move; from the end too."""
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._end}[whence]
+        return self._at
+
+    def tell(self) -> int:
+        """The position."""
+        return self._at
+
+
+def copied_stream(output: OutputContainer, stream: Any, time_base: Fraction | None) -> Any:
+    """Add a stream to a file, as it is in the source; a time base only where it is not its own."""
+    new: Any = output.add_stream_from_template(stream, opaque=True)
+    new.disposition = int(stream.disposition)
+    if time_base is not None:
+        new.time_base = time_base
+    return new
+
+
+class TrialMux:
+    """A file of one stream that goes nowhere.
+
+    A muxer with one stream writes each packet at once, so a refusal is of that packet and of no
+    other. Memory: the index of such a file, about 100 bytes a packet.
+
+    Args:
+        add: Adds the stream to a file.
+        muxer: FFmpeg's name.
+        options: Options of the muxer.
+
+    Raises:
+        FFmpegError, ValueError: The muxer refuses the stream.
+    """
+
+    def __init__(
+        self, add: Callable[[OutputContainer], Any], muxer: str, options: Mapping[str, str]
+    ) -> None:
+        self._output = av.open(Nowhere(), "w", format=muxer, container_options=dict(options))
+        try:
+            self._stream = add(self._output)
+            self._output.start_encoding()
+        except Refusal:
+            self.close()
+            raise
+
+    @property
+    def time_base(self) -> Fraction:
+        """Time base that the muxer chose."""
+        return Fraction(self._stream.time_base)
+
+    @property
+    def least_step(self) -> int:
+        """Least rise of decoding times, in the time base."""
+        return 0 if Flags.ts_nonstrict in Flags(self._output.format.flags) else 1
+
+    def takes(self, packet: Any) -> bool:
+        """Whether the muxer writes a packet, with times in its time base, after those before it."""
+        packet.stream = self._stream
+        try:
+            self._output.mux_one(packet)
+        except av.error.MemoryError:
+            raise
+        except Refusal:
+            return False
+        return True
+
+    def finish(self) -> None:
+        """Complete the file.
+
+        Raises:
+            FFmpegError, ValueError: The muxer refuses the stream as a whole.
+        """
+        self._output.close()
+
+    def close(self) -> None:
+        """End the trial, whatever came of it."""
+        with suppress(*Refusal):
+            self._output.close()
+
 
 logger = logging.getLogger(__name__)
 
@@ -65,12 +169,12 @@ class CopiedStreams:
         plan: States which streams.
         shift: Seconds to subtract from every time.
         end: End of a trimmed result, in seconds after the shift; None copies everything.
-        options: Of the muxer.
+        options: Options of the muxer.
 
     Attributes:
         refused: Streams that the muxer does not take, by their index in the source.
-        taken: How many packets of each other stream it takes.
-        dropped: How many it does not take.
+        taken: Number of packets it takes of each other stream.
+        dropped: Number of packets it does not take.
     """
 
     def __init__(
@@ -118,7 +222,7 @@ class CopiedStreams:
             self._converters[stream.index] = SoundConverter(stream, new, has_times=has_times)
 
     def found(self, stream: PassPlan) -> PassPlan:
-        """What happens to a stream, after all of its packets and `finish`."""
+        """Treatment of a stream, after all of its packets and `finish`."""
         if stream.index in self.refused:
             why = message("reason.stream.refused", title=self._container.title)
             return replace(stream, copied=False, why=why)

@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from engine.core.geometry import Size
 from engine.protocol.plan import PicturePlan
-from engine.video.read.exif import PROFILE, Exif, Tag, read_exif
-from engine.video.read.picture_data import PictureData
+from engine.video.read.picture_data import PROFILE, Exif, PictureData, Tag, read_exif
 
 _PNG_HEAD = 8 + 25  # bytes: its mark and the chunk IHDR, which comes first
 _SPACES = {"rgb": "RGB", "gray": "GRAY"}
@@ -23,13 +22,13 @@ def is_true_of(profile: str, chroma: str) -> bool:
 
     Args:
         profile: Its colour space, as `VideoInfo.profile`.
-        chroma: Of the picture.
+        chroma: Subsampling of the image.
     """
     return profile != "" and profile == _SPACES.get(chroma)
 
 
 def kept(data: PictureData, picture: PicturePlan) -> PictureData:
-    """What of a source's picture goes to the result."""
+    """Data of a source's image that goes to the result."""
     keeps_profile = is_true_of(data.colour_space, picture.chroma)
     return data if keeps_profile else replace(data, profile=b"")
 
@@ -38,9 +37,9 @@ def with_picture_data(file: bytes, data: PictureData, size: Size) -> bytes:
     """A finished PNG or TIFF file with the source's data.
 
     Args:
-        file: As the encoder wrote it, upright.
-        data: Of the source's picture, with what is to be kept.
-        size: Of the new picture.
+        file: File as the encoder wrote it, upright.
+        data: Data of the source's image, with what is to be kept.
+        size: Size of the new image.
     """
     exif = data.exif.of_result(size) if data.exif is not None else None
     if exif is not None and not exif.says_anything:

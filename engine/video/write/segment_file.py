@@ -182,7 +182,7 @@ def writing(path: Path) -> Iterator[None]:
     """Turns errors of FFmpeg and the system inside into errors about the file being written.
 
     Raises:
-        EngineError: As `file_access.write_error`; OutputError for other errors of FFmpeg.
+        EngineError: Error of `file_access.write_error`; OutputError for others of FFmpeg.
     """
     try:
         yield

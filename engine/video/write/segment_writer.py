@@ -50,8 +50,8 @@ class SegmentWriter:
     disk; until then it ends in ".part". Memory: that of the encoder, about 40 frames.
 
     Args:
-        path: Of the segment; an older file of that name is replaced.
-        picture: How to write; every value of it is used as it is.
+        path: Path of the segment; an older file of that name is replaced.
+        picture: Description of the encoding; every value of it is used as it is.
         muxer: FFmpeg's name, for films.
 
     Raises:
@@ -138,9 +138,9 @@ class LosslessWriter(SegmentWriter):
     AVI counts frames: the time base is the duration of one, and nothing is rounded.
 
     Args:
-        path: Of the film; an older one is replaced.
+        path: Path of the video; an older one is replaced.
         video: Size, pixel format, rate and colours of the film.
-        threads: Of the encoder.
+        threads: Number of threads of the encoder.
     """
 
     def __init__(self, path: Path, video: VideoInfo, *, threads: int = 1) -> None:

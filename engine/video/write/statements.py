@@ -1,4 +1,4 @@
-"""What a result can state of its source's statements, and notices of those that it cannot."""
+"""Statements of the source that a result can keep, and notices of those that it cannot."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def name_of(statement: Statement) -> Message:
 
 
 def statement_notices(media: MediaInfo, result: StatedResult) -> Iterator[Notice]:
-    """What the user should know before the start about statements that the result will not have.
+    """Notices, before the start, of statements that the result will not have.
 
     Codes: "dolby-vision-colours" (refusal) where the colours have no meaning without Dolby Vision,
     "statement-left-out" (a warning, or info where hardly any player heeds it) for all others.

@@ -31,8 +31,8 @@ class TrackFacts:
 
     Attributes:
         display: Width and height in MKV, before a stereo layout multiplies them.
-        stereo3d: As `Statement.value`.
-        spherical: The same.
+        stereo3d: Layout, as in `Statement.value`.
+        spherical: Projection, as in `Statement.value`.
     """
 
     display: Size | None = None

@@ -118,7 +118,7 @@ def test_nothing_follows_a_queue_that_the_user_has_stopped_or_that_is_empty(benc
     bench.start("two.mp4")
     bench.press("stopsAfterThis")
     bench.finish()
-    bench.do("start")
+    bench.program.controller.start()
     bench.engine.reject["letter.docx"] = ErrorInfo(
         code="unreadable-media", case="undecodable", params={"name": "letter.docx"}
     )

@@ -30,7 +30,7 @@ def test_without_a_running_film_it_goes_at_once(bench):
 
 
 def test_the_card_of_a_lost_gpu_starts_the_program_again(bench):
-    bench.window.do("restart")
+    bench.window.actions_["restart"].trigger()
     assert bench.program.restart.is_due
 
 

@@ -29,7 +29,7 @@ def test_the_button_follows_the_running_film(bench, shown):
     assert len(shown) == count  # nothing new is nothing to say
     bench.do("pause")
     assert shown[-1] == (Progress.PAUSED, 0.5)
-    bench.do("resume")
+    bench.do("pause")
     bench.finish()
     assert shown[-1] == (Progress.NONE, 0.0)
     bench.start("two.mp4")

@@ -5,6 +5,7 @@ from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QKeyEvent
 from pytestqt.qtbot import QtBot
 
+from app.actions import Actions
 from app.preview.playback import Playback, backwards, growing
 from app.preview.preview_view import PreviewView
 from app.preview.scene import Mode
@@ -21,7 +22,7 @@ def view(
     qtbot: QtBot, media: MediaInfo, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[PreviewView]:
     monkeypatch.setattr(Playback, "_opener", lambda self, film, side: _film(250))
-    view = PreviewView()
+    view = PreviewView(Actions())
     qtbot.addWidget(view)
     view.show_job("a", media, None)
     view.show_plan("a", plan)

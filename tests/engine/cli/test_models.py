@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from engine.cli.main import main
-from engine.model_files.store import Store
+from engine.files.model_files import Store
 from tests.helpers.servers import PLACE, Fault, FaultyServer, published, store_of
 
 Output = pytest.CaptureFixture[str]
@@ -32,7 +32,7 @@ def store(tmp_path: Path, server: FaultyServer, monkeypatch: pytest.MonkeyPatch)
         for name in ("vae", "text")
     )
     store = store_of(tmp_path / "models", server, published(about_bytes=90_000), *others)
-    monkeypatch.setattr("engine.model_files.catalogue.catalogue", lambda: store.catalogue)
+    monkeypatch.setattr("engine.files.catalogue.catalogue", lambda: store.catalogue)
     return store
 
 
@@ -65,7 +65,7 @@ def test_a_model_that_is_a_vae_comes_alone(
     )
     second = published(b"vae2", id="small", kind="vae", models=("wan-2x",), filename="small.pt")
     store = store_of(tmp_path / "models", server, first, second)
-    monkeypatch.setattr("engine.model_files.catalogue.catalogue", lambda: store.catalogue)
+    monkeypatch.setattr("engine.files.catalogue.catalogue", lambda: store.catalogue)
     assert main(["models", "download", "wan-2x"]) == 0
     assert "big is installed" in capsys.readouterr().out
     assert [file.state for file in store.states()] == ["here", "missing"]

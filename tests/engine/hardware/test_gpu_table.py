@@ -4,10 +4,10 @@ import pytest
 
 from engine.core.errors import SettingsError
 from engine.hardware import devices
+from engine.hardware.devices import GPU_VARIABLE as NAME
+from engine.hardware.devices import VRAM_VARIABLE as MEMORY
+from engine.hardware.devices import fastest, from_environment, pretended
 from engine.hardware.gpu_table import GIB, find, gpu_specs, named
-from engine.hardware.pretended_gpu import GPU_VARIABLE as NAME
-from engine.hardware.pretended_gpu import VRAM_VARIABLE as MEMORY
-from engine.hardware.pretended_gpu import fastest, from_environment, pretended
 
 PUBLISHED = {  # NVIDIA's white papers: TFLOP/s of matrices in half precision, sums in float32
     "NVIDIA GeForce RTX 2080 Ti": 53.8,  # at the reference clock of 1545 MHz

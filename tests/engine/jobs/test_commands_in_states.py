@@ -24,8 +24,8 @@ from engine.pipeline.prepare import Machine
 from engine.protocol import commands as c
 from engine.protocol.excerpt import Excerpt
 from engine.settings.schema import EngineSettings, JobSettings
-from tests.faults.commands import Commands
 from tests.helpers.plans import a_media, a_plan
+from tests.trials.faults.commands import Commands
 
 # Beside each command the state that follows at once; "=" stays, "!" is refused and stays.
 # "ending" runs, but looks at no pause and no cancellation any more; "left" is of an earlier run.
@@ -108,7 +108,7 @@ class Bench:
             patch.setattr(job_service, name, lambda *_: a_plan())
         patch.setattr(job_service, "keep_awake", nullcontext)
         shown = SimpleNamespace(frame_events=lambda *_: ())
-        patch.setitem(sys.modules, "engine.jobs.frame_preview", shown)
+        patch.setitem(sys.modules, "engine.jobs.playback", shown)
 
     def _run(self, job: Job, *_: Any) -> Any:
         looks, fails = self.looks, self.fails
@@ -251,5 +251,5 @@ def test_a_job_that_another_program_has_stays_in_the_queue(
 
 
 def test_random_commands_end_in_the_right_results(tmp_path: Path) -> None:
-    """One case of the 300 that `python -m tests.faults --only commands` runs."""
+    """One case of the 300 that `python -m tests.trials.faults --only commands` runs."""
     assert Commands(tmp_path).run(1).text == "ok"

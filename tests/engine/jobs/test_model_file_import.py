@@ -13,9 +13,9 @@ from safetensors.numpy import save_file
 
 from engine.core import errors
 from engine.core.control import Control
-from engine.downloads.transfer import Listener
+from engine.files.model_files import Store
+from engine.files.transfer import Listener
 from engine.jobs.model_file_service import take
-from engine.model_files.store import Store
 from tests.helpers.seedvr2 import tiny_config, tiny_dit_config, write_dit, write_vae
 from tests.helpers.servers import published, store_of
 from tests.helpers.wan import tiny_wan_config, write_wan

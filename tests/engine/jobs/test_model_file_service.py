@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from engine.files.model_files import Store
 from engine.jobs.model_file_service import ModelFileService
 from engine.jobs.task_runner import TaskRunner
-from engine.model_files.store import Store
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from tests.helpers.jobs import Listener, running_engine
@@ -67,7 +67,7 @@ def test_download_verify_import_and_remove(
 def test_the_engine_answers_and_ends_in_the_middle_of_a_download(
     tmp_path: Path, server: FaultyServer, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.model_files.catalogue.catalogue", lambda: store.catalogue)
+    monkeypatch.setattr("engine.files.catalogue.catalogue", lambda: store.catalogue)
     monkeypatch.setenv("UPREEL_MODELS", str(store.folder))
     server.always = Fault(drip=1000, stall_after=5000)
     with running_engine(tmp_path / "jobs") as (engine, heard):

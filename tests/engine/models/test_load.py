@@ -17,8 +17,8 @@ from engine.core.errors import (
     WrongNumbers,
     WrongShapes,
 )
-from engine.model_files.formats.safetensors_file import SafetensorsFile
-from engine.model_files.keymap import KeyMap
+from engine.files.formats.keymap import KeyMap
+from engine.files.formats.safetensors_file import SafetensorsFile
 from engine.models.load import FileWeights, check_keys, load_module
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from engine.core.control import Control
 from engine.core.errors import CheckpointMismatch, HashMismatch, WeightsMissing
-from engine.model_files.store import Store
+from engine.files.model_files import Store
 from engine.pipeline.model_file_check import check_weights
 from engine.protocol.events import Event, StageProgress
 from engine.protocol.plan import WeightsPlan
@@ -16,7 +16,7 @@ from tests.helpers.servers import CONTENT, published, store_of
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     store = store_of(tmp_path / "models", None, published())
-    monkeypatch.setattr("engine.model_files.catalogue.catalogue", lambda: store.catalogue)
+    monkeypatch.setattr("engine.files.catalogue.catalogue", lambda: store.catalogue)
     monkeypatch.setenv("UPREEL_MODELS", str(store.folder))
     store.folder.mkdir()
     store.target("tiny.safetensors").write_bytes(CONTENT)

@@ -113,8 +113,8 @@ DESCRIBED = """Input #0, mov,mp4, from '':
 
 def test_side_data_of_streams_is_read_whatever_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statements, "described", lambda container: DESCRIBED)
-    container = SimpleNamespace(metadata={}, streams=[])
-    found = {one.kind: one.value for one in statements.stream_statements(container, 1)}  # type: ignore[arg-type]
+    container: Any = SimpleNamespace(metadata={}, streams=[])
+    found = {one.kind: one.value for one in statements.stream_statements(container, 1)}
     assert found == {
         "dolby-vision": "8.1",
         "stream-group": "tile grid",
@@ -160,9 +160,10 @@ def test_what_the_result_will_not_state_is_named_before_the_start() -> None:
 @pytest.mark.parametrize("codec", ["libx264", "libx265", "libsvtav1"])
 def test_captions_are_those_of_the_source(codec: str, tmp_path: Path) -> None:
     source = captioned(tmp_path / "a.mkv", frames=20)
-    name = {"libx264": "h264", "libx265": "hevc", "libsvtav1": "av1"}[codec]
+    names: dict[str, Any] = {"libx264": "h264", "libx265": "hevc", "libsvtav1": "av1"}
+    name = names[codec]
     result = tmp_path / "result.mp4"
-    plan = make_identity(source, result, JobSettings(model="none", codec=name))  # type: ignore[arg-type]
+    plan = make_identity(source, result, JobSettings(model="none", codec=name))
     with av.open(str(result)) as file:
         found = [side_data_of(frame, name)["a53-cc"] for frame in file.decode(video=0)]
     assert found == [caption(number) for number in range(20)]
@@ -170,15 +171,12 @@ def test_captions_are_those_of_the_source(codec: str, tmp_path: Path) -> None:
     assert report.passed, report.problems
 
 
-def test_long_captions_are_cut_into_messages(tmp_path: Path) -> None:
-    from tests.helpers import stated as made
-
+def test_long_captions_are_cut_into_messages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     long = b"".join(caption(number) for number in range(70))
-    made.caption, before = lambda number: long, made.caption  # type: ignore[assignment]
-    try:
-        source = captioned(tmp_path / "a.mkv", frames=3)
-    finally:
-        made.caption = before
+    monkeypatch.setattr("tests.helpers.stated.caption", lambda number: long)
+    source = captioned(tmp_path / "a.mkv", frames=3)
     with av.open(str(source)) as file:
         found = [side_data_of(frame, "h264")["a53-cc"] for frame in file.decode(video=0)]
     assert found == 3 * [long]

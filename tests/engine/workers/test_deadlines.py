@@ -12,10 +12,9 @@ from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.segments import SegmentRecord, Span
 from engine.protocol.events import Warned
 from engine.video.read.frame_mark import FrameMark
-from engine.workers.deadlines import LOADING_S, Deadlines, Held
 from engine.workers.hand_out import _HandOut
-from engine.workers.open_spans import OpenSpans
-from engine.workers.paces import Paces
+from engine.workers.spans import OpenSpans
+from engine.workers.team import LOADING_S, Deadlines, Held, Paces
 from tests.engine.workers.test_hand_out import job_of, planned
 from tests.helpers.jobs import Events
 
@@ -98,7 +97,7 @@ def test_a_computer_that_slept_finds_nobody_late(clock: Clock) -> None:
     assert deadlines.late({A: Held(0, 1)})
     assert deadlines.is_silent(may_load=False)
     assert not deadlines.is_silent(may_load=True)
-    deadlines.hear()
+    deadlines.reported()
     assert not deadlines.is_silent(may_load=False)
     clock.now += LOADING_S + 2 * (5 + 2) + 1
     assert deadlines.is_silent(may_load=True)
@@ -147,28 +146,28 @@ def test_a_late_span_goes_to_an_idle_worker_once_and_a_warning_names_the_late_on
         at[B] = to
         return [B]
 
-    crew: Any = SimpleNamespace(
+    pool: Any = SimpleNamespace(
         worker_of=at.get,
         idle=lambda: [one for one in (0, 1) if one not in at.values()],
         hand_out=hand_out,
     )
     span = Span(stop=8)
     job._spans.begin([A], [span])
-    job._look_for_late(crew)
+    job._look_for_late(pool)
     assert not given
     for _ in range(3):
         clock.now += 5 + 2 * 8 - 1
-        job._look_for_late(crew)
+        job._look_for_late(pool)
     assert given == [([span], 1)]
     assert not events.of(Warned), "it may load its models"
     assert not job._is_stuck
     job._team.workers[0].has_made = True
-    job._look_for_late(crew)
+    job._look_for_late(pool)
     assert [one.notice.code for one in events.of(Warned)] == ["worker-late"]
     for number in (0, 1):
         job._spans.add(record(number))
     B.status = "finished"
-    job._look_for_late(crew)
+    job._look_for_late(pool)
     assert list(job._spans) == [B], "who is late is not waited for"
     assert job._outrun == [A]
 
@@ -178,10 +177,10 @@ def test_where_all_are_silent_the_process_of_the_job_goes_on(tmp_path: Path, clo
     survey: Any = SimpleNamespace(frames=17)
     job = _HandOut(context, Checkpoint(tmp_path / "job"), cast(Any, None), survey, None)
     job._deadlines = Deadlines(PLAN, Paces(clock), clock)
-    crew: Any = SimpleNamespace(worker_of={A: 0}.get, idle=list)
+    pool: Any = SimpleNamespace(worker_of={A: 0}.get, idle=list)
     job._spans.begin([A], [Span(stop=8)])
     job._team.workers[0].has_made = True
     for seconds, is_stuck in ((0, False), (15, False), (15, False), (15, True)):
         clock.now += seconds
-        job._look_for_late(crew)
+        job._look_for_late(pool)
         assert job._is_stuck == is_stuck

@@ -33,8 +33,8 @@ class Layout:
     """Windows of a layer and the rotary angles of its tokens.
 
     Attributes:
-        windows: Of this layer; together they hold every picture token once.
-        angles: Of the picture tokens for each shape of a window, [tokens, P] float32.
+        windows: Windows of this layer; together they hold every video token once.
+        angles: Angles of the video tokens for each shape of a window, [tokens, P] float32.
         text_angles: [L, P] float32, the same for the text; None: it is not rotated.
     """
 
@@ -57,7 +57,7 @@ class DitRmsNorm(nn.Module):
 
 
 def rms_norm(x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
-    """The same as a function; without a weight that part is left out."""
+    """RMS norm as a function; without a weight that factor is left out."""
     exact = x.to(torch.promote_types(x.dtype, torch.float32))
     normed = exact * torch.rsqrt(exact.square().mean(-1, keepdim=True) + eps)
     return (normed if weight is None else normed * weight).to(x.dtype)

@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from engine.core.errors import UnknownKeys
-from engine.model_files.formats.scales import UNUSED
-from engine.model_files.keymap import KeyMap
+from engine.files.formats.keymap import KeyMap
+from engine.files.formats.scales import UNUSED
 from engine.models.shapes import Shapes, agreed, size, stated_in
 from engine.ops.attention.windows import Grid, Window, windows
 
@@ -37,11 +37,11 @@ class DitConfig:
     """Sizes of one transformer; the defaults are those of the published 3B one.
 
     Attributes:
-        in_channels: Of a position of its input: noise, condition and mask.
-        out_channels: Of a position of its result.
+        in_channels: Channels of a position of its input: noise, condition and mask.
+        out_channels: Channels of a position of its result.
         dim: Width of a token, of picture and text alike.
         text_in_dim: Width of the text embedding that it is given.
-        heads: Of the attention.
+        heads: Number of attention heads.
         head_dim: Channels of a head.
         layers: Blocks.
         separate_layers: Blocks at the beginning with own weights for picture and text; those
@@ -126,7 +126,7 @@ def infer_dit_config(shapes: Shapes, metadata: Mapping[str, str]) -> DitConfig:
 
     Args:
         shapes: Published name and logical shape of every tensor.
-        metadata: Of the file. Its entry "config" (JSON; the sizes themselves or under
+        metadata: Metadata of the file. Its entry "config" (JSON; the sizes themselves or under
             "constructor") has what shapes do not show: parts of the window and eps of the norms.
 
     Raises:
@@ -227,7 +227,7 @@ def chunk_rows(config: DitConfig, device_type: str, itemsize: int) -> int:
     """Most tokens that are projected at a time; off a processor those of a window group.
 
     Args:
-        config: Of the model.
+        config: Configuration of the model.
         device_type: Kind of the torch device.
         itemsize: Bytes of a value of the dtype it computes in.
     """
@@ -258,10 +258,10 @@ class Tensors:
     """Some tensors of one size.
 
     Attributes:
-        weights: Of each.
+        weights: Number of weights of each.
         of: Which tokens they are for.
         is_matrix: Whether a file may have it in a narrow format.
-        count: How many.
+        count: Number of them.
     """
 
     weights: int
@@ -270,7 +270,7 @@ class Tensors:
     count: int = 1
 
     def nbytes(self, matrix_bytes: float, vector_bytes: int) -> int:
-        """Of all of them, when a weight of a matrix takes so much, and any other number."""
+        """Bytes of all of them, given bytes per weight of a matrix and per other number."""
         each = self.weights * (matrix_bytes if self.is_matrix else vector_bytes)
         return self.count * aligned(int(each))
 

@@ -30,8 +30,8 @@ def streams(config: DitConfig, blocks: int | None, device: str) -> bool:
     """Whether anything comes and goes; a processor, which is the host, keeps the text's share.
 
     Args:
-        config: Of the model.
-        blocks: That stay on the device; None: all, and all of them.
+        config: Configuration of the model.
+        blocks: Number of blocks that stay on the device; None: all of them.
         device: Kind of the torch device.
     """
     return blocks is not None and (blocks < config.layers or device != "cpu")
@@ -43,7 +43,7 @@ class WeightBytes:
 
     Attributes:
         ends: Before and after the blocks.
-        blocks: Of each block.
+        blocks: Bytes of each block.
         texts: The text's share of each block.
         is_narrow: Matrices of blocks have fewer bytes a weight than what is computed with.
     """
@@ -56,12 +56,12 @@ class WeightBytes:
 
 @lru_cache(maxsize=256)
 def weight_bytes(config: DitConfig, each: float, dtype: str = "bfloat16") -> WeightBytes:
-    """Of a file with one format.
+    """Bytes of the weights of a file with one format.
 
     Args:
-        config: Of the model.
+        config: Configuration of the model.
         each: Bytes of a weight of a matrix, see FORMAT_BYTES.
-        dtype: Of biases and vectors, and of the products.
+        dtype: Type of biases and vectors, and of the products.
     """
     item = DTYPE_BYTES[dtype]
     layers = [list(block_tensors(config, layer)) for layer in range(config.layers)]
@@ -83,13 +83,13 @@ def resident_bytes(
     buffers: int = 2,
     device: str = "cuda",
 ) -> int:
-    """Of weights on the device.
+    """Bytes of weights on the device.
 
     Args:
-        config: Of the model.
-        weights: Of its file.
-        blocks: That stay there, as `load_dit` takes it; the others come and go in buffers, and the
-            text's share of all of them where it has its own in every block. None: all stay.
+        config: Configuration of the model.
+        weights: Bytes of its file.
+        blocks: Number that stay there, as `load_dit` takes it; others are streamed in buffers,
+            and the text's share of all of them where it has its own in every block. None: all stay.
         buffers: For those.
         device: Kind of the torch device.
     """
@@ -106,7 +106,7 @@ def resident_bytes(
 
 
 def streamed_bytes(config: DitConfig, weights: WeightBytes, blocks: int) -> int:
-    """Of weights that come and go: what pinned copies of all of them take in main memory."""
+    """Bytes in RAM of pinned copies of all streamed weights."""
     stay = spread_indices(config.layers, blocks)
     coming = sum(weights.blocks[i] for i in range(config.layers) if i not in stay)
     own_text = config.separate_layers == config.layers
@@ -131,10 +131,10 @@ class DitFlops:
 
 @lru_cache(maxsize=256)
 def forward_flops(config: DitConfig, latent: Grid, text: int = 58) -> DitFlops:
-    """Of one forward, as the published data flow has it.
+    """Operations of one forward, as the published data flow has it.
 
     Args:
-        config: Of the model.
+        config: Configuration of the model.
         latent: Time, height and width.
         text: Text tokens.
     """
@@ -185,10 +185,10 @@ def forward_bytes(
     """Most bytes of one forward in addition to the weights, its result included.
 
     Args:
-        config: Of the model.
+        config: Configuration of the model.
         latent: Time, height and width.
         text: Text tokens.
-        dtype: That is computed in.
+        dtype: Type that is computed in.
         device: Kind of the torch device.
         widened: Weights are in a narrow format; those of one layer at a time are widened.
     """
@@ -213,7 +213,7 @@ def _widened(config: DitConfig) -> int:
 
 
 class _Forward:
-    """What is alive at the high points of a forward of `FastDit`; values until the end."""
+    """Live values at the peaks of a forward of `FastDit`."""
 
     def __init__(self, config: DitConfig, latent: Grid, text: int, dtype: str, device: str) -> None:
         self.config, self.text = config, text
@@ -259,13 +259,13 @@ class _Forward:
         return 2 * self.tokens * positions * self.config.out_channels
 
     def finishing(self) -> int:
-        """What becomes of a chunk of answers, where it is not in buffers."""
+        """Values made of a chunk of results, where it is not in buffers."""
         config = self.config
         hidden = config.mlp_hidden * (2 if config.mlp == "swiglu" else 1)
         return self.chunk * (hidden + config.dim) if self.fresh else 0
 
     def exact_bytes(self) -> int:
-        """Of values in two bytes, some at a time."""
+        """Bytes of values in two bytes, some at a time."""
         config = self.config
         doubled = 2 * (config.mlp_hidden if config.mlp == "swiglu" else config.inner_dim)
         some = 0 if self.fresh or self.on_gpu else min(2 * _MIB, self.chunk * doubled * _EXACT)
@@ -287,13 +287,13 @@ class _Forward:
         return self.text * values * self.item
 
     def vectors_bytes(self) -> int:
-        """What layers are modulated by."""
+        """Bytes of the modulation of layers."""
         config = self.config
         vectors = config.layers * (12 * config.dim + 4 * config.head_dim) + 12 * config.dim
         return vectors * _EXACT
 
     def layout_bytes(self) -> int:
-        """Of indices and angles."""
+        """Bytes of indices and angles."""
         angles = {window.shape: window.tokens for order in self.orders for window in order}
         channels = self.config.head_dim // 2
         texts = sum(len(order) for order in self.orders) * self.text

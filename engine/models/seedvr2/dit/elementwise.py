@@ -22,7 +22,7 @@ Triple = tuple[Tensor, Tensor, Tensor]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shifts:
-    """How a step of a layer is modulated; each [dim] in the exact type, None: not at all.
+    """Modulation of a step of a layer; each [dim] in the exact type, None: not at all.
 
     Attributes:
         scale: Factor of the normed tokens.
@@ -41,7 +41,7 @@ class ElementwiseOps:
     Args:
         switches: "fused_steps" takes the ones of `engine.ops`, "kernels" those of a GPU;
             "in_place_residual" adds to the rows that are there.
-        eps: Of all norms.
+        eps: Epsilon of all norms.
     """
 
     def __init__(self, switches: DitSwitches, eps: float) -> None:

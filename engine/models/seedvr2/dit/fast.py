@@ -80,7 +80,7 @@ class FastDit(SeedVr2Dit):
     Inference only. Not for several threads at once: all layers share one workspace.
 
     Args:
-        config: Of the model.
+        config: Configuration of the model.
         switches: Which optimisations to use.
 
     Attributes:
@@ -169,7 +169,7 @@ class FastDit(SeedVr2Dit):
         return picture
 
     def _token_rows(self, layer: int, layout: DitLayout, picture: Tensor) -> TokenRows:
-        """Where the tokens of a layer go: two buffers alternate where the order changes."""
+        """Buffer for the tokens of a layer: two alternate where the order changes."""
         order, move = layout.orders[layer % 2], layout.moves[layer % 2]
         if not layer or move is None:
             return TokenRows(order, None, picture)

@@ -26,10 +26,10 @@ from engine.settings.optimisations import DitSwitches
 
 @dataclass(frozen=True, slots=True)
 class TokenRows:
-    """Where the tokens of a layer are and go.
+    """Order of the tokens of a layer, before and after it.
 
     Attributes:
-        order: Of its windows.
+        order: Order of its windows.
         move: [N], the row of each token in the layer before; None: they stay.
         into: [N, dim], where they go if they move.
     """
@@ -43,10 +43,10 @@ class Tools:
     """Elementwise operations and buffers that all layers of a model share.
 
     Args:
-        config: Of the model.
+        config: Configuration of the model.
         switches: Its optimisations.
-        device: Where it works.
-        dtype: What it computes in.
+        device: Device that it works on.
+        dtype: Type that it computes in.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class FastBlock:
 
     Args:
         block: Whose weights.
-        tools: Of the model.
+        tools: Tools of the model.
         text_is_read: Whether a later layer uses the text.
 
     Attributes:
@@ -121,9 +121,9 @@ class FastBlock:
         Args:
             picture: [N, dim], rows in the order of the layer before; overwritten if they stay.
             text: [L, dim]; not changed.
-            texts: Of the text by `text_heads`.
-            target: Of this layer's tokens.
-            vectors: Of this layer.
+            texts: Result of `text_heads` for the text.
+            target: Destination of this layer's tokens.
+            vectors: Vectors of this layer.
 
         Returns:
             `picture` or `target.into` in the order of this layer; the text after it.

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from engine.core.errors import WrongModel, WrongNumbers
+from engine.files.formats.open_weights import WeightsFile, open_weights
+from engine.files.formats.scales import FLOATS, Scale, companions, rotated_group, scales_of
 from engine.hardware.devices import ram
-from engine.model_files.formats.open_weights import WeightsFile, open_weights
-from engine.model_files.formats.scales import FLOATS, Scale, companions, rotated_group, scales_of
 from engine.models.identify import REPACKAGED, SEEDVR2_TRANSFORMERS, content_message, recognise
 from engine.models.load import assign, check_filled, check_keys, check_numbers, shapes_of
 from engine.models.seedvr2.dit.config import DIT_KEYS, DitConfig, infer_dit_config
@@ -44,7 +44,7 @@ _FREE_SHARE = 0.7  # of what is free
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
-    """How a transformer is loaded and computed.
+    """Options of loading and computing a transformer.
 
     Attributes:
         products: Precision of the blocks' matrix products: "none", "fp8", "int8" or "nvfp4".
@@ -83,9 +83,9 @@ def load_dit(
     Args:
         path: Safetensors or GGUF file with the published names; 8-bit weights may have scales.
         form: "plain" follows the specification; "fast" (a FastDit) gives the same sooner.
-        device: Where it computes.
-        dtype: What it computes in. 8-bit and GGUF weights stay as they are and are widened at use.
-        options: How it works.
+        device: Device that it computes on.
+        dtype: Type that it computes in. 8-bit and GGUF weights are kept and widened at use.
+        options: Options of its computation.
 
     Raises:
         WeightsMissing, WeightsUnreadable, NotSafetensors, NotGguf, WeightsTruncated,
@@ -113,7 +113,7 @@ def check_dit(path: Path) -> None:
     """Checks that a file has exactly the tensors of a transformer; reads no weights.
 
     Raises:
-        WeightsError: As `load_dit`.
+        WeightsError: Raised by `load_dit`.
     """
     with open_weights(path) as file:
         _check_content(file)
@@ -135,7 +135,7 @@ def read_dit(
     """The transformer of an open file with a configuration; otherwise as `load_dit`.
 
     Raises:
-        MissingKeys, ExtraKeys, WrongShapes, WrongNumbers, FeatureMissing: As `load_dit`.
+        MissingKeys, ExtraKeys, WrongShapes, WrongNumbers, FeatureMissing: Raised by `load_dit`.
     """
     options = options or LoadOptions()
     where = torch.device(device)
@@ -184,7 +184,7 @@ class _Reading:
 
     Attributes:
         streamed: Whether tensors of the blocks stay on the host.
-        scales: Of 8-bit weights, by their names in the file.
+        scales: Scales of 8-bit weights, by their names in the file.
     """
 
     file: WeightsFile

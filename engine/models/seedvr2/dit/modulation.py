@@ -22,8 +22,8 @@ class LayerVectors:
     """Small tensors of a layer in the exact type.
 
     Attributes:
-        shifts: Of its two steps, for each stream.
-        norms: Of q and k, for each stream.
+        shifts: Shifts of its two steps, for each stream.
+        norms: Norm weights of q and k, for each stream.
     """
 
     shifts: Mapping[tuple[Stream, int], Shifts]
@@ -56,14 +56,14 @@ class Modulations:
         self._layers.clear()
 
     def of(self, block: DitBlock) -> LayerVectors:
-        """Of a layer, whose weights are on the device."""
+        """Modulation of a layer, whose weights are on the device."""
         if block not in self._layers:
             found = layer_vectors(block, self._embedding)
             self._layers[block] = without(found, self._inside.get(block, {}))
         return self._layers[block]
 
     def final(self, dit: SeedVr2Dit) -> Shifts:
-        """Of the norm after the last block; its learned weight is a part of the scale."""
+        """Modulation of the norm after the last block; the scale includes its learned weight."""
         shift, scale, _ = self._embedding.view(-1, 2, 3)[:, ATTENTION].unbind(-1)
         scale = (scale + dit.vid_out_ada.out_scale) * dit.vid_out_norm.weight
         return Shifts(scale, shift + dit.vid_out_ada.out_shift)
@@ -80,10 +80,10 @@ class Modulations:
 
 
 def layer_vectors(block: DitBlock, embedding: Tensor) -> LayerVectors:
-    """Of a layer for a time step; text that ends there is not modulated.
+    """Modulation of a layer for a time step; text that ends there is not modulated.
 
     Args:
-        block: Of the layer, its weights on the device.
+        block: Block of the layer, its weights on the device.
         embedding: [6 * dim] in the exact type.
     """
     shifts: dict[tuple[Stream, int], Shifts] = {}

@@ -34,10 +34,10 @@ def fold_block(
 
     Args:
         block: Its parameters are replaced, one by one.
-        wanted: Of the time step, for each stream and step.
+        wanted: Modulation of the time step, for each stream and step.
 
     Returns:
-        What is inside the weights now.
+        Modulation that is inside the weights now.
 
     Memory: one matrix in the exact type.
     """
@@ -60,7 +60,7 @@ def outside(shifts: Shifts, inside: Shifts) -> Shifts:
     """The modulation that remains when a part is in the weights, for any time step.
 
     Args:
-        shifts: What is wanted.
+        shifts: Modulation that is wanted.
         inside: Result of `fold_block`.
     """
     scale, shift, gate = shifts.scale, shifts.shift, shifts.gate

@@ -145,11 +145,11 @@ def layout_of(
     """Windows and angles of the regular or the shifted layers.
 
     Args:
-        config: Of the model.
+        config: Configuration of the model.
         grid: Tokens in time, height and width.
         text_length: Text tokens.
         shifted: Windows of the odd layers.
-        device: Where the angles go.
+        device: Device of the angles.
     """
     found = windows(grid, config.window, shifted)
     shapes = {window.shape for window in found}

@@ -41,10 +41,10 @@ _FULL: dict[Kind, DitConfig] = {"3b": DIT_3B, "7b": DIT_7B}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DitRun:
-    """What one measurement runs; plain data, so that another process can do it.
+    """Workload of one measurement; plain data, so that another process can run it.
 
     Attributes:
-        size: Of a frame, in pixels; a latent has an even number of positions for it.
+        size: Size of a frame, px; a latent has an even number of positions for it.
     """
 
     form: Literal["plain", "fast"]
@@ -70,7 +70,7 @@ class DitRun:
 
     @property
     def tokens(self) -> int:
-        """Of the picture."""
+        """Number of video tokens."""
         time, height, width = self.latent_shape
         return time * height * width // 4
 
@@ -126,7 +126,7 @@ def build(run: DitRun, weights: SeedVr2Dit | None = None) -> SeedVr2Dit:
     """The model of a run, ready.
 
     Args:
-        run: What will be measured.
+        run: Workload to measure.
         weights: A model to share weights with, unless they will be changed; None makes new ones,
             the same each time.
     """
@@ -148,7 +148,7 @@ def read(run: DitRun, options: LoadOptions | None = None, stored: str = "") -> S
     """The variant of a run as it is read from a file, with random weights.
 
     Args:
-        run: What will be measured.
+        run: Workload to measure.
         options: Places of the weights, and products; the switches are those of the run.
         stored: Format of the matrices in the blocks; see `RandomFile`.
     """

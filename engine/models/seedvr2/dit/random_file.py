@@ -11,7 +11,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from engine.model_files.formats.safetensors_file import TORCH_NAMES
+from engine.files.formats.safetensors_file import TORCH_NAMES
 from engine.models.load import shapes_of
 from engine.models.seedvr2.dit.config import DitConfig
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
@@ -30,8 +30,8 @@ class RandomFile:
     Values keep the variance of what goes through the layers.
 
     Args:
-        config: Of the transformer.
-        dtype: Of the tensors: "bfloat16".
+        config: Configuration of the transformer.
+        dtype: Type of the tensors: "bfloat16".
         stored: Format of the matrices in the blocks, as a file names it: "Q4_K"; "" for `dtype`.
         device: Draws the values, wherever they are needed: a GPU does in seconds what takes a
             processor minutes.
@@ -65,7 +65,7 @@ class RandomFile:
         }
 
     def _add_scales(self, layers: tuple[str, ...]) -> None:
-        """As ComfyUI names them; int8 without scales is refused."""
+        """Tensor names of ComfyUI; int8 without scales is refused."""
         about = {path: {"format": "int8_tensorwise"} for path in layers}
         self.metadata["_quantization_metadata"] = json.dumps({"layers": about})
         self.shapes |= {path + _SCALE: (1,) for path in layers}
@@ -91,7 +91,7 @@ class RandomFile:
         return drawn.to(kind).to(device, dtype or kind)
 
     def raw(self, name: str) -> Tensor:
-        """The same in main memory, where it stays."""
+        """Copy in RAM, where it stays."""
         return self.tensor(name)
 
     def _kind(self, name: str) -> torch.dtype:

@@ -29,8 +29,8 @@ class LayoutKey:
     Attributes:
         grid: Picture tokens in time, height and width.
         text_length: Text tokens.
-        device: Where the indices go.
-        exact: What angles are computed in.
+        device: Device of the indices.
+        exact: Type that angles are computed in.
     """
 
     grid: Grid
@@ -49,8 +49,8 @@ class WindowGroup:
     Attributes:
         rows: Its tokens of the picture, in the order of the layer.
         calls: For each length: tokens of the picture in a window, and windows.
-        picture: From its tokens to rows of q, k and v.
-        text: From text tokens to their rows after each window.
+        picture: Indices from video tokens to rows of q, k and v.
+        text: Indices from text tokens to their rows after each window.
     """
 
     rows: slice
@@ -76,7 +76,7 @@ class Order:
     Attributes:
         groups: They cover all rows, in order.
         places: [N] of each row, its token in the order time, height, width.
-        windows: How many there are in all.
+        windows: Number of windows in all.
     """
 
     groups: tuple[WindowGroup, ...]
@@ -89,7 +89,7 @@ class DitLayout:
     """Orders of regular and shifted layers and the moves between them.
 
     Attributes:
-        orders: Of even layers (regular windows) and of odd ones (shifted windows).
+        orders: Orders of even layers (regular windows) and of odd ones (shifted windows).
         moves: For an even and an odd layer [N]: the row in the layer before of each of its rows;
             None: they are the same.
     """
@@ -102,8 +102,8 @@ class Layouts:
     """The layouts of a model; the last few are kept.
 
     Args:
-        config: Of the model.
-        kept: How many; 0 makes a new one each time.
+        config: Configuration of the model.
+        kept: Number of layouts to keep; 0 makes a new one each time.
 
     Memory: 80 bytes for each token of a layout.
     """

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from engine.core.geometry import Size
 from engine.models.memory_cost import DTYPE_BYTES
@@ -19,7 +19,7 @@ from engine.models.seedvr2.planning.vae_memory import Asked
 from engine.models.seedvr2.vae import cost
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.tiling import decoder_reach, encoder_reach
-from engine.models.video_vae.workload import Flops, Launch, VaeWorkload
+from engine.models.video_vae.workload import Flops, VaeWorkload
 from engine.settings.optimisations import VaeSwitches
 
 _EXACT = 4  # bytes of a number of latents and of finished frames
@@ -102,16 +102,13 @@ def tiles(plan: SeedVr2Plan) -> int:
     return len(vae_memory.decode_boxes(_decoding(vae, plan), plan.decode_tile))
 
 
-def tile_launches(plan: SeedVr2Plan) -> dict[str, Callable[[], tuple[Launch, ...]]]:
-    """Convolutions of a slice of a tile, see `two_tiles.with_two_at_once`."""
+def tiled(plan: SeedVr2Plan) -> Iterator[str]:
+    """Directions with several tiles, see `search.with_two_at_once`."""
     _, vae = files.configs(plan)
-    encode, decode = _encoding(vae, plan), _decoding(vae, plan)
-    found = dict[str, Callable[[], tuple[Launch, ...]]]()
-    if len(vae_memory.encode_boxes(encode)) > 1:
-        found["encode_at_once"] = partial(vae_memory.encode_launches, encode)
+    if len(vae_memory.encode_boxes(_encoding(vae, plan))) > 1:
+        yield "encode_at_once"
     if tiles(plan) > 1:
-        found["decode_at_once"] = partial(vae_memory.decode_launches, decode)
-    return found
+        yield "decode_at_once"
 
 
 def streamed_bytes(plan: SeedVr2Plan) -> int:

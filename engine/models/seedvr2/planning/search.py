@@ -63,7 +63,7 @@ def fitted(plan: SeedVr2Plan, room: Room) -> SeedVr2Plan:
     """
     search = _Search(plan, room)
     found = search.best() or search.smallest()
-    return with_two_at_once(found, room, bytes_of.tile_launches(found))
+    return with_two_at_once(found, room, bytes_of.tiled(found))
 
 
 def encoder_tiles(vae: VaeConfig, frame: Size) -> tuple[Size, ...]:

@@ -15,7 +15,7 @@ from engine.models.seedvr2.plan import STEP, latents_of
 from engine.models.seedvr2.vae import cost
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.tiling import USUAL_SPAN, split_tiles, whole_tiles
-from engine.models.video_vae.workload import Launch, VaePeak, VaeWorkload
+from engine.models.video_vae.workload import VaePeak, VaeWorkload
 from engine.settings.optimisations import VaeSwitches
 from engine.tiling.grid import tile_grid
 
@@ -227,20 +227,6 @@ def decode_boxes(asked: Asked, tile: Size) -> list[Size]:
     else:
         cut = split_tiles(asked.config, latent, tile, BLEND_PX)
     return [box.size.scaled(cut.factor) for box in cut.boxes]
-
-
-@lru_cache(maxsize=64)
-def encode_launches(asked: Asked) -> tuple[Launch, ...]:
-    """Convolutions of a slice of a tile that is encoded."""
-    return cost.encode_launches(asked.config, asked.work(encode_boxes(asked)[0]))
-
-
-@lru_cache(maxsize=64)
-def decode_launches(asked: Asked) -> tuple[Launch, ...]:
-    """Convolutions of a slice of a tile that is decoded."""
-    work = asked.work(decode_boxes(asked, asked.tile or asked.frame)[0])
-    found = cost.decode_launches if asked.is_whole else cost.decode_high_launches
-    return found(asked.config, work)
 
 
 @lru_cache(maxsize=512)

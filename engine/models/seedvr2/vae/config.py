@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from engine.core.errors import UnknownKeys
-from engine.model_files.keymap import KeyMap
+from engine.files.formats.keymap import KeyMap
 from engine.models.shapes import Shapes, agreed, count, number, size, stated_in
 
 VAE_KEYS = KeyMap()  # names in the published files are our module paths

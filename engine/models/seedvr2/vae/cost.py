@@ -28,12 +28,10 @@ from engine.models.video_vae.layer_specs import (
 )
 from engine.models.video_vae.workload import (
     Flops,
-    Launch,
     VaePass,
     VaePeak,
     VaeWorkload,
     flops_of,
-    launches_of,
     peak_of,
     slices,
 )
@@ -46,15 +44,12 @@ __all__ = [
     "decode_flops",
     "decode_high_cost",
     "decode_high_flops",
-    "decode_high_launches",
     "decode_high_peak",
-    "decode_launches",
     "decode_low_cost",
     "decode_low_peak",
     "decode_peak",
     "encode_cost",
     "encode_flops",
-    "encode_launches",
     "encode_peak",
     "weights_bytes",
 ]
@@ -97,11 +92,6 @@ def encode_flops(config: VaeConfig, work: VaeWorkload) -> Flops:
     return flops_of(_encoding(config, work), work)
 
 
-def encode_launches(config: VaeConfig, work: VaeWorkload) -> tuple[Launch, ...]:
-    """Convolutions of its last slice."""
-    return launches_of(_encoding(config, work), work)
-
-
 def decode_peak(config: VaeConfig, work: VaeWorkload, *, passed: bool = False) -> VaePeak:
     """Peak memory of decoding, without weights; results are joined, or `passed` on."""
     low, high = decoder_parts(config)
@@ -113,12 +103,6 @@ def decode_flops(config: VaeConfig, work: VaeWorkload) -> Flops:
     """Operations of decoding to `work.frames` frames of `work.size`."""
     low, high = decoder_parts(config)
     return flops_of(_decoding([*low, *high], config, work), work)
-
-
-def decode_launches(config: VaeConfig, work: VaeWorkload) -> tuple[Launch, ...]:
-    """Convolutions of its last slice."""
-    low, high = decoder_parts(config)
-    return launches_of(_decoding([*low, *high], config, work), work)
 
 
 def decode_low_peak(config: VaeConfig, work: VaeWorkload, *, park: bool = False) -> VaePeak:
@@ -136,11 +120,6 @@ def decode_high_peak(config: VaeConfig, work: VaeWorkload) -> VaePeak:
 def decode_high_flops(config: VaeConfig, work: VaeWorkload) -> Flops:
     """Operations of the same."""
     return flops_of(_decoding_high(config, work), work)
-
-
-def decode_high_launches(config: VaeConfig, work: VaeWorkload) -> tuple[Launch, ...]:
-    """Convolutions of its last slice."""
-    return launches_of(_decoding_high(config, work), work)
 
 
 def _decoding_high(config: VaeConfig, work: VaeWorkload) -> VaePass:

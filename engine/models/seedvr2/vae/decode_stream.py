@@ -13,7 +13,6 @@ from torch import Tensor
 from engine.core.geometry import Box, Size
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.load import Vae
-from engine.models.seedvr2.vae.split_decode import parked
 from engine.models.seedvr2.vae.tiling import (
     WHOLE_BLEND,
     SplitTiles,
@@ -241,7 +240,7 @@ class _Tiled:
 
     def take(self, features: Tensor, latents: int) -> None:
         """Keep the features [T, C, y, x] of some latents until all tiles have seen them."""
-        self._features.append(parked(features))
+        self._features.append(_parked(features))
         self._next += latents
         self._fresh += latents
 
@@ -322,3 +321,13 @@ class _Tiled:
     def _taken(self, index: int) -> Carry:
         """A tile's carry on the device, which alone holds its frames: they go one by one."""
         return self._carries[index].handed_over().moved(self._device)
+
+
+def _parked(features: Tensor) -> Tensor:
+    """Copy features to host memory, channels last for the tiles.
+
+    Not pinned: those of a span are a large part of main memory, and a slice takes a hundred times
+    as long to compute as to copy (estimated).
+    """
+    host = torch.empty(features.shape, dtype=features.dtype, memory_format=torch.channels_last)
+    return host.copy_(features)

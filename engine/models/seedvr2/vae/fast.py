@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from engine.models.seedvr2.vae.config import VaeConfig
-from engine.models.seedvr2.vae.fast_build import SeedVr2VaeBuilder, TileContext, decoder, encoder
+from engine.models.seedvr2.vae.fast_build import SeedVr2VaeBuilder, decoder, encoder
 from engine.models.seedvr2.vae.interface import SeedVr2VaeVariant
-from engine.models.seedvr2.vae.norm_statistics import Statistics
+from engine.models.video_vae.context import SliceContext
 from engine.models.video_vae.runner import FastSlicedVae, Parts
 from engine.ops.conv.causal_conv import Carry
 
 
-class FastVae(FastSlicedVae[TileContext, VaeConfig], SeedVr2VaeVariant):
+class FastVae(FastSlicedVae[SliceContext, VaeConfig], SeedVr2VaeVariant):
     """Encoder and decoder with exact folds, ring buffers and channels-last frames.
 
     Inference only. Clips of a batch are worked on one after the other. Not for several threads
@@ -30,9 +30,9 @@ class FastVae(FastSlicedVae[TileContext, VaeConfig], SeedVr2VaeVariant):
     Memory: see `engine.models.seedvr2.vae.cost`.
     """
 
-    context_type = TileContext
+    context_type = SliceContext
 
-    def build_parts(self, weights: Mapping[str, Tensor]) -> Parts[TileContext]:
+    def build_parts(self, weights: Mapping[str, Tensor]) -> Parts[SliceContext]:
         """The parts of encoder and decoder; the decoder's are in two lists."""
         build = SeedVr2VaeBuilder(
             self.config, weights, self.device, self.conv_options(), self.switches
@@ -59,23 +59,18 @@ class FastVae(FastSlicedVae[TileContext, VaeConfig], SeedVr2VaeVariant):
             raise ValueError("split decoding takes one clip at a time")
         return self.run_parts(self._low, self.context_of(latent[0].movedim(0, 1), carry.begin()))
 
-    def decode_high(
-        self, features: Tensor, carry: Carry, statistics: Statistics | None = None
-    ) -> tuple[Tensor, Carry]:
+    def decode_high(self, features: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """The part of the decoder at high resolution, which may be given a tile.
 
         Args:
             features: [T, C, y, x], a box of what `decode_low` returned; not changed.
             carry: Of this part and this tile.
-            statistics: Used by the norms; None for the tile's own.
 
         Returns:
             Frames [T', 3, 4*y, 4*x], not clipped, T' = 2*T, one less in the first slice; the next
             carry.
         """
-        context = self.context_of(features, carry.begin())
-        context.statistics = statistics
-        return self.run_parts(self._high, context)
+        return self.run_parts(self._high, self.context_of(features, carry.begin()))
 
     def show(self, name: str, frames: Tensor) -> None:
         """Pass a copy of a part's result to the observer, of attention as frames."""

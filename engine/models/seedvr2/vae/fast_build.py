@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -16,7 +15,6 @@ from engine.models.seedvr2.vae.fast_resample import (
     FastSeedVr2Upsampler,
     FoldedUpsampler,
 )
-from engine.models.seedvr2.vae.norm_statistics import Statistics
 from engine.models.video_vae.causal_conv import CausalConv
 from engine.models.video_vae.context import NormInput, Part, SliceContext, keep_last
 from engine.models.video_vae.layers import (
@@ -31,38 +29,22 @@ from engine.ops.conv import folds
 from engine.ops.conv.frame_conv import ConvOptions, ConvShape, FrameConv
 from engine.ops.kernels.group_norm import working
 from engine.ops.norm import compiled
-from engine.ops.norm.group_norm import (
-    add_residual,
-    group_norm_silu,
-    normalise,
-    scale_and_shift,
-)
+from engine.ops.norm.group_norm import add_residual, group_norm_silu
 from engine.settings.optimisations import VaeSwitches
 
-
-@dataclass(slots=True, kw_only=True)
-class TileContext(SliceContext):
-    """State of a frame or a tile of it, whose norms may use the statistics of the whole frame."""
-
-    statistics: Statistics | None = None
-
-
-TilePart = Part[TileContext]
-Affine = tuple[Tensor, Tensor]  # a factor and a summand
+SeedVr2Part = Part[SliceContext]
 
 
 class GroupNorm:
     """GroupNorm of each frame by itself, with or without SiLU after it.
 
     Args:
-        name: Module path: what its statistics are filed under.
         affine: Weight and bias [C], float32 or float64 whatever the precision of the frames.
         groups: Divides C.
         eps: Added to the variance.
     """
 
-    def __init__(self, name: str, affine: Affine, groups: int, eps: float) -> None:
-        self.name = name
+    def __init__(self, affine: tuple[Tensor, Tensor], groups: int, eps: float) -> None:
         self._affine = affine
         self._groups, self._eps = groups, eps
 
@@ -70,19 +52,13 @@ class GroupNorm:
         self,
         given: NormInput,
         out: Tensor,
-        context: TileContext,
+        context: SliceContext,
         *,
         silu: bool = True,
         kept: Tensor | None = None,
     ) -> None:
         """Write the normalised frames into `out`, a view of some buffer; see `Norm`."""
-        kernels = context.switches.kernels
-        if context.statistics is not None:
-            frames = given.finished()
-            found = context.statistics.for_norm(self.name, frames, self._groups, kernels=kernels)
-            factors = scale_and_shift(found, *self._affine, self._eps)
-            self._normalise(frames, factors, out, silu=silu, kernels=kernels)
-        elif context.switches.fused_norm:
+        if context.switches.fused_norm:
             group_norm_silu(
                 given.frames,
                 *self._affine,
@@ -90,21 +66,14 @@ class GroupNorm:
                 self._eps,
                 out,
                 silu=silu,
-                kernels=kernels,
+                kernels=context.switches.kernels,
                 added=given.bias,
                 known=given.statistics,
                 kept=kept,
             )
-            return
         else:
             out.copy_(self._in_steps(given.finished(), silu=silu))
-        keep_last(out, kept)
-
-    def _normalise(
-        self, frames: Tensor, factors: Affine, out: Tensor, *, silu: bool, kernels: bool
-    ) -> None:
-        """With statistics that are known."""
-        normalise(frames, *factors, out, silu=silu, kernels=kernels)
+            keep_last(out, kept)
 
     def _in_steps(self, frames: Tensor, *, silu: bool) -> Tensor:
         """As in the plain variant, on contiguous frames for the same reason (see `FrameNorm`)."""
@@ -120,25 +89,20 @@ class CompiledGroupNorm(GroupNorm):
         self,
         given: NormInput,
         out: Tensor,
-        context: TileContext,
+        context: SliceContext,
         *,
         silu: bool = True,
         kept: Tensor | None = None,
     ) -> None:
         """Write the normalised frames into `out`, a view of some buffer; see `Norm`."""
         weight, bias = (part.view(self._groups, -1) for part in self._affine)
-        if context.statistics is None and compiled.group_norm_silu(
+        done = compiled.group_norm_silu(
             given.frames, (weight, bias), self._eps, out, silu=silu, added=given.bias
-        ):
+        )
+        if done:
             keep_last(out, kept)
         else:
             super().write(given, out, context, silu=silu, kept=kept)
-
-    def _normalise(
-        self, frames: Tensor, factors: Affine, out: Tensor, *, silu: bool, kernels: bool
-    ) -> None:
-        if not compiled.normalise(frames, *factors, out, silu=silu):
-            super()._normalise(frames, factors, out, silu=silu, kernels=kernels)
 
 
 class SeedVr2VaeBuilder:
@@ -178,7 +142,7 @@ class SeedVr2VaeBuilder:
         """A GroupNorm."""
         affine = (self._exact(f"{name}.weight"), self._exact(f"{name}.bias"))
         kind = CompiledGroupNorm if self._switches.compile else GroupNorm
-        return kind(name, affine, self._config.norm_groups, self._config.norm_eps)
+        return kind(affine, self._config.norm_groups, self._config.norm_eps)
 
     def conv(self, name: str, shape: ConvShape | None = None, *, pad: int = 0) -> CausalConv:
         """A convolution; without a shape its padding keeps the size of a frame."""
@@ -187,7 +151,7 @@ class SeedVr2VaeBuilder:
         conv = FrameConv(weight, self._exact(f"{name}.bias"), shape or usual, self._options)
         return CausalConv(name, conv, pad=pad)
 
-    def residual(self, name: str) -> ResidualLayer[TileContext]:
+    def residual(self, name: str) -> ResidualLayer[SliceContext]:
         """A residual block; biases are added where the results are read next, if one pass can."""
         norms = (self.norm(f"{name}.norm1"), self.norm(f"{name}.norm2"))
         first, second, shortcut = (f"{name}.{part}" for part in ("conv1", "conv2", "conv_shortcut"))
@@ -212,7 +176,7 @@ class SeedVr2VaeBuilder:
         shape = ConvShape(padding=weight.shape[-1] // 2)
         return CausalConv(name, FrameConv(weight, None, shape, self._options), bias=bias)
 
-    def attention(self, name: str) -> AttentionLayer[TileContext]:
+    def attention(self, name: str) -> AttentionLayer[SliceContext]:
         """The attention of a mid block; its three projections become one."""
         parts = [f"{name}.to_{part}" for part in "qkv"]
         qkv = tuple(
@@ -250,9 +214,9 @@ class SeedVr2VaeBuilder:
         return self._weights[name].to(self._device, self._options.dtype)
 
 
-def encoder(build: SeedVr2VaeBuilder, config: VaeConfig) -> list[TilePart]:
+def encoder(build: SeedVr2VaeBuilder, config: VaeConfig) -> list[SeedVr2Part]:
     """All parts of the encoder."""
-    parts: list[TilePart] = [ConvLayer(build.conv("encoder.conv_in"))]
+    parts: list[SeedVr2Part] = [ConvLayer(build.conv("encoder.conv_in"))]
     for level in range(len(config.block_out_channels)):
         name = f"encoder.down_blocks.{level}"
         parts += _residuals(build, name, config.layers_per_block)
@@ -266,14 +230,16 @@ def encoder(build: SeedVr2VaeBuilder, config: VaeConfig) -> list[TilePart]:
     return parts
 
 
-def decoder(build: SeedVr2VaeBuilder, config: VaeConfig) -> tuple[list[TilePart], list[TilePart]]:
+def decoder(
+    build: SeedVr2VaeBuilder, config: VaeConfig
+) -> tuple[list[SeedVr2Part], list[SeedVr2Part]]:
     """The decoder: low part, up to the residual blocks of the second level, and high part."""
-    low: list[TilePart] = []
+    low: list[SeedVr2Part] = []
     if config.post_quant_conv:
         low.append(ConvLayer(build.conv("post_quant_conv")))
     low.append(ConvLayer(build.conv("decoder.conv_in")))
     low += _middle(build, "decoder.mid_block")
-    high: list[TilePart] = []
+    high: list[SeedVr2Part] = []
     for level in range(len(config.block_out_channels)):
         name = f"decoder.up_blocks.{level}"
         parts = low if level < 2 else high
@@ -285,11 +251,11 @@ def decoder(build: SeedVr2VaeBuilder, config: VaeConfig) -> tuple[list[TilePart]
     return low, high
 
 
-def _residuals(build: SeedVr2VaeBuilder, name: str, count: int) -> list[TilePart]:
+def _residuals(build: SeedVr2VaeBuilder, name: str, count: int) -> list[SeedVr2Part]:
     return [build.residual(f"{name}.resnets.{index}") for index in range(count)]
 
 
-def _middle(build: SeedVr2VaeBuilder, name: str) -> list[TilePart]:
+def _middle(build: SeedVr2VaeBuilder, name: str) -> list[SeedVr2Part]:
     return [
         build.residual(f"{name}.resnets.0"),
         build.attention(f"{name}.attentions.0"),

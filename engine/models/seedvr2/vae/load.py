@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 
 from engine.core.errors import WrongModel
-from engine.model_files.formats.safetensors_file import SafetensorsFile
+from engine.files.formats.safetensors_file import SafetensorsFile
 from engine.models.identify import SEEDVR2_VAE, content_message, recognise
 from engine.models.load import FileWeights, load_module, on_meta
 from engine.models.seedvr2.vae.config import VAE_KEYS, VaeConfig, infer_vae_config

@@ -119,11 +119,6 @@ class SplitTiles:
         """The frame in pixels of the result."""
         return self.features.scaled(self.factor)
 
-    @property
-    def work(self) -> float:
-        """Pixels computed in the high-resolution part for each pixel of the frame, 1 or more."""
-        return sum(box.size.pixels for box in self.boxes) / self.features.pixels
-
 
 def pixels_per_feature(config: VaeConfig) -> int:
     """Pixels of the result per feature on each side: 4 in the published model."""
@@ -143,11 +138,6 @@ def halo(config: VaeConfig) -> int:
         reach += 2 * (config.layers_per_block + 1) + 1
         reach = (reach + 1) // 2
     return reach
-
-
-def norms_of_high_part(config: VaeConfig) -> int:
-    """GroupNorms that tiles have to agree on: 13 in the published model."""
-    return 2 * _levels_of_high_part(config) * (config.layers_per_block + 1) + 1
 
 
 def _levels_of_high_part(config: VaeConfig) -> int:

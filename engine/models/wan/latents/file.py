@@ -33,7 +33,7 @@ from engine.core.errors import (
 from engine.core.geometry import Size
 from engine.core.messages import message
 from engine.core.units import parse_fraction
-from engine.model_files.formats.safetensors_file import SafetensorsFile
+from engine.files.formats.safetensors_file import SafetensorsFile
 from engine.models.latents import Guess, LatentFilm, LatentHeader
 from engine.models.wan.latents.spaces import SPACES, TEMPORAL_FACTOR, frames_of, guess
 

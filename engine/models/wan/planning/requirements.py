@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from engine.core.geometry import Size
 from engine.models.planning.search import MemoryRequirement, PhaseMemory, Streamed, peak_use
-from engine.models.video_vae.workload import Launch, VaeWorkload
+from engine.models.video_vae.workload import VaeWorkload
 from engine.models.wan import files
 from engine.models.wan.plan import WanPlan
 from engine.models.wan.planning.vae_memory import (
     STEP,
     Pass,
-    decode_launches,
     decode_tiles,
     decode_way,
-    encode_launches,
     encode_tiles,
     encode_way,
     features_of,
@@ -168,15 +166,13 @@ def passes(plan: WanPlan) -> tuple[Pass, Pass]:
     return encode, decode
 
 
-def tile_launches(plan: WanPlan) -> dict[str, Callable[[], tuple[Launch, ...]]]:
-    """Convolutions of a slice of a tile, see `two_tiles.with_two_at_once`."""
+def tiled(plan: WanPlan) -> Iterator[str]:
+    """Directions with several tiles, see `search.with_two_at_once`."""
     encode, decode = passes(plan)
-    found = dict[str, Callable[[], tuple[Launch, ...]]]()
     if len(encode_tiles(encode)) > 1:
-        found["encode_at_once"] = partial(encode_launches, encode)
+        yield "encode_at_once"
     if len(decode_tiles(decode)) > 1:
-        found["decode_at_once"] = partial(decode_launches, decode)
-    return found
+        yield "decode_at_once"
 
 
 def _repeated(asked: Pass, boxes: list[split.TileBox], cut: split.Cut) -> float:

@@ -17,7 +17,7 @@ from engine.models.planning.search import (
 )
 from engine.models.wan import files
 from engine.models.wan.plan import WanPlan
-from engine.models.wan.planning.requirements import tile_launches
+from engine.models.wan.planning.requirements import tiled
 from engine.models.wan.vae import split
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
@@ -31,7 +31,7 @@ def fitted(plan: WanPlan, room: Room) -> WanPlan:
         room: What there is.
     """
     found = _fitted(plan, room)
-    return with_two_at_once(found, room, tile_launches(found))
+    return with_two_at_once(found, room, tiled(found))
 
 
 def _fitted(plan: WanPlan, room: Room) -> WanPlan:

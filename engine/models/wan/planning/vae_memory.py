@@ -12,7 +12,7 @@ from functools import lru_cache
 from engine.core.geometry import Size
 from engine.models.memory_cost import DTYPE_BYTES
 from engine.models.planning.search import PhaseMemory, Streamed
-from engine.models.video_vae.workload import Launch, VaePeak, VaeWorkload
+from engine.models.video_vae.workload import VaePeak, VaeWorkload
 from engine.models.wan.vae import cost, split
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
@@ -203,20 +203,6 @@ def _handed_on(asked: Pass, low: VaePeak) -> tuple[int, int]:
 
 def _share(asked: Pass, boxes: list[split.TileBox], cut: split.Cut) -> float:
     return boxes[0].outer.size.pixels / features_of(asked.frame, cut)
-
-
-@lru_cache(maxsize=64)
-def encode_launches(asked: Pass) -> tuple[Launch, ...]:
-    """Convolutions of a slice of a tile that is encoded."""
-    cut, box = split.encode_cut(asked.config), encode_tiles(asked)[0].outer
-    return cost.encode_high_launches(asked.config, _work(asked, box.scaled(cut.factor).size))
-
-
-@lru_cache(maxsize=64)
-def decode_launches(asked: Pass) -> tuple[Launch, ...]:
-    """Convolutions of a slice of a tile that is decoded."""
-    cut, box = split.decode_cut(asked.config), decode_tiles(asked)[0].outer
-    return cost.decode_high_launches(asked.config, _work(asked, box.scaled(cut.factor).size))
 
 
 def features_of(frame: Size, cut: split.Cut) -> int:

@@ -21,12 +21,10 @@ from engine.models.video_vae.layer_specs import (
 )
 from engine.models.video_vae.workload import (
     Flops,
-    Launch,
     VaePass,
     VaePeak,
     VaeWorkload,
     flops_of,
-    launches_of,
     peak_of,
     slices,
 )
@@ -48,7 +46,6 @@ __all__ = [
     "decode_cost",
     "decode_flops",
     "decode_high_cost",
-    "decode_high_launches",
     "decode_high_peak",
     "decode_low_cost",
     "decode_low_peak",
@@ -57,7 +54,6 @@ __all__ = [
     "encode_cost",
     "encode_flops",
     "encode_high_cost",
-    "encode_high_launches",
     "encode_high_peak",
     "encode_low_cost",
     "encode_low_peak",
@@ -127,11 +123,6 @@ def encode_high_peak(config: WanConfig, work: VaeWorkload) -> VaePeak:
     return peak_of(replace(vae_pass, gather="passed"), work)
 
 
-def encode_high_launches(config: WanConfig, work: VaeWorkload) -> tuple[Launch, ...]:
-    """Convolutions of its last slice."""
-    return launches_of(_encoding(encoder(config).high, config, work), work)
-
-
 def encode_low_peak(config: WanConfig, work: VaeWorkload) -> VaePeak:
     """As `encode_low_cost`, without weights."""
     parts, cut = encoder(config).low, split.encode_cut(config)
@@ -150,11 +141,6 @@ def decode_low_peak(config: WanConfig, work: VaeWorkload) -> VaePeak:
 def decode_high_peak(config: WanConfig, work: VaeWorkload) -> VaePeak:
     """As `decode_high_cost`, without weights."""
     return peak_of(_decoding_high(config, work), work)
-
-
-def decode_high_launches(config: WanConfig, work: VaeWorkload) -> tuple[Launch, ...]:
-    """Convolutions of its last slice."""
-    return launches_of(_decoding_high(config, work), work)
 
 
 def _decoding_high(config: WanConfig, work: VaeWorkload) -> VaePass:

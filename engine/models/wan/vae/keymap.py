@@ -11,8 +11,8 @@ import re
 from collections.abc import Collection
 
 from engine.core.errors import ExtraKeys, WrongModel
-from engine.model_files.formats.open_weights import WeightsFile
-from engine.model_files.keymap import KeyMap
+from engine.files.formats.keymap import KeyMap
+from engine.files.formats.open_weights import WeightsFile
 from engine.models.identify import WAN_VAES, content_message, recognise
 from engine.models.wan.vae.config import WanConfig, infer_wan_config
 

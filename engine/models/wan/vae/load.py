@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, Union
 
 import torch
 
-from engine.model_files.formats.open_weights import WeightsFile, open_weights
+from engine.files.formats.open_weights import WeightsFile, open_weights
 from engine.models.load import FiniteWeights, fill, on_meta
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.keymap import wan_config_of, wan_keys

@@ -8,9 +8,9 @@ import pytest
 
 from engine.bench.cases import idle_workers
 from engine.bench.cases.farm import COUNTS, FASTER, LINKS, simulated_rows
+from engine.bench.cases.farm_simulation import SpanTimes, simulate
 from engine.bench.cases.workers import empty_film
 from engine.pipeline.segments import Span
-from engine.planner.simulation import SpanTimes, simulate
 from engine.workers.worker import JobOrder
 
 TIMES = {

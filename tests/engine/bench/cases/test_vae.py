@@ -96,9 +96,10 @@ for name in ("av", "PySide6", "platformdirs"):
     sys.modules[name] = None  # an import of it fails
 import json
 from dataclasses import replace
-from engine import api
+from engine.bench import command
 from engine.bench.options import BenchOptions
-from engine.cli import bench, main, parser
+from engine.bench.run import run
+from engine.cli import main, parser
 from engine.core.geometry import Size
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.dit.config import DitConfig
@@ -108,9 +109,9 @@ dit = DitConfig(dim=16, heads=1, head_dim=16, rope_dim=16, layers=2, separate_la
 config = VaeConfig(block_out_channels=(8, 8, 8, 8), norm_groups=4, layers_per_block=1)
 options = BenchOptions(config=config, size=Size(16, 16), frames=(1,), quick=True, device="cpu",
                        memory=False, calibrate=False, threads=1, runs=1, dit=dit)
-rows = api.bench(sys.argv[1:], options=options)
+rows = run(sys.argv[1:], options=options)
 config = replace(WAN21, dim=4, dec_dim=8)
-rows += api.bench(["vae-decode"], options=replace(options, model="wan21-vae", config=config))[1:]
+rows += run(["vae-decode"], options=replace(options, model="wan21-vae", config=config))[1:]
 print(json.dumps([row["case"] for row in rows]))
 """
     done = subprocess.run(

@@ -17,7 +17,7 @@ from engine.core.errors import (
     WrongModel,
     WrongNumbers,
 )
-from engine.model_files.store import named
+from engine.files.model_files import named
 from engine.models.community import library
 from engine.models.community.network import load
 from engine.models.user_files import describe

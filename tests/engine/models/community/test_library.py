@@ -12,11 +12,11 @@ import pytest
 
 from engine.cli.main import main
 from engine.core.errors import HashMismatch, LibraryMissing
-from engine.downloads.transfer import Listener
+from engine.files import catalogue as catalogues
+from engine.files.catalogue import ModelCatalogue, PublishedFile, catalogue
+from engine.files.model_files import Store, download
+from engine.files.transfer import Listener
 from engine.jobs.model_file_service import take
-from engine.model_files import catalogue as catalogues
-from engine.model_files.catalogue import ModelCatalogue, PublishedFile, catalogue
-from engine.model_files.store import Store, download
 from engine.models.community.library import spandrel
 from engine.models.user_files import describe
 from tests.helpers.community import write_network, write_wheel
@@ -175,7 +175,7 @@ def test_it_is_listed_where_python_lacks_it_and_as_long_as_it_is_here(
     Store().remove("spandrel")
     assert listed() == []
     nowhere = SimpleNamespace(find_spec=lambda name: None)
-    monkeypatch.setattr("engine.model_files.store.PathFinder", nowhere)
+    monkeypatch.setattr("engine.files.model_files.PathFinder", nowhere)
     assert listed() == ["missing"]
 
 

@@ -13,7 +13,7 @@ import torch
 from engine.core.errors import NumericOverflow
 from engine.core.geometry import Size
 from engine.core.serialization import from_plain, to_plain
-from engine.model_files.store import named
+from engine.files.model_files import named
 from engine.models.community.family import FAMILY
 from engine.models.community.plan import (
     CommunityPlan,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.model_files.store import Store
+from engine.files.model_files import Store
 from engine.models.seedvr2.files import files_of
 from engine.settings.schema import JobSettings
 

@@ -16,7 +16,6 @@ from engine.core.geometry import Size
 from engine.models.seedvr2.vae import cost as seedvr2_cost
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.fast import FastVae
-from engine.models.seedvr2.vae.split_decode import split_decode
 from engine.models.video_vae.workload import VaeWorkload
 from engine.models.wan.vae import cost as wan_cost
 from engine.models.wan.vae.fast import FastWanVae
@@ -27,9 +26,6 @@ from tests.helpers.compiling import compiling, needs_compiler
 from tests.helpers.extended import extended
 from tests.helpers.memory import BFLOAT16, Allocations
 from tests.helpers.seedvr2 import random_frames, tiny_vae
-from tests.helpers.split_vae import TINY
-from tests.helpers.split_vae import tiny_vae as tiny_split_vae
-from tests.helpers.tensors import FloatSink
 from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 ON = VaeSwitches(compile=True)
@@ -125,22 +121,6 @@ def test_what_cannot_be_compiled_is_computed_as_without_it(
     assert found
     assert {one.failure for one in found} == {"no such instruction"}
     assert len({one.name for one in found}) == len(found), "each pass is tried once"
-
-
-@pytest.mark.slow
-def test_tiles_with_statistics_of_the_frame_are_the_same() -> None:
-    state = tiny_split_vae().state_dict()
-    latent = random_frames(1, TINY.latent_channels, 2, 1, 11)
-    results = []
-    with compiling() as found:
-        for switches in (ON, VaeSwitches()):
-            vae = FastVae(TINY, state, dtype=torch.float64, switches=switches)
-            sink = FloatSink(5, Size(88, 8))
-            tiles = {"tile": Size(52, 8), "blend": 0, "tile_statistics": "frame"}
-            split_decode(vae, latent, sink=sink, **tiles)
-            results.append([sink.result()])
-    assert_equal(*results)
-    assert "normalise" in {one.name for one in found}
 
 
 @EACH

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.core.errors import UnknownWeights, WeightsMissing, WrongModel
-from engine.model_files.store import Store
+from engine.files.model_files import Store
 from engine.models.wan.files import WanModel, files_of_wan, wan_config
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22
 from tests.helpers.servers import published, store_of

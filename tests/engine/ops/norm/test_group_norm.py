@@ -1,8 +1,6 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from engine.ops.norm import cache_blocks
 from engine.ops.norm.group_norm import (
@@ -102,26 +100,6 @@ def test_a_flat_frame_becomes_the_bias():
     out = torch.empty_like(x)
     group_norm_silu(x, weight, bias, 2, 1e-6, out, silu=False)
     torch.testing.assert_close(out, bias.view(1, 4, 1, 1).expand_as(out), atol=2e-3, rtol=0)
-
-
-@settings(max_examples=20, deadline=None)
-@given(
-    cut=st.tuples(st.integers(1, 8), st.integers(1, 6)),
-    order=st.permutations(range(4)),
-    offset=st.sampled_from([0.0, -50.0]),
-)
-def test_parts_merge_into_the_whole_in_any_order(cut, order, offset):
-    x = frames((2, 8, 9, 7), offset=offset)
-    top, left = cut
-    boxes = [x[:, :, :top, :left], x[:, :, :top, left:], x[:, :, top:, :left], x[:, :, top:, left:]]
-    parts = [group_statistics(boxes[i], 2) for i in order]
-    merged = parts[0]
-    for part in parts[1:]:
-        merged = merged.merge(part)
-    whole = group_statistics(x, 2)
-    assert merged.count == whole.count == 4 * 9 * 7
-    torch.testing.assert_close(merged.mean, whole.mean, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(merged.m2, whole.m2, rtol=1e-12, atol=1e-12)
 
 
 def test_a_tile_can_be_normalised_with_the_statistics_of_its_frame():

@@ -19,7 +19,7 @@ from engine.protocol.report import Report
 from engine.settings.schema import JobSettings
 from engine.verify.verify import verify
 from engine.video.read.probe import probe
-from engine.video.read.samples import timed_samples
+from engine.video.read.sound import timed_samples
 from engine.video.write.containers import (
     bit_rate_of,
     conversion_of,

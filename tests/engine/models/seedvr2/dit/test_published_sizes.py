@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from engine.core.errors import ExtraKeys, MissingKeys, WrongNumbers, WrongShapes
-from engine.model_files.store import named
+from engine.files.model_files import named
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B
 from engine.models.seedvr2.dit.cost import resident_bytes, streamed_bytes
 from engine.models.seedvr2.dit.fast import FastDit

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.models.seedvr2.vae.fast import FastVae
-from engine.models.seedvr2.vae.fast_build import GroupNorm, TileContext
-from engine.models.video_vae.context import NormInput
+from engine.models.seedvr2.vae.fast_build import GroupNorm
+from engine.models.video_vae.context import NormInput, SliceContext
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.workspace import Workspace
 from engine.settings.optimisations import VaeSwitches
@@ -63,7 +63,7 @@ def test_the_program_around_us_keeps_its_precision_and_we_ours(fast: FastVae) ->
 
 
 def test_a_mean_far_from_zero_costs_no_digits() -> None:
-    norm = GroupNorm("norm", (torch.ones(8), torch.zeros(8)), 4, 1e-6)
+    norm = GroupNorm((torch.ones(8), torch.zeros(8)), 4, 1e-6)
     workspace = Workspace(torch.device("cpu"), torch.float32, planned=True, channels_last=True)
     for layout in (torch.channels_last, torch.contiguous_format):
         frames = 30 + random_frames(2, 8, 24, 32, dtype=torch.float32)
@@ -71,7 +71,7 @@ def test_a_mean_far_from_zero_costs_no_digits() -> None:
         exact = F.group_norm(frames.double().contiguous(), 4, eps=1e-6)
         for fused in (True, False):
             switches = VaeSwitches().changed("fused_norm", fused)
-            flow = TileContext(carry=Carry(), workspace=workspace, switches=switches)
+            flow = SliceContext(carry=Carry(), workspace=workspace, switches=switches)
             found = torch.empty_like(frames)
             norm.write(NormInput(frames), found, flow, silu=False)
             torch.testing.assert_close(found.double(), exact, rtol=0, atol=5e-5)

@@ -1,0 +1,193 @@
+"""NVIDIA runtimes in the window: their page, the line among the settings, the bar that offers."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QApplication, QFrame, QPushButton, QWidget
+
+from app.bound import bind
+from app.engine_messages import text
+from app.i18n import mark, tr
+from app.installs import runtime_labels
+from app.installs.installable import ACTIONS, GAP, DoubleClick, Group, InstallsPage, Widths
+from app.installs.runtime_labels import Message
+from app.state.runtimes_model import RuntimesModel, find
+from app.widgets.layouts import MIDDLE, row
+from app.widgets.meters import ShareBar
+from app.widgets.notice_line import NoticeLine, PageLine
+from app.widgets.parts import button, label, named
+
+_WIDTHS = Widths(facts=(), state=172, button=112, more=34)
+_BAR_WIDTH = 260  # px
+_OFFERS = {  # buttons of the bar, in their order
+    **{
+        name: ACTIONS[name]
+        for name in ("download", "continue", "retry", "repair", "pause", "cancel")
+    },
+    "file": mark("From a file …"),
+    "discard": mark("Delete"),
+    "restart": mark("Restart now"),
+    "restart_now": mark("Restart now, continue the video later"),
+    "stay": mark("Do not restart"),
+    "driver": mark("Download driver"),
+    "details": mark("Details"),
+    "later": mark("Later"),
+    "hide": mark("Not now"),
+    "dismiss": mark("Close"),
+}
+_TEXTS = (
+    mark("NVIDIA runtime"),
+    mark("From a file …"),
+    mark(
+        'Without internet access, download the file on another computer and choose "From '
+        'a file …". A runtime in use can be removed after Upreel has been started '
+        "without it."
+    ),
+)
+_QUIET = ("hide", "later", "dismiss", "details")
+
+
+class RuntimesPage(InstallsPage):
+    """Which torch is in use and why, and a row for each one that could be."""
+
+    def __init__(self, model: RuntimesModel, parent: QWidget | None = None) -> None:
+        super().__init__("runtime", _WIDTHS, _TEXTS, parent)
+        self.setMinimumSize(720, 420)
+        self.resize(880, 540)
+        self._model = model
+        lead = label(
+            "The NVIDIA runtime lets Upreel run on the GPU; without it, Upreel runs on the "
+            "CPU. It is the official PyTorch build for NVIDIA GPUs and is used only if its "
+            "checksum matches the published one.",
+            "secondary",
+            wraps=True,
+        )
+        self._now = named(NoticeLine(), "runtimeNow")
+        self._trouble = named(NoticeLine(), "runtimeTrouble")
+        self._restart = button(
+            "Restart now", "runtimeRestart", on=lambda: self.requested.emit("restart", "")
+        )
+        self.lay_out((lead, self._now, self._trouble), buttons=(self._restart,), spacing=GAP)
+        model.changed.connect(self._show)
+        model.progressed.connect(self._show_progress)
+        bind(self, self._show, theme=True)
+
+    def _show(self) -> None:
+        model, listed, task = self._model, self._model.listed, self._model.task
+        self.show_room(listed.free_mb if listed is not None else None)
+        self._file.setVisible(listed is not None and bool(listed.card))
+        self._file.setEnabled(not model.is_running)
+        self._restart.setVisible("restart" in runtime_labels.message(model).offers)
+        self._now.show_message(*runtime_labels.in_use(model)[:3])
+        self._show_trouble()
+        shown = (runtime_labels.own(model), *model.runtimes) if listed is not None else ()
+        items = tuple(
+            runtime_labels.item_of(
+                state,
+                task if task is not None and task.subject == state.id else None,
+                is_idle=not model.is_running,
+            )
+            for state in shown
+        )
+        self.show_groups([Group(items=items)] if items else [])
+
+    def _show_trouble(self) -> None:
+        """Messages that concern no row: an import that fails or runs, good news."""
+        model, task = self._model, self._model.task
+        is_elsewhere = task is not None and find(model.listed, task.subject) is None
+        self._trouble.setVisible(is_elsewhere or model.done is not None)
+        if is_elsewhere:
+            self._trouble.show_message(*runtime_labels.message(model)[:3])
+        elif model.done is not None:
+            self._trouble.show_message("good", text(model.done))
+
+    def _show_progress(self, runtime: str) -> None:
+        """Only what the progress changes."""
+        if not self.show_progress(runtime, self._model.task):
+            self._show_trouble()
+
+
+class RuntimeLine(PageLine):
+    """The line among the settings: which runtime is in use and why, and the way to the page."""
+
+    def __init__(self, model: RuntimesModel, parent: QWidget | None = None) -> None:
+        super().__init__("runtime", parent)
+        self._model = model
+        model.changed.connect(self.retranslate_ui)
+        self.retranslate_ui()
+
+    def retranslate_ui(self) -> None:
+        """All texts in the current language."""
+        self.name.setText(tr("NVIDIA runtime"))
+        self.explanation.setText(runtime_labels.summary(self._model))
+        self.button.setText(tr("Show …"))
+        self.button.setAccessibleName(tr("{text}: NVIDIA runtime", text=tr("Show …")))
+
+
+class OfferBar(QFrame):
+    """One line across the window: the model's one situation, and buttons. Never blocks."""
+
+    requested = Signal(str)  # a name of `_OFFERS`
+
+    def __init__(self, model: RuntimesModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("runtimeBar")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._model = model
+        self._waits = ""  # for which film the new start waits
+        self._notice = named(NoticeLine(), "runtimeSays")
+        self._bar = named(ShareBar(), "runtimeShare")
+        self._bar.setFixedWidth(_BAR_WIDTH)
+        self._clicks = DoubleClick()
+        self._buttons = {name: self._make_button(name) for name in _OFFERS}
+        offers = ((part, 0, MIDDLE) for part in self._buttons.values())
+        row((self._notice, 1), self._bar, 16, *offers, spacing=8, margins=(16, 10), on=self)
+        model.changed.connect(self._show)
+        model.progressed.connect(self._show_texts)
+        bind(self, self._show)
+
+    def _make_button(self, name: str) -> QPushButton:
+        return button(
+            lambda: tr(_OFFERS[name]),
+            f"runtime-{name}",
+            "quiet" if name in _QUIET else "",
+            says=lambda: tr("{text}: NVIDIA runtime", text=tr(_OFFERS[name])),
+            on=lambda: self._act(name),
+        )
+
+    def _act(self, name: str) -> None:
+        if not self._clicks.stops(name):
+            self.requested.emit(name)
+
+    def show_waiting(self, film: str) -> None:
+        """Upreel starts again when this film is done; "" for no more."""
+        self._waits = film
+        self._show()
+
+    def _show(self) -> None:
+        had_focus = self.isAncestorOf(QApplication.focusWidget() or self)
+        offers = self._message().offers
+        for name, part in self._buttons.items():
+            part.setVisible(name in offers)
+        self.setVisible(bool(self._waits) or not self._model.is_hidden)
+        self._show_texts()
+        if had_focus and offers:
+            self._buttons[offers[0]].setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def _show_texts(self, _runtime: str = "") -> None:
+        """Texts and figures: they come several times a second."""
+        shown, task = self._message(), self._model.task
+        self._notice.show_message(*shown[:3])
+        self.setAccessibleName(f"{shown.title}. {shown.text}")
+        is_counted = task is not None and task.runs and bool(task.total) and not self._waits
+        self._bar.setVisible(is_counted)
+        if task is not None and is_counted:
+            self._bar.set_shares(task.share)
+            self._bar.setAccessibleName(shown.text)
+
+    def _message(self) -> Message:
+        if not self._waits:
+            return runtime_labels.message(self._model)
+        title = tr("Upreel restarts when {film} is finished", film=self._waits)
+        said = tr("Other videos wait until then and continue automatically afterwards.")
+        return Message("info", title, said, ("restart_now", "stay"))

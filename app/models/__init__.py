@@ -1,1 +1,0 @@
-"""Model files on this computer: download, verify, import, remove."""

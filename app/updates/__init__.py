@@ -1,1 +1,0 @@
-"""A newer version of the program: looked for only on request."""

@@ -1,0 +1,242 @@
+"""`bench`: the speed of this computer, measured now."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import textwrap
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from engine.bench.cases.vae_models import models as vae_models
+from engine.bench.options import DTYPES, BenchOptions, check
+from engine.bench.report import markdown
+from engine.bench.report.machine import write_file
+from engine.bench.report.svg_chart import check_chart, write_chart
+from engine.cli.context import DONE, CommandContext
+from engine.cli.options import DEVICE_HELP, parse_size
+from engine.core.errors import SettingsError
+from engine.core.geometry import Size
+from engine.core.plain_text import one_line
+from engine.settings.optimisations import model_switch_names
+
+_WIDTH = 100  # characters
+
+
+def register(add: Callable[..., Any]) -> None:
+    """Add the command."""
+    command = add(
+        "bench",
+        run,
+        "measure the speed of this computer",
+        "examples:\n"
+        "  python -m engine bench --quick                          the speed that plans use\n"
+        "  python -m engine bench optimisations --markdown page.md --picture bars.svg\n"
+        "  python -m engine bench vae-decode --quick --profile trace.json\n"
+        "  python -m engine bench lite pipeline\n"
+        "  python -m engine bench vae --size 512x512 --frames 5 --without upsampler_fold\n"
+        "  python -m engine bench vae --model wan21-vae --clip video.mkv --frames 9\n"
+        "  python -m engine bench flicker --clip video.mkv --result video_x2.mkv\n"
+        "  python -m engine bench first-contact --out DIR          a new GPU, in ten minutes\n\n"
+        f"optimisations:\n{_names(model_switch_names())}\n",
+    )
+    command.add_argument(
+        "cases",
+        nargs="*",
+        metavar="CASE",
+        help="default: speed (used by plans), lite, pipeline, colour, read and write; others: "
+        "models, vae (vae-encode, vae-decode, vae-parts; with a clip round-trip), "
+        "dit (dit-3b, dit-7b), formats (-3b, -7b), seedvr2, seedvr2-job, streams, flicker, "
+        "optimisations (-vae, -dit, -around, -claims), kernels, attention and products, "
+        "which take minutes on a CPU; workers (several processes); facts; with a GPU "
+        "kernel-errors, streaming, memory-pressure, gpu-tests; first-contact, which runs most of "
+        "these and writes a report",
+    )
+    command.add_argument(
+        "--quick",
+        action="store_true",
+        help="fewer runs and smaller tasks; without a case only speed, in less than a minute",
+    )
+    command.add_argument(
+        "--json", dest="json_file", metavar="FILE", help="also write the results to a file"
+    )
+    for name, what in (
+        ("markdown", "also write a page with tables, without personal data"),
+        ("picture", "also draw a chart of the optimisations or models (SVG)"),
+        ("profile", "also write a trace of one case for chrome://tracing and Perfetto"),
+    ):
+        command.add_argument(f"--{name}", metavar="FILE", help=what)
+    command.add_argument("--out", metavar="DIR", help="output folder of first-contact")
+    command.set_defaults(json=False)
+    _video_models(command.add_argument_group("vae, dit, optimisations, kernels"))
+
+
+def _names(names: Sequence[str]) -> str:
+    return textwrap.fill(", ".join(names), 96, initial_indent="  ", subsequent_indent="  ")
+
+
+def _video_models(group: Any) -> None:
+    group.add_argument(
+        "--size", metavar="WxH", help="frame size; default 256x256, GPU 1024x1024; dit 720p"
+    )
+    group.add_argument(
+        "--model", choices=tuple(vae_models()), default="seedvr2-vae", help="default %(default)s"
+    )
+    group.add_argument(
+        "--clip",
+        metavar="FILE",
+        help="video for PSNR and SSIM after encoding and decoding, and for flicker",
+    )
+    group.add_argument("--result", metavar="FILE", help="flicker: the result of the clip")
+    group.add_argument("--vae", metavar="FILE", help="your own file of the VAE, with --clip")
+    group.add_argument(
+        "--random-weights",
+        action="store_true",
+        help="with --clip: measure time and memory without a model file",
+    )
+    group.add_argument(
+        "--frames",
+        type=int,
+        action="append",
+        metavar="N",
+        help="number of frames of a clip; can be repeated",
+    )
+    group.add_argument("--dtype", choices=DTYPES, help="default float32, GPU float16")
+    group.add_argument("--device", metavar="NAME", default="auto", help=DEVICE_HELP)
+    group.add_argument("--threads", type=int, metavar="N", help="default: all")
+    group.add_argument(
+        "--runs",
+        type=int,
+        metavar="N",
+        help="number of runs, of which the median is used; default 3, GPU 5",
+    )
+    group.add_argument("--form", choices=("plain", "fast", "both"), default="both")
+    for name, what in (("without", "without this optimisation"), ("only", "with only this one")):
+        group.add_argument(
+            f"--{name}",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help=f"also measure the fast variant {what} (all: each one); can be repeated",
+        )
+    group.add_argument(
+        "--no-memory", dest="memory", action="store_false", help="do not measure RAM"
+    )
+
+
+def run(args: argparse.Namespace, context: CommandContext) -> int:
+    """Measure and show a table; write the figures, a page, a chart or a trace on request."""
+    options = options_of(args)
+    _check(args)
+    with _traced(args):
+        rows = _measured(args.cases, options, context.console.note)
+    context.console.say(*table(rows).split("\n"))
+    if args.json_file is not None:
+        write_file(Path(args.json_file), json.dumps({"results": rows}, indent=1) + "\n")
+    if args.markdown is not None:
+        write_file(Path(args.markdown), markdown.markdown(rows, command(args)))
+    if args.picture is not None:
+        write_chart(Path(args.picture), rows)
+    return DONE
+
+
+def _measured(
+    cases: Sequence[str], options: BenchOptions, tell: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    from engine.bench import run  # torch
+
+    return run.run(cases, options=options, report=tell)
+
+
+def command(args: argparse.Namespace) -> str:
+    """The command line, without names of files."""
+    words = ["bench", *args.cases, *(["--quick"] if args.quick else [])]
+    for name in ("size", "dtype", "runs", "threads"):
+        value = getattr(args, name)
+        words += [f"--{name} {value}"] if value is not None else []
+    return " ".join(words)
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Refuse what would only be found after minutes of measuring.
+
+    Raises:
+        SettingsError: A chart or a trace that is not possible.
+    """
+    if args.picture is not None:
+        check_chart(Path(args.picture))
+    if args.profile is not None:
+        _check_trace(args.cases)
+
+
+def _check_trace(cases: Sequence[str]) -> None:
+    """A trace is of one case, and not of one that uses torch's profiler itself."""
+    if len(cases) != 1:
+        raise SettingsError("trace-of-many-cases")
+    if cases[0].startswith(("optimisations", "models", "community")):
+        raise SettingsError("trace-not-possible", case=cases[0])
+
+
+def _traced(args: argparse.Namespace) -> AbstractContextManager[None]:
+    if args.profile is None:
+        return nullcontext()
+    from engine.bench.timing.profiler import traced
+
+    return traced(Path(args.profile))
+
+
+def options_of(args: argparse.Namespace) -> BenchOptions:
+    """Options out of the arguments.
+
+    Raises:
+        SettingsError: An unreadable size, or a switch that does not exist.
+    """
+    options = BenchOptions(
+        quick=args.quick,
+        size=None if args.size is None else Size(*parse_size(args.size)),
+        frames=tuple(args.frames or ()),
+        dtype=args.dtype,
+        runs=args.runs,
+        threads=args.threads,
+        device=args.device,
+        form=args.form,
+        without=tuple(args.without),
+        only=tuple(args.only),
+        memory=args.memory,
+        model=args.model,
+        clip=None if args.clip is None else Path(args.clip),
+        result=None if args.result is None else Path(args.result),
+        vae=None if args.vae is None else Path(args.vae),
+        random_weights=args.random_weights,
+        out=None if args.out is None else Path(args.out),
+    )
+    check(options)
+    return options
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """The figures as text: a block for each case, a column for each name in it.
+
+    A block wider than a terminal is transposed. Optimisations have a table of their own.
+    """
+    blocks = []
+    for case in dict.fromkeys(row["case"] for row in rows):
+        mine = [row for row in rows if row["case"] == case and "switch" not in row]
+        if mine:
+            blocks.append("\n".join([case, *(f"  {line}" for line in _block(mine))]))
+    lines = markdown.switch_lines(rows)
+    return "\n\n".join([*blocks, *(["\n".join(lines)] if lines else [])])
+
+
+def _block(rows: Sequence[dict[str, Any]]) -> list[str]:
+    names = list(dict.fromkeys(name for row in rows for name in row if name != "case"))
+    grid = [
+        names,
+        *([one_line(markdown.cell(row.get(name, ""))) for name in names] for row in rows),
+    ]
+    lines = markdown.aligned(grid)
+    if len(lines[0]) > _WIDTH:
+        lines = markdown.aligned(list(zip(*grid, strict=True)))
+    return lines

@@ -1,0 +1,60 @@
+"""The benchmark as a wing of the engine. Loads without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from engine.core.errors import JobError
+from engine.core.wings import Wing
+from engine.protocol.commands import RunBenchmark
+from engine.protocol.tasks import Outcome, RunningTask, Task, TaskKind
+
+
+class BenchmarkService:
+    """Measures this computer while no job runs.
+
+    Args:
+        is_busy: Whether a job or an excerpt runs.
+    """
+
+    kind = TaskKind.BENCHMARK
+    commands = RunBenchmark
+
+    def __init__(self, is_busy: Callable[[], bool]) -> None:
+        self._is_busy = is_busy
+
+    def answer(self, command: RunBenchmark) -> Task:
+        """Return a task; one that runs already goes on.
+
+        Raises:
+            JobError: A job runs.
+        """
+        if self._is_busy():
+            raise JobError("benchmark-waits")
+        return Task(kind=self.kind, do=partial(_measure, command.quick))
+
+
+def _measure(quick: bool, work: RunningTask) -> Outcome:
+    from engine.bench import full_run
+
+    report = full_run.examine(quick=quick, report=work.step, stop=lambda: work.control.is_cancelled)
+    return Outcome(result=report)
+
+
+class BenchWing(Wing):
+    """Command `bench` and the benchmark of the window."""
+
+    def add_commands(self, add: Callable[..., Any]) -> None:
+        """Add `bench`."""
+        from engine.bench import command
+
+        command.register(add)
+
+    def services(self, host: Any) -> tuple[Any, ...]:
+        """Answer RunBenchmark."""
+        return (BenchmarkService(host.is_busy),)
+
+
+WING = BenchWing()

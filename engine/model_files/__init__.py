@@ -1,1 +1,0 @@
-"""Model files: the catalogue, the installed files, reading their tensors."""
