@@ -19,6 +19,7 @@ from engine.bench.cases.farm import (
 )
 from engine.bench.cases.workers import empty_film
 from engine.pipeline.segments import Span
+from engine.planner.sharing import in_turn
 from engine.workers.worker import JobOrder
 
 TIMES = {
