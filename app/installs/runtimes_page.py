@@ -134,7 +134,7 @@ class OfferBar(QFrame):
         self.setObjectName("runtimeBar")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._model = model
-        self._waits = ""  # for which film the new start waits
+        self._waits = ""  # name of the video that the restart waits for
         self._notice = named(NoticeLine(), "runtimeSays")
         self._bar = named(ShareBar(), "runtimeShare")
         self._bar.setFixedWidth(_BAR_WIDTH)
@@ -160,7 +160,7 @@ class OfferBar(QFrame):
             self.requested.emit(name)
 
     def show_waiting(self, film: str) -> None:
-        """Upreel starts again when this film is done; "" for no more."""
+        """Show that Upreel restarts when a video is finished; "" for no longer."""
         self._waits = film
         self._show()
 
