@@ -139,7 +139,7 @@ class ModelsController(QObject):
             self._controller.send(commands.StopTask(kind=self.model.kind, subject=name))
 
     def use(self, file: PublishedState) -> None:
-        """Choose a file for the selected video, or for the next ones where its choices are fixed."""
+        """Choose a file for the selected video; for the next ones where its choices are fixed."""
         values = _choices(file, self._window.choices.settings.model)
         self.view.close()
         if not self._window.choices.choose(values):
