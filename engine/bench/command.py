@@ -10,11 +10,10 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from engine.bench.cases.vae_models import models as vae_models
-from engine.bench.options import DTYPES, BenchOptions, check
-from engine.bench.report import markdown
-from engine.bench.report.machine import write_file
-from engine.bench.report.svg_chart import check_chart, write_chart
+from engine.bench import report, run
+from engine.bench.chart import check_chart, write_chart
+from engine.bench.report import write_file
+from engine.bench.run import DTYPES, BenchOptions, vae_models
 from engine.cli.context import DONE, CommandContext
 from engine.cli.options import DEVICE_HELP, parse_size
 from engine.core.errors import SettingsError
@@ -29,7 +28,7 @@ def register(add: Callable[..., Any]) -> None:
     """Add the command."""
     command = add(
         "bench",
-        run,
+        bench,
         "measure the speed of this computer",
         "examples:\n"
         "  python -m engine bench --quick                          the speed that plans use\n"
@@ -126,28 +125,20 @@ def _video_models(group: Any) -> None:
     )
 
 
-def run(args: argparse.Namespace, context: CommandContext) -> int:
+def bench(args: argparse.Namespace, context: CommandContext) -> int:
     """Measure and show a table; write the figures, a page, a chart or a trace on request."""
     options = options_of(args)
     _check(args)
     with _traced(args):
-        rows = _measured(args.cases, options, context.console.note)
+        rows = run.run(args.cases, options=options, report=context.console.note)
     context.console.say(*table(rows).split("\n"))
     if args.json_file is not None:
         write_file(Path(args.json_file), json.dumps({"results": rows}, indent=1) + "\n")
     if args.markdown is not None:
-        write_file(Path(args.markdown), markdown.markdown(rows, command(args)))
+        write_file(Path(args.markdown), report.markdown(rows, command(args)))
     if args.picture is not None:
         write_chart(Path(args.picture), rows)
     return DONE
-
-
-def _measured(
-    cases: Sequence[str], options: BenchOptions, tell: Callable[[str], None]
-) -> list[dict[str, Any]]:
-    from engine.bench import run  # torch
-
-    return run.run(cases, options=options, report=tell)
 
 
 def command(args: argparse.Namespace) -> str:
@@ -182,7 +173,7 @@ def _check_trace(cases: Sequence[str]) -> None:
 def _traced(args: argparse.Namespace) -> AbstractContextManager[None]:
     if args.profile is None:
         return nullcontext()
-    from engine.bench.timing.profiler import traced
+    from engine.bench.memory import traced  # torch
 
     return traced(Path(args.profile))
 
@@ -212,7 +203,7 @@ def options_of(args: argparse.Namespace) -> BenchOptions:
         random_weights=args.random_weights,
         out=None if args.out is None else Path(args.out),
     )
-    check(options)
+    options.check()
     return options
 
 
@@ -226,7 +217,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         mine = [row for row in rows if row["case"] == case and "switch" not in row]
         if mine:
             blocks.append("\n".join([case, *(f"  {line}" for line in _block(mine))]))
-    lines = markdown.switch_lines(rows)
+    lines = report.switch_lines(rows)
     return "\n\n".join([*blocks, *(["\n".join(lines)] if lines else [])])
 
 
@@ -234,9 +225,9 @@ def _block(rows: Sequence[dict[str, Any]]) -> list[str]:
     names = list(dict.fromkeys(name for row in rows for name in row if name != "case"))
     grid = [
         names,
-        *([one_line(markdown.cell(row.get(name, ""))) for name in names] for row in rows),
+        *([one_line(report.cell(row.get(name, ""))) for name in names] for row in rows),
     ]
-    lines = markdown.aligned(grid)
+    lines = report.aligned(grid)
     if len(lines[0]) > _WIDTH:
-        lines = markdown.aligned(list(zip(*grid, strict=True)))
+        lines = report.aligned(list(zip(*grid, strict=True)))
     return lines

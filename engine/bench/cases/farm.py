@@ -1,4 +1,4 @@
-"""Many workers at one film: what a job of one worker took, and what it says of up to 64.
+"""Case `farm`: many workers at one video; a recorded job of one, and a simulation of up to 64.
 
 A real job is recorded in CPU seconds, which other work on the machine changes little: those of the
 worker for each span, those of this process for reading ahead, for a span and for joining. The
@@ -16,13 +16,11 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean, median
 
-from engine.bench.cases import idle_workers
 from engine.bench.cases.farm_simulation import GIGABIT, LOCAL, Connection, SpanTimes, simulate
-from engine.bench.cases.workers import planned, with_workers
-from engine.bench.clips import SyntheticClip
-from engine.bench.options import BenchOptions
-from engine.bench.report.machine import Row
-from engine.bench.timing.one_job import SegmentList, run_once
+from engine.bench.cases.workers import NoEvents, planned, served, with_workers
+from engine.bench.jobs import SegmentList, SyntheticClip, run_once
+from engine.bench.report import Row
+from engine.bench.run import BenchOptions
 from engine.core.control import Control
 from engine.core.geometry import Size
 from engine.hardware import devices
@@ -57,10 +55,10 @@ Recorded = dict[str, float]
 
 
 class Timed(SpanWorker):
-    """Writes down the CPU seconds of each span."""
+    """Records the CPU seconds of each span."""
 
     def make(self, span: Span) -> PreviewReady | None:
-        """Make it."""
+        """Make a span."""
         begin = time.process_time()
         preview = super().make(span)
         with (self._order.folder / "span_seconds").open("a", encoding="ascii") as file:
@@ -101,14 +99,14 @@ def recorded(order: JobOrder) -> Recorded:
         "source_bytes": media.path.stat().st_size / frames,
         "result_bytes": job.segment_bytes / frames,
         "join_s": sum(job.steps[step].cpu_s for step in ("mux", "verify")) / frames,
-        "host_s": idle_workers.served(order, 1, _IDLE_SPANS).cpu_s / _IDLE_SPANS,
+        "host_s": served(order, 1, _IDLE_SPANS).cpu_s / _IDLE_SPANS,
         "start_s": job.workers_cpu_s - sum(spans) - median(spans),
     }
 
 
 def _survey_s(media: MediaInfo, plan: Plan, folder: Path) -> float:
     context = JobContext(
-        job_id="bench", media=media, plan=plan, control=Control(), events=idle_workers.NoEvents()
+        job_id="bench", media=media, plan=plan, control=Control(), events=NoEvents()
     )
     begin = time.process_time()
     with FrameReader(media) as reader:
@@ -121,7 +119,7 @@ def _waiting(order: JobOrder) -> Iterator[Row]:
     """Workers that wait instead of computing, through Dask, and the same simulated."""
     for count in _WAITING:
         spans = _WAITING_SPANS * count
-        found = idle_workers.served(order, count, spans, _WAIT_S).wall_s
+        found = served(order, count, spans, _WAIT_S).wall_s
         times = SpanTimes(spans=spans, span_s=(_WAIT_S,))
         yield {
             "waiting_workers": count,
@@ -148,12 +146,12 @@ def _compared(measured: float, simulated: float) -> Row:
 
 
 def film_of(times: Recorded, workers: int, faster: float = 1.0) -> SpanTimes:
-    """A film of two hours, cut into spans as the planner does for some workers.
+    """A video of two hours, cut into spans as the planner does for some workers.
 
     Args:
-        times: As `recorded`.
-        workers: That share it.
-        faster: Than the recorded one, each of them.
+        times: Result of `recorded`.
+        workers: Number of workers that share it.
+        faster: Speed of each of them next to the recorded one.
     """
     segments = _FILM_FRAMES // _SEGMENT_FRAMES
     longest = span_segments(segments, workers, takes_shots=False)
@@ -162,7 +160,7 @@ def film_of(times: Recorded, workers: int, faster: float = 1.0) -> SpanTimes:
 
 
 def of_film(times: Recorded, frames: Sequence[int], faster: float = 1.0) -> SpanTimes:
-    """A film of spans of some frames; what the host does for each is that of an average one."""
+    """A video of spans of some frames; the host works for each as for an average one."""
     each = fmean(frames)
     return SpanTimes(
         spans=len(frames),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.bench.cases import idle_workers
+from engine.bench.cases import workers as idle_workers
 from engine.bench.cases.farm import COUNTS, FASTER, LINKS, simulated_rows
 from engine.bench.cases.farm_simulation import SpanTimes, simulate
 from engine.bench.cases.workers import empty_film
