@@ -12,11 +12,12 @@ from app import desktop
 from app.controllers.queue import QueueController
 from app.controllers.restart import RestartController
 from app.installs.installable import problem
-from app.installs.updates_page import UpdateLine, UpdatesPage
+from app.installs.updates_page import UpdatesPage, update_line
 from app.main_window import MainWindow
 from app.state.listings import UpdateModel
 from app.state.queue_model import QueueModel
 from app.widgets.controls import bring_up
+from app.widgets.notice_line import PageLine
 from app.widgets.plain import message_box
 from engine.core.errors import EngineError
 from engine.protocol import commands
@@ -56,9 +57,9 @@ class UpdatesController(QObject):
             self._view.requested.connect(self._do)
         return self._view
 
-    def settings_part(self) -> UpdateLine:
+    def settings_part(self) -> PageLine:
         """The line among the settings."""
-        part = UpdateLine()
+        part = update_line()
         part.page_requested.connect(self.open_view)
         return part
 
