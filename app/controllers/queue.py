@@ -18,8 +18,13 @@ from app.state.queue_model import QueueModel
 from app.state.removals import Removal, Removals
 from engine.core.errors import EngineError
 from engine.protocol import commands, events
-from engine.settings.schema import JobSettings, with_values
-from engine.settings.scopes import changes_for_others, for_next_films, with_latents_of
+from engine.settings.schema import (
+    JobSettings,
+    changes_for_others,
+    for_next_films,
+    with_latents_of,
+    with_values,
+)
 
 if TYPE_CHECKING:
     from engine.api import Engine, UnfinishedJob

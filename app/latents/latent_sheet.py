@@ -200,11 +200,9 @@ class LatentSheet(Page):
         self._show_readings()
         for part in (self._rate_label, self._rate, self._length):  # an image has none
             part.setVisible(read is None or read.frames > 1)
-        self._rate.retranslate_ui()
         self._rate.set_value(self.rate)
         length = labels.duration(read.frames / self.rate) if read is not None else ""
         self._length.setText(f"→ {length}" if length else "")
-        self._vae.retranslate_ui()
         self._show_trouble()
         self._show_buttons(is_usable)
         self._fit((is_usable, self._error is not None))

@@ -11,7 +11,7 @@ from typing import Any
 from engine.cli.context import CANCELLED, DONE, CommandContext
 from engine.cli.formatting import state_word
 from engine.cli.options import add_verb
-from engine.cli.tasks import TaskSession, task_session
+from engine.cli.session import TaskSession, task_session
 from engine.core.units import bytes_text
 from engine.files.catalogue import best_vae
 from engine.protocol import commands as c

@@ -33,7 +33,6 @@ from engine.pipeline.prepare import Machine
 from engine.planner.availability import devices_here
 from engine.protocol import commands as c
 from engine.protocol import events as e
-from engine.protocol.command_check import check
 from engine.protocol.plan import notice_of_error
 from engine.protocol.tasks import Task, TaskKind
 
@@ -110,7 +109,7 @@ class EngineThread(threading.Thread):
             return  # a hundred files that were added a moment ago take seconds to read
         service = next((s for s in self._services if isinstance(command, s.commands)), None)
         try:
-            check(command)
+            c.check(command)
             if service is None:
                 self._carry_out(command)
                 return

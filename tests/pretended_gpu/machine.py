@@ -101,7 +101,7 @@ def _forget() -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith(("engine.ops", "engine.hardware", "engine.models")):
             for value in vars(module).values():
-                if hasattr(value, "cache_clear"):
+                if hasattr(value, "cache_clear") and not isinstance(value, type):
                     value.cache_clear()
 
 

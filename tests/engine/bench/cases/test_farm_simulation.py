@@ -7,6 +7,7 @@ import math
 import pytest
 
 from engine.bench.cases.farm_simulation import Connection, SpanTimes, simulate
+from engine.planner.sharing import in_turn
 
 
 def test_one_worker_makes_one_span_after_the_other() -> None:
@@ -74,3 +75,12 @@ def test_a_process_of_the_host_needs_no_link() -> None:
     both = simulate(times, (1.0, 1.0), link, near=1)
     assert len(both.made[1]) == 1  # of 80 s for each direction
     assert both.busy["link"] == pytest.approx(80 / both.seconds)
+
+
+def test_plans_hand_spans_out_as_the_simulation_does_without_a_link() -> None:
+    spans, speeds = tuple(1.0 + number % 7 for number in range(200)), (1.0, 2.5, 0.7, 2.5)
+    found = simulate(SpanTimes(spans=200, span_s=spans), speeds)
+    planned = tuple(in_turn(spans, speeds))
+    assert max(end for _, end in planned) == pytest.approx(found.seconds)
+    for worker, made in enumerate(found.made):
+        assert [span for span, (one, _) in enumerate(planned) if one == worker] == list(made)

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from engine.core.errors import EngineError, SettingsError
-from engine.settings import preset_store
+from engine.settings import presets
 from engine.settings.presets import applied, matching
 from engine.settings.schema import JobSettings
 
@@ -18,9 +18,9 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_saved_preset_comes_back() -> None:
-    made = preset_store.save("  Anime, 4K ", CHOSEN)
+    made = presets.save("  Anime, 4K ", CHOSEN)
     assert (made.name, made.title, made.is_own) == ("anime-4k", "Anime, 4K", True)
-    found, failures = preset_store.load_all()
+    found, failures = presets.load_all()
     assert (found, failures) == ((made,), ())
     assert applied(made, JobSettings(crf=1)) == CHOSEN
     assert matching(found, CHOSEN) == made
@@ -30,20 +30,20 @@ def test_settings_of_one_film_and_paths_are_left_out(own_folder: Path) -> None:
     settings = JobSettings(
         start="1:00", stop="2:00", overwrite=True, accept_damaged=True, dit="/home/me/x.gguf"
     )
-    made = preset_store.save("Mine", settings)
+    made = presets.save("Mine", settings)
     assert not {"start", "stop", "overwrite", "accept_damaged", "dit"} & set(made.changes)
     assert "home" not in (own_folder / "mine.toml").read_text(encoding="utf-8")
 
 
 def test_nothing_is_replaced_silently_and_a_title_has_letters() -> None:
-    preset_store.save("Mine", CHOSEN)
+    presets.save("Mine", CHOSEN)
     for title in ("Mine", "mine", " MINE!", "Best", "fast", "Balanced."):
         with pytest.raises(SettingsError, match="already"):
-            preset_store.save(title, JobSettings())
+            presets.save(title, JobSettings())
     for title in ("", "   ", "!?"):
         with pytest.raises(SettingsError):
-            preset_store.save(title, CHOSEN)
-    ((kept,), _) = preset_store.load_all()
+            presets.save(title, CHOSEN)
+    ((kept,), _) = presets.load_all()
     assert kept.changes["crf"] == 20
 
 
@@ -57,19 +57,19 @@ def test_names_are_names_of_files_everywhere(own_folder: Path) -> None:
         "a" * 200: "a" * 60,
     }
     for title, name in names.items():
-        assert preset_store.save(title, CHOSEN).name == name
+        assert presets.save(title, CHOSEN).name == name
     assert {path.stem for path in own_folder.glob("*.toml")} == {*names.values()}
 
 
 def test_a_preset_is_exported_and_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = preset_store.save("Mine", CHOSEN)
-    preset_store.export(made, tmp_path / "given.toml")
+    made = presets.save("Mine", CHOSEN)
+    presets.export(made, tmp_path / "given.toml")
     with pytest.raises(SettingsError, match="already"):
-        preset_store.take(tmp_path / "given.toml")
+        presets.take(tmp_path / "given.toml")
     monkeypatch.setenv("UPREEL_DATA", str(tmp_path / "other"))
-    assert preset_store.take(tmp_path / "given.toml") == made
+    assert presets.take(tmp_path / "given.toml") == made
     with pytest.raises(SettingsError, match=r"gone\.toml"):
-        preset_store.take(tmp_path / "gone.toml")
+        presets.take(tmp_path / "gone.toml")
 
 
 BAD = {
@@ -94,23 +94,23 @@ BAD = {
 
 
 def test_a_bad_file_is_left_out_and_reported(own_folder: Path) -> None:
-    good = preset_store.save("Good", CHOSEN)
+    good = presets.save("Good", CHOSEN)
     for what, text in BAD.items():
         (own_folder / "bad.toml").write_bytes(text.encode("latin-1"))
-        found, failures = preset_store.load_all()
+        found, failures = presets.load_all()
         assert found == (good,), what
         assert len(failures) == 1, what
         with pytest.raises(SettingsError):
-            preset_store.take(own_folder / "bad.toml")
+            presets.take(own_folder / "bad.toml")
 
 
 def test_removing_is_for_ones_own() -> None:
-    preset_store.save("Mine", CHOSEN)
-    preset_store.remove("mine")
-    assert preset_store.load_all() == ((), ())
+    presets.save("Mine", CHOSEN)
+    presets.remove("mine")
+    assert presets.load_all() == ((), ())
     for name in ("mine", "best", "../settings", ""):
         with pytest.raises(SettingsError):
-            preset_store.remove(name)
+            presets.remove(name)
 
 
 def test_a_failed_write_leaves_nothing(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,5 +120,5 @@ def test_a_failed_write_leaves_nothing(own_folder: Path, monkeypatch: pytest.Mon
     own_folder.mkdir(parents=True)
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(EngineError, match=r"disk became full while writing mine\.toml"):
-        preset_store.save("Mine", CHOSEN)
+        presets.save("Mine", CHOSEN)
     assert list(own_folder.iterdir()) == []
