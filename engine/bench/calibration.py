@@ -21,13 +21,15 @@ from engine.bench import run
 from engine.bench.report import Row, about, machine_of, machine_row, markdown, measured, unmeasured
 from engine.bench.run import BenchOptions
 from engine.bench.timing import Costs, Step, cost_of
-from engine.bench.workload import dit_run, vae_run
+from engine.bench.workload import VaeRun, dit_run, vae_run
 from engine.core.errors import Cancelled
 from engine.core.geometry import Size
 from engine.core.messages import Message, message
 from engine.hardware import devices, gpu_table, torch_memory
-from engine.models.lite.upscaler import multiplications, upscaler
+from engine.models.contracts import BenchRequest
+from engine.models.lite.upscaler import upscaling
 from engine.models.seedvr2.dit import random_dit
+from engine.models.seedvr2.dit.random_dit import DitRun
 from engine.planner import rates as saved
 from engine.planner.rates import Rates
 from engine.planner.times import name_of
@@ -215,33 +217,29 @@ def _model_steps(device: str, capability: tuple[int, int] | None = None) -> Iter
 
 
 def _vae(device: str, dtype: str) -> Costs:
-    """The fast variant of the smallest published decoder; the others have the same layers."""
+    """Cost of the smallest published decoder; the others have the same layers."""
     options = BenchOptions(model="wan-2x", device=device, dtype=dtype, size=_VAE_SIZE[device])
-    run = replace(vae_run(options, "decode"), form="fast", frames=_FRAMES)
-    runs = 5 if device == "cuda" else 2
-    return {f"vae-{dtype}": cost_of(run.ready(), run.flops / _TERA, device=device, runs=runs)}
+    return _cost_of_run("vae", vae_run(options, "decode"), 5 if device == "cuda" else 2)
 
 
 def _transformer(device: str, dtype: str) -> Costs:
-    """The fast variant of a narrower one, that a processor can run in seconds."""
+    """Cost of a narrower transformer, which a CPU can run in seconds."""
     dit = random_dit.MIDDLE["3b"]
     options = BenchOptions(device=device, dtype=dtype, size=_DIT_SIZE[device], dit=dit)
-    run = replace(dit_run(options, "3b"), form="fast", frames=_FRAMES)
-    cost = cost_of(run.ready(), run.operations / _TERA, device=device, runs=3)
-    return {f"transformer-{dtype}": cost}
+    return _cost_of_run("transformer", dit_run(options, "3b"), 3)
+
+
+def _cost_of_run(name: str, plain: VaeRun | DitRun, runs: int) -> Costs:
+    run = replace(plain, form="fast", frames=_FRAMES)
+    units = run.operations / _TERA
+    return {f"{name}-{run.dtype}": cost_of(run.ready(), units, device=run.device, runs=runs)}
 
 
 def _lite(device: str, dtype: str) -> Costs:
-    """Lite on a GPU, per operation like the other models."""
-    model = upscaler(2, device, dtype)
-    frames = torch.rand(2, 3, _LITE_SIZE.height, _LITE_SIZE.width, device=device)
-    flops = 2 * multiplications(2, _LITE_SIZE, len(frames))
-
-    def work() -> None:
-        with torch.inference_mode():
-            model.upscale(frames)
-
-    return {f"lite-{dtype}": cost_of(work, flops / _TERA, device=device)}
+    """Cost of Lite on a GPU, per operation like the other models."""
+    request = BenchRequest(device=device, dtype=dtype, size=_LITE_SIZE)
+    work = upscaling(request, 2)
+    return {f"lite-{dtype}": cost_of(work.compute, work.operations / _TERA, device=device)}
 
 
 # --- the benchmark of the window

@@ -82,7 +82,7 @@ def allowed_gpu_bytes() -> int:
 class VaeRun:
     """A video VAE at work, with random weights; plain data, so that another process can do it.
 
-    `DitRun` is the same for a SeedVR2 transformer.
+    `DitRun` is its counterpart for a SeedVR2 transformer, with the same methods.
     """
 
     model: str  # id of the VAE
@@ -118,11 +118,11 @@ class VaeRun:
         )
 
     @property
-    def flops(self) -> int:
+    def operations(self) -> float:
         """Floating-point operations of this form, the folds counted."""
         found = vae_models()[self.model].variants()
         count = found.encode_flops if self.side == "encode" else found.decode_flops
-        return count(self.config, self.work).total
+        return float(count(self.config, self.work).total)
 
     @property
     def planned_bytes(self) -> int:

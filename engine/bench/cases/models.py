@@ -109,7 +109,7 @@ def _vae(options: BenchOptions, side: Side) -> BenchWork:
         compute=run.work_of(_built(replace(run, side="decode"))),
         dtype=run.dtype,
         megapixels=_FRAMES * size.pixels * larger**2 / 1e6,
-        operations=run.flops,
+        operations=run.operations,
     )
 
 

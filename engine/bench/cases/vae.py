@@ -179,14 +179,14 @@ def _timed(options: BenchOptions, run: VaeRun, vae: SlicedVae) -> tuple[Timing, 
 
 
 def _figures(run: VaeRun, timing: Timing, rates: PeakRates) -> Row:
-    rate = run.flops / timing.seconds
+    rate = run.operations / timing.seconds
     megapixels = run.frames * run.size.pixels / 1e6
     row: Row = {
         "seconds": timing.seconds,
         "clock": "card" if run.device == "cuda" else "cpu",
         "wall_s": timing.wall_s,
         "ms_a_megapixel": 1000 * timing.seconds / megapixels,
-        "tflop": run.flops / 1e12,
+        "tflop": run.operations / 1e12,
         "tflop_per_s": rate / 1e12,
     }
     if rates.ceiling:
