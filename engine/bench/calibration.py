@@ -2,7 +2,7 @@
 
 The speed test measures what the work of jobs costs on this computer, in about half a minute on two
 cores. Costs are CPU seconds of all threads, which other programs disturb little; on a GPU they are
-seconds of the GPU. Plans use them for predicted times. Loads no PyAV: `film_costs` does.
+seconds of the GPU. Plans use them for predicted times. Loads no PyAV: `video_costs` does.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from engine.protocol.report import BenchReport, MeasuredRate
 from engine.settings.optimisations import optimisations
 
 Report = Callable[[int, int, Message | None], None]  # steps done, of how many, the one that begins
-_LIMIT_S = 45.0  # no step begins later: a busy or slow machine keeps the default costs
+_LIMIT_S = 45.0  # no step begins later: a busy or slow computer keeps the default costs
 _FIXED = {"start": "s a job", "frame": "s a frame", "check": "s a frame"}
 _OF_MODELS = ("vae", "transformer")
 _CODECS = {
@@ -120,7 +120,7 @@ def figures(rates: Rates) -> tuple[MeasuredRate, ...]:
 
 
 def _costs(rates: Rates) -> Iterator[tuple[str, float, str]]:
-    """Name, cost and GPU of all costs; "" for the processor."""
+    """Name, cost and GPU of all costs; "" for the CPU."""
     for gpu, costs in (("", rates.costs), *rates.gpus.items()):
         for name, cost in costs.items():
             yield name, cost, gpu
@@ -196,9 +196,9 @@ def _gpu() -> tuple[str, tuple[int, int]] | None:
 
 def _cpu_steps(folder: Path) -> Iterator[Step]:
     if importlib.util.find_spec("av") is not None:  # models can be measured without it
-        from engine.bench import film_costs
+        from engine.bench import video_costs
 
-        yield from film_costs.steps(folder)
+        yield from video_costs.steps(folder)
     yield from _model_steps("cpu")
 
 
@@ -279,7 +279,7 @@ def examine(*, quick: bool, report: Report, stop: Callable[[], bool]) -> BenchRe
 def _switch_rows(steps: _StepCount, stop: Callable[[], bool]) -> list[Row]:
     found = []
     rows = run.measured([_CASES])
-    next(rows)  # the machine
+    next(rows)  # the computer
     try:
         for row in rows:
             found.append(row)

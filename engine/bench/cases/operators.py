@@ -44,7 +44,7 @@ from engine.ops.norm.rms_norm import rms_norm_silu
 _GROUPS = 32
 _EPS = 1e-6
 _DIM, _HEADS, _HEAD_DIM, _HIDDEN = 2560, 20, 128, 6912  # of the 3B transformer
-_WINDOW = 405  # tokens of a window of a 16:9 picture
+_WINDOW = 405  # tokens of a window of a 16:9 frame
 _PAIRS = 63  # pairs of channels that RoPE rotates
 _LENGTHS = (463, 926, 2546)  # tokens of 16:9 windows of 2, 5 and 20 latent steps with the text
 _SEED = 20261120

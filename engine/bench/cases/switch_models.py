@@ -1,6 +1,6 @@
 """Models whose switches are measured, with random weights.
 
-On a GPU the VAE has its published size. On a processor it has half the channels (a quarter with
+On a GPU the VAE has its published size. On a CPU it has half the channels (a quarter with
 --quick) and the transformer four layers of 256 channels: the same kinds of work, in seconds.
 """
 
@@ -206,7 +206,7 @@ class MeasuredDit(MeasuredModel):
 class MeasuredTiles(MeasuredVae):
     """Work of a job around a model: two tiles are decoded and transferred to the host.
 
-    Measures the switches of the machine; those of the VAE keep their defaults. On a processor they
+    Measures the switches of the computer; those of the VAE keep their defaults. On a CPU they
     make no difference; it has not yet run on a GPU.
     """
 
@@ -222,7 +222,7 @@ class MeasuredTiles(MeasuredVae):
         return message("bench.model.tiles", vae=super().description)
 
     def built(self, switches: Any) -> BuiltModel:
-        """The default variant under some switches of the machine."""
+        """The default variant under some switches of the computer."""
         model, size = self._built(self.run), self.run.size
         vae = self.run.built(self.weights)
         assert isinstance(vae, FastSlicedVae)

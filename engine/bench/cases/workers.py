@@ -64,10 +64,9 @@ def worker_rows(options: BenchOptions) -> Iterator[Row]:
 
     Speeds are next to one worker: `speedup` by the clock, its start, joining and comparison
     included, so only a job that computes for minutes shows it; `cpu_speedup` the workers over what
-    their CPU time grew by, which is the speed of a machine that has nothing else to do. Each worker
-    has one core for all its threads: a single one would read and encode on another one, and then
-    more workers than one could gain less than there are cores. With several `runs` they run in
-    turns, and medians count.
+    their CPU time grew by, which is the speed of an idle computer. Each worker has one core for all
+    its threads: a single one would read and encode on another one, and then more workers than one
+    could gain less than there are cores. With several `runs` they run in turns, and medians count.
     """
     size = options.size or Size(320, 180)
     frames = options.frames[0] if options.frames else (96 if options.quick else 3000)
