@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from engine.bench.run import BenchOptions, vae_models
 from engine.core.errors import NoUsableGpu
 from engine.core.geometry import Size
-from engine.core.serialization import from_plain
 from engine.hardware import devices
 from engine.hardware.budget import Budget, measure_budget
 from engine.models.seedvr2.dit.config import DIT_3B
@@ -195,12 +194,6 @@ class VaeRun:
     def ready(self) -> Callable[[], Tensor]:
         """The work, with a model of its own."""
         return self.work_of(self.built())
-
-    @classmethod
-    def read(cls, data: Any) -> VaeRun:
-        """A run that was written as plain data."""
-        run = from_plain(cls, data)
-        return replace(run, config=from_plain(type(vae_models()[run.model].config), run.config))
 
     def _plain(self) -> nn.Module:
         """The plain variant in float32, with weights out of torch's generator."""

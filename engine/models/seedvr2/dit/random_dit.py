@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from engine.core.geometry import Size
-from engine.core.serialization import from_plain
 from engine.models.contracts import BenchRequest, BenchWork
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig
 from engine.models.seedvr2.dit.cost import forward_flops
@@ -131,11 +130,6 @@ class DitRun:
     def ready(self) -> Callable[[], Tensor]:
         """The work, with a model of its own."""
         return self.work_of(self.built())
-
-    @classmethod
-    def read(cls, data: Any) -> DitRun:
-        """A run that was written as plain data."""
-        return from_plain(cls, data)
 
 
 def usual_run(request: BenchRequest, kind: Kind) -> DitRun:
