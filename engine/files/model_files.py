@@ -82,7 +82,7 @@ class Store(ArtifactFolder):
         Raises:
             UnknownWeights: There is none.
         """
-        asked = [file.state() for file in self.catalogue if file.id == file_id]
+        asked = [file.as_state() for file in self.catalogue if file.id == file_id]
         for state in file_states(self, asked, self._hashes.records()):
             if state.id == file_id:
                 return state
@@ -252,7 +252,7 @@ class Store(ArtifactFolder):
 
     def _all(self) -> list[PublishedState]:
         """Returns `states`, but never "busy"."""
-        published = [file.state() for file in self.catalogue]
+        published = [file.as_state() for file in self.catalogue]
         found = file_states(self, published, self._hashes.records())
         return [state for state in found if state.is_here or not _has_python(state)]
 
