@@ -38,31 +38,22 @@ Kind = Literal["", "time", "path", "folder", "pattern", "command", "switches", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """Description of a setting; kept in the metadata of the dataclass field.
+    """Description of a setting; kept in the metadata of the dataclass field."""
 
-    Attributes:
-        group: Heading of the window under which it is shown.
-        unit: Unit of a number; "s" also of a time.
-        low: Least value.
-        high: Largest value.
-        values: All values that a whole number may have; () for any within the limits.
-        choices: All values that a text may have, but for names of GPUs; () for any.
-        families: Models and sources that use it: "lite", "wan", "latents" and so on; () for all.
-        kind: Meaning of a text without choices; "" for other settings.
-        low_is_automatic: The least value leaves the choice to the planner.
-        scope: "any": part of presets. "user": a permission or a file of this user, not in presets.
-            "source": of one film, neither in presets nor kept for the next film.
-    """
-
-    group: Group = "main"
-    unit: str = ""
-    low: float | None = None
-    high: float | None = None
+    group: Group = "main"  # heading of the window under which it is shown
+    unit: str = ""  # unit of a number; "s" also of a time
+    low: float | None = None  # least value
+    high: float | None = None  # largest value
+    # All values that a whole number may have; () for any within the limits.
     values: tuple[int, ...] = ()
+    # All values that a text may have, but for names of GPUs; () for any.
     choices: Sequence[str] = ()
-    families: tuple[str, ...] = ()  # that read it; () for all
-    kind: Kind = ""
-    low_is_automatic: bool = False
+    # Models and sources that use it: "lite", "wan", "latents" and so on; () for all.
+    families: tuple[str, ...] = ()
+    kind: Kind = ""  # meaning of a text without choices; "" for other settings
+    low_is_automatic: bool = False  # the least value leaves the choice to the planner
+    # "any": part of presets. "user": a permission or a file of this user, not in presets. "source":
+    # of one film, neither in presets nor kept for the next film.
     scope: Literal["any", "user", "source"] = "any"
 
 
