@@ -189,32 +189,20 @@ class SwitchSet:
         )
 
     def changed(self, name: str, on: bool) -> Self:
-        """Switches with one optimisation, or with "all", on or off.
-
-        Raises:
-            KeyError: There is no such optimisation.
-        """
+        """Switches with one optimisation, or with "all", on or off."""
         found = self.optimisations() if name == ALL else (self.find(name),)
         changes: dict[str, Any] = {entry.name: on for entry in found}
         return replace(self, **changes)
 
     @classmethod
     def only(cls, name: str) -> Self:
-        """One optimisation alone, "all" of them, or with "exact" none.
-
-        Raises:
-            KeyError: There is no such optimisation.
-        """
+        """One optimisation alone, "all" of them, or with "exact" none."""
         off = cls.all_off()
         return off if name == EXACT else off.changed(name, True)
 
     @classmethod
     def find(cls, name: str) -> Optimisation:
-        """One optimisation.
-
-        Raises:
-            KeyError: There is no such optimisation.
-        """
+        """One optimisation; raises KeyError where there is none of this name."""
         for entry in cls.optimisations():
             if entry.name == name:
                 return entry

@@ -338,11 +338,7 @@ def current_names(settings: type[Any]) -> dict[str, str]:
 
 
 def with_values(settings: S, values: Mapping[str, object]) -> S:
-    """Copy of the settings with other values, by name.
-
-    Raises:
-        SettingsError: A value is impossible.
-    """
+    """Copy of the settings with other values, by name."""
     changes: dict[str, Any] = dict(values)
     return dataclasses.replace(settings, **changes)
 
@@ -351,9 +347,6 @@ def with_environment(settings: JobSettings) -> JobSettings:
     """Add the switches that are settings of their own, where these are at their default.
 
     The text `switches` and the environment (UPREEL_DIT_ATTENTION) may set them as well.
-
-    Raises:
-        SettingsError: The environment has a switch that does not exist, or an impossible value.
     """
     usual = {field.name: field.default for field in fields(JobSettings)}
     changes: dict[str, Any] = {
