@@ -7,21 +7,16 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QColor, QHideEvent, QImage, QPainter, QPaintEvent
-from PySide6.QtWidgets import (
-    QCheckBox,
-    QDialog,
-    QHBoxLayout,
-    QPushButton,
-    QSizePolicy,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QCheckBox, QDialog, QSizePolicy, QWidget
 
+from app.bound import bind
 from app.i18n import mark, tr
 from app.preview.film_clock import clock
 from app.theme import tokens
-from app.widgets.controls import ChoiceBox, FlowLayout, Themed
+from app.widgets.controls import ChoiceBox, FlowLayout
+from app.widgets.layouts import LEFT, MIDDLE, TOP, Stretch, column, row
 from app.widgets.notice_line import NoticeLine
+from app.widgets.parts import bind_text, button, label, named
 from app.widgets.plain import Label, caption
 from engine.protocol.excerpt import Scene
 
@@ -52,26 +47,26 @@ class LoopPane(QWidget):
 
     def __init__(self, snippet: Snippet, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName(f"loop-{snippet.name or 'original'}")
+        named(self, f"loop-{snippet.name or 'original'}")
         self.picture = PictureBox()
-        title, figures = Label(snippet.title), Label(snippet.figures or " ")
-        title.setProperty("kind", "strong")
-        figures.setProperty("kind", "secondary")
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        column.addWidget(self.picture, 1)
-        column.addWidget(title)
-        column.addWidget(figures)
-        use = QPushButton(tr("Use this preset"))
-        use.setObjectName("usePreset")
-        use.setAccessibleName(tr("Use the preset {name}", name=snippet.title))
-        use.clicked.connect(lambda: self.taken.emit(snippet.name))
+        use = button(
+            "Use this preset",
+            "usePreset",
+            says=lambda: tr("Use the preset {name}", name=snippet.title),
+            on=lambda: self.taken.emit(snippet.name),
+        )
+        column(
+            (self.picture, 1),
+            named(Label(snippet.title), kind="strong"),
+            named(Label(snippet.figures or " "), kind="secondary"),
+            (use, 0, LEFT),
+            spacing=4,
+            on=self,
+        )
         policy = use.sizePolicy()
         policy.setRetainSizeWhenHidden(True)  # all pictures are equally high
         use.setSizePolicy(policy)
         use.setVisible(bool(snippet.name))
-        column.addWidget(use, 0, Qt.AlignmentFlag.AlignLeft)
 
 
 class PictureBox(QWidget):
@@ -99,7 +94,7 @@ class PictureBox(QWidget):
             painter.drawImage(self.rect().adjusted(left, top, -left, -top), self.image)
 
 
-class TasteView(Themed, QDialog):
+class TasteView(QDialog):
     """Shows what the controller sets; emits the user's requests."""
 
     make_requested = Signal()
@@ -113,68 +108,46 @@ class TasteView(Themed, QDialog):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("tasteDialog")
+        named(self, "tasteDialog")
         self.setMinimumSize(QSize(720, 400))
         self.resize(QSize(1080, 640))
-        self._lead, self._where, self._with = Label(), Label(), Label()
-        self._progress = Label()
-        self._make, self._stop, self._add = QPushButton(), QPushButton(), QPushButton()
-        self._notice = NoticeLine()
+        bind_text(self, self.setWindowTitle, "Compare presets")
+        self._progress, self._notice = label(kind="secondary"), NoticeLine()
+        self._make = button(name="tasteMake", kind="primary", on=self.make_requested)
+        self._stop = button("Stop", "tasteStop", on=self.stop_requested)
         self._offered: tuple[Scene | float, ...] = ()
         self._places: dict[float, QCheckBox] = {}
-        self._look = ChoiceBox()
+        self._look = named(ChoiceBox(), "tasteLook")
+        self._look.setSizeAdjustPolicy(ChoiceBox.SizeAdjustPolicy.AdjustToContents)
+        bind_text(self._look, self._look.setAccessibleName, "Scene shown")
         self._presets: dict[str, QCheckBox] = {}
         self._panes: dict[str, LoopPane] = {}
         self._shown: tuple[Snippet, ...] = ()
         self._place_row, self._preset_row = FlowLayout(spacing=16), FlowLayout(spacing=16)
-        self._loops = QHBoxLayout()
-        self._loops.setSpacing(12)
-        self._name_parts()
-        self._lay_out()
-        self._make.clicked.connect(self.make_requested)
-        self._stop.clicked.connect(self.stop_requested)
-        self._add.clicked.connect(self.add_requested)
+        self._loops = row(spacing=12)
+        add = button("Add current frame", "tasteAdd", on=self.add_requested)
+        work = self._make, self._stop, self._progress, Stretch(1), self._look
+        column(
+            label(
+                "Two-second samples from characteristic scenes, processed with each preset and "
+                "looped next to the original. Speed and memory are measured on this computer.",
+                "secondary",
+                wraps=True,
+            ),
+            label("Scenes", "section"),
+            row((self._place_row, 1), (add, 0, TOP)),
+            label("Presets (up to four)", "section"),
+            self._preset_row,
+            row(*work, align=MIDDLE),
+            self._notice,
+            (self._loops, 1),
+            spacing=10,
+            margins=(20, 16),
+            on=self,
+        )
         self._look.activated.connect(lambda _index: self.look_changed.emit())
         self.show_state()
-        self.retranslate_ui()
-
-    def _name_parts(self) -> None:
-        names: dict[str, QWidget] = {
-            "tasteMake": self._make,
-            "tasteStop": self._stop,
-            "tasteAdd": self._add,
-            "tasteLook": self._look,
-        }
-        for name, widget in names.items():
-            widget.setObjectName(name)
-        self._make.setProperty("kind", "primary")
-        self._look.setSizeAdjustPolicy(ChoiceBox.SizeAdjustPolicy.AdjustToContents)
-        self._lead.setWordWrap(True)
-        for label in (self._lead, self._progress):
-            label.setProperty("kind", "secondary")
-        for label in (self._where, self._with):
-            label.setProperty("kind", "section")
-
-    def _lay_out(self) -> None:
-        below = QHBoxLayout()
-        for widget in (self._make, self._stop, self._progress):
-            below.addWidget(widget, 0, Qt.AlignmentFlag.AlignVCenter)
-        below.addStretch(1)
-        below.addWidget(self._look, 0, Qt.AlignmentFlag.AlignVCenter)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(20, 16, 20, 16)
-        column.setSpacing(10)
-        column.addWidget(self._lead)
-        column.addWidget(self._where)
-        places = QHBoxLayout()
-        places.addLayout(self._place_row, 1)
-        places.addWidget(self._add, 0, Qt.AlignmentFlag.AlignTop)
-        column.addLayout(places)
-        column.addWidget(self._with)
-        column.addLayout(self._preset_row)
-        column.addLayout(below)
-        column.addWidget(self._notice)
-        column.addLayout(self._loops, 1)
+        bind(self, self._show_language)
 
     # Choices
 
@@ -293,20 +266,7 @@ class TasteView(Themed, QDialog):
 
     # Language, end
 
-    def retranslate_ui(self) -> None:
-        """Texts in the current language."""
-        self.setWindowTitle(tr("Compare presets"))
-        self._lead.setText(
-            tr(
-                "Two-second samples from characteristic scenes, processed with each preset and "
-                "looped next to the original. Speed and memory are measured on this computer."
-            )
-        )
-        self._where.setText(tr("Scenes"))
-        self._with.setText(tr("Presets (up to four)"))
-        self._add.setText(tr("Add current frame"))
-        self._look.setAccessibleName(tr("Scene shown"))
-        self._stop.setText(tr("Stop"))
+    def _show_language(self) -> None:
         self._make.setText(self._make_text())
         self.show_places(self._offered)
         self.retranslated.emit()

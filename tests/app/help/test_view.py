@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QLabel, QPlainTextEdit
 
 from app import desktop
 from app.actions import SPECS
+from app.bound import show_language
 from app.help.view import HelpView, groups, licences
 from app.i18n import LANGUAGES
 from app.preview import compare_canvas, playback
@@ -79,7 +80,7 @@ def test_the_packed_file_of_licences_is_shown_and_a_source_tree_says_where_they_
     packed.parent.mkdir()
     packed.write_text("torch 2.13\n\nBSD-3-Clause", "utf-8")
     monkeypatch.setenv("UPREEL_RESOURCES", str(tmp_path))
-    view.retranslate_ui()
+    show_language()
     assert shown.toPlainText() == licences() == "torch 2.13\n\nBSD-3-Clause"
 
 
