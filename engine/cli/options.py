@@ -116,7 +116,7 @@ def _preset(args: argparse.Namespace, pretend: Sequence[GpuSpec]) -> JobSettings
 
 
 def engine_settings(args: argparse.Namespace, context: CommandContext) -> EngineSettings:
-    """This user's settings of the engine with those of `--set`; tile pictures are not shown here."""
+    """Engine settings of this user with those of `--set`; tile previews are not shown here."""
     settings = dataclasses.replace(context.own_settings(), tile_previews=False)
     return with_text(settings, [text for text in args.set if _is_of_engine(text)])
 
