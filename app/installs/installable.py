@@ -66,6 +66,15 @@ class Standing(NamedTuple):
     text: str
 
 
+class Message(NamedTuple):
+    """Contents of a `NoticeLine`, and what can be done about it."""
+
+    severity: str = "info"
+    title: str = ""
+    text: str = ""
+    offers: tuple[str, ...] = ()  # names of buttons, the likely one first
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installable:
     """One thing that is or can be installed, in the words of its row."""
@@ -82,7 +91,7 @@ class Installable:
     can_act: bool = True
     menu: Mapping[str, bool] = field(default_factory=dict)  # entries, with whether each is possible
     task: TaskState | None = None  # running: its figures are shown
-    problem: tuple[str, ...] = ()  # severity, sentence and hint
+    problem: Message | None = None
 
 
 class Widths(NamedTuple):
@@ -111,6 +120,13 @@ def progress(task: TaskState) -> str:
 def problem(error: ErrorInfo) -> tuple[str, str]:
     """Title of an error, and below it the engine's sentence and what to do, a line each."""
     return error_title(error), "\n".join(filter(None, (text(error), hint(error))))
+
+
+def show_message(line: NoticeLine, said: Message | None) -> None:
+    """Show a message in a line, or hide it for None."""
+    line.setVisible(said is not None)
+    if said is not None:
+        line.show_message(said.severity, said.title, said.text)
 
 
 class DoubleClick:
@@ -197,9 +213,7 @@ class InstallableRow(QFrame):
             self._button.setAccessibleName(f"{action}: {item.button_for}")
         self._show_menu(item)
         self.show_progress(item.task)
-        self._problem.setVisible(bool(item.problem))
-        if item.problem:
-            self._problem.show_message(*item.problem)
+        show_message(self._problem, item.problem)
 
     def show_progress(self, task: TaskState | None) -> None:
         """Only the figures: they come several times a second."""

@@ -16,9 +16,11 @@ from app.installs.installable import (
     MORE_WIDTH,
     Group,
     InstallsPage,
+    Message,
     Widths,
     problem,
     progress,
+    show_message,
 )
 from app.state.listings import PresetsModel
 from app.state.model_files_model import ModelFilesModel, Package, size_of
@@ -238,9 +240,7 @@ class ImportRow(QFrame):
         self._button.setText(tr("Stop") if task.runs else tr("Close"))
         self._button.setAccessibleName(f"{self._button.text()}: {name}")
         self._add.setVisible(error is not None and error.code == LibraryMissing.code)
-        self._problem.setVisible(error is not None)
-        if error is not None:
-            self._problem.show_message("refusal", *problem(error))
+        show_message(self._problem, Message("refusal", *problem(error)) if error else None)
 
 
 class Recommended(QFrame):
@@ -268,7 +268,8 @@ class Recommended(QFrame):
         presets = self._presets.presets
         self.setVisible(bool(presets and self._files.files))
         packages, runtime = recommended(presets, self._files), self._runtime()
-        self._show_problem()
+        is_broken = self._runtimes.status.situation is Situation.BROKEN
+        show_message(self._problem, runtime_labels.message(self._runtimes) if is_broken else None)
         if not packages:
             self._title.setText(tr("Recommended: Lite, built in"))
             self._text.setText(tr("The presets for this computer use it; nothing to download."))
@@ -298,13 +299,6 @@ class Recommended(QFrame):
             return status.runtime if can_repair(status.runtime) else None
         is_offered = status.situation in (Situation.OFFER, Situation.PARTIAL)
         return status.runtime if is_offered else None
-
-    def _show_problem(self) -> None:
-        is_broken = self._runtimes.status.situation is Situation.BROKEN
-        self._problem.setVisible(is_broken)
-        if is_broken:
-            said = runtime_labels.message(self._runtimes)
-            self._problem.show_message(said.severity, said.title, said.text)
 
     def _get(self) -> None:
         runtime = self._runtime()

@@ -9,8 +9,16 @@ from app.bound import bind
 from app.engine_messages import text
 from app.i18n import mark, tr
 from app.installs import runtime_labels
-from app.installs.installable import ACTIONS, GAP, DoubleClick, Group, InstallsPage, Widths
-from app.installs.runtime_labels import Message
+from app.installs.installable import (
+    ACTIONS,
+    GAP,
+    DoubleClick,
+    Group,
+    InstallsPage,
+    Message,
+    Widths,
+    show_message,
+)
 from app.state.runtimes_model import RuntimesModel, find
 from app.widgets.layouts import MIDDLE, row
 from app.widgets.meters import ShareBar
@@ -78,7 +86,7 @@ class RuntimesPage(InstallsPage):
         self._file.setVisible(listed is not None and bool(listed.card))
         self._file.setEnabled(not model.is_running)
         self._restart.setVisible("restart" in runtime_labels.message(model).offers)
-        self._now.show_message(*runtime_labels.in_use(model)[:3])
+        show_message(self._now, runtime_labels.in_use(model))
         self._show_trouble()
         shown = (runtime_labels.own(model), *model.runtimes) if listed is not None else ()
         items = tuple(
@@ -95,11 +103,8 @@ class RuntimesPage(InstallsPage):
         """Messages that concern no row: an import that fails or runs, good news."""
         model, task = self._model, self._model.task
         is_elsewhere = task is not None and find(model.listed, task.subject) is None
-        self._trouble.setVisible(is_elsewhere or model.done is not None)
-        if is_elsewhere:
-            self._trouble.show_message(*runtime_labels.message(model)[:3])
-        elif model.done is not None:
-            self._trouble.show_message("good", text(model.done))
+        good = Message("good", text(model.done)) if model.done is not None else None
+        show_message(self._trouble, runtime_labels.message(model) if is_elsewhere else good)
 
     def _show_progress(self, runtime: str) -> None:
         """Only what the progress changes."""
@@ -178,7 +183,7 @@ class OfferBar(QFrame):
     def _show_texts(self, _runtime: str = "") -> None:
         """Texts and figures: they come several times a second."""
         shown, task = self._message(), self._model.task
-        self._notice.show_message(*shown[:3])
+        show_message(self._notice, shown)
         self.setAccessibleName(f"{shown.title}. {shown.text}")
         is_counted = task is not None and task.runs and bool(task.total) and not self._waits
         self._bar.setVisible(is_counted)

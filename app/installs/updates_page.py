@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QDialog, QWidget
 
 from app.bound import bind
 from app.i18n import current_language, mark, tr
-from app.installs.installable import ACTIONS, problem, progress
+from app.installs.installable import ACTIONS, Message, problem, progress, show_message
 from app.state.listings import UpdateModel
 from app.widgets.controls import fit_height
 from app.widgets.layouts import STRETCH, column, row
@@ -19,7 +19,6 @@ from app.widgets.plain import Page
 from app.window_place import resize_on_screen
 from engine import __version__
 from engine.core.units import bytes_text
-from engine.protocol.update_state import UpdateState
 
 _SMALL, _LARGE = QSize(620, 220), QSize(620, 460)  # without and with what is new
 _INDENT = 20  # px, of a list
@@ -118,10 +117,7 @@ class UpdatesPage(QDialog):
         self._about.setVisible(bool(state.version))
         # English where there is nothing in the language.
         self._show_notes(state.notes.get(current_language()) or state.notes.get("en", ""))
-        notice = self._notice_of(state)
-        self._notice.setVisible(bool(notice))
-        if notice:
-            self._notice.show_message(*notice)
+        show_message(self._notice, self._message())
         rests = state.is_in_build and not model.is_running
         is_doubtful = model.error is not None and model.error.code in _NOT_OFFERED
         has_setup = bool(state.newer) and state.installed_as not in _INSTEAD
@@ -148,27 +144,28 @@ class UpdatesPage(QDialog):
             if notes:
                 resize_on_screen(self, self.size().expandedTo(_LARGE))
 
-    def _notice_of(self, state: UpdateState) -> tuple[str, ...]:
-        """Severity, sentence and hint about the update; empty for nothing to say."""
-        model = self._model
+    def _message(self) -> Message | None:
+        model, state = self._model, self._model.state
         if not state.is_in_build:
             sentence = tr("This build of Upreel cannot check for updates.")
-            return "info", sentence, tr("Download a released version of Upreel.")
+            return Message("info", sentence, tr("Download a released version of Upreel."))
         if model.is_running:
-            return ()
+            return None
         if model.error is not None:
-            return ("refusal", *problem(model.error))
+            return Message("refusal", *problem(model.error))
         if state.newer and state.installed_as in _INSTEAD:
-            return "info", tr(_INSTEAD[state.installed_as])
+            return Message("info", tr(_INSTEAD[state.installed_as]))
         if state.is_ready:
             then = tr(
                 "Upreel closes, the setup runs, and the new version opens. Unfinished videos "
                 "continue there."
             )
-            return "good", tr("The setup is downloaded and matches the published one."), then
+            done = tr("The setup is downloaded and matches the published one.")
+            return Message("good", done, then)
         if state.was_checked and not state.newer:
-            return "good", tr("Upreel {version} is the latest version.", version=state.version)
-        return ()
+            newest = tr("Upreel {version} is the latest version.", version=state.version)
+            return Message("good", newest)
+        return None
 
     def _show_progress(self, _subject: str = "") -> None:
         model, task = self._model, self._model.task
