@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from engine.core.messages import Message
-from engine.ops.trial_results import gpu_seconds
+from engine.ops.trials import gpu_seconds
 
 _ENOUGH_S = 0.4  # of work for `cost_of`
 _BUSY_S = 0.02  # of work between two events of a GPU, of which launches are a small part

@@ -53,7 +53,7 @@ GPU_ONLY = {
     "ops/transfer/pinned.py:_unregister": "pins memory",
     "ops/transfer/tile_canvas.py:_StreamTransfer": "a stream of a GPU",
     "ops/transfer/tile_canvas.py:_pinned": "pins memory",
-    "ops/trial_results.py:gpu_seconds": "events of a GPU",
+    "ops/trials.py:gpu_seconds": "events of a GPU",
     "ops/transfer/weight_buffers.py:GpuBuffers": "a stream of a GPU",
     "models/seedvr2/planning/alternatives.py:_blocks": "blocks on the GPU",
     "models/seedvr2/planning/alternatives.py:_other_blocks": "blocks on the GPU",

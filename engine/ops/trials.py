@@ -1,13 +1,18 @@
-"""Trials on a device: the time that some work takes there, and files that keep what they found."""
+"""Trials on a device: whether something is right there, how fast it is, and what is remembered.
+
+`trial` runs something small once in a process and compares it; what is measured is kept in a
+`ResultFile` until the GPU, its driver or a library changes.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, cast
 
 import torch
 
@@ -15,8 +20,63 @@ from engine.core import atomic_file
 from engine.core.paths import cache_folder
 from engine.core.serialization import from_plain, read_json, set_aside
 from engine.hardware import nvml
+from engine.hardware.out_of_memory import is_out_of_memory
 
+P = ParamSpec("P")
+_log = logging.getLogger(__name__)
+
+WORTH_IT = 0.97  # a way takes at most this share of the time of the one before, or that one stays
 _CALLS = 4  # between two events of a GPU
+
+
+def first_line(error: Exception) -> str:
+    """What an error states, as a clause; of torch's compiler the error that it wraps."""
+    text = str(getattr(error, "inner_exception", error)).strip().partition("\n")[0]
+    return text.rstrip(".")[:160] or type(error).__name__
+
+
+def trial(
+    limit: float | Callable[..., float],
+    *failures: type[Exception],
+    words: Callable[..., str] = lambda error, *_: first_line(error),
+    level: int = logging.INFO,
+) -> Callable[[Callable[P, float]], Callable[P, str]]:
+    """A function that runs something and returns its error, as one that tells what is wrong.
+
+    It is called once in a process for the same arguments, and returns "" where all is well. A lack
+    of memory may pass: it is raised, and nothing is remembered of it.
+
+    Args:
+        limit: Largest error that rounding explains, also by the arguments; NaN is wrong too.
+        failures: Errors that mean that it does not work here.
+        words: What is wrong, by such an error and the arguments.
+        level: Of the log, for those.
+    """
+
+    def tried(error_of: Callable[P, float]) -> Callable[P, str]:
+        @wraps(error_of)
+        def fault(*given: P.args, **named: P.kwargs) -> str:
+            try:
+                with torch.inference_mode():
+                    error = error_of(*given, **named)
+            except failures as err:
+                lack = getattr(err, "inner_exception", err)
+                if is_out_of_memory(lack):
+                    raise lack from None
+                found = words(err, *given)
+                _log.log(level, "%s of %s: %s", error_of.__qualname__, given, found)
+                return found
+            if not error <= (limit(*given) if callable(limit) else limit):
+                _log.warning("%s of %s: wrong by %.1e", error_of.__qualname__, given, error)
+                return f"it computes wrong results (error {error:.1e})"
+            return ""
+
+        return cast("Callable[P, str]", cache(fault))
+
+    return tried
+
+
+# --- how fast
 
 
 def seconds_of(work: Callable[[], object], device: torch.device) -> float:
@@ -42,6 +102,9 @@ def gpu_seconds(work: Callable[[], object], calls: int) -> float:
     end.record()
     torch.cuda.synchronize()
     return float(begin.elapsed_time(end)) / 1000 / calls
+
+
+# --- what is remembered
 
 
 @cache
