@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from PySide6.QtCore import QElapsedTimer, Qt, Signal
+from PySide6.QtCore import QElapsedTimer, QSize, Qt, Signal
 from PySide6.QtWidgets import (
     QApplication,
-    QDialog,
     QFrame,
-    QLayout,
     QMenu,
     QPushButton,
     QScrollArea,
@@ -20,16 +18,16 @@ from PySide6.QtWidgets import (
 )
 
 from app import labels
-from app.bound import bind
 from app.engine_messages import hint, text
 from app.i18n import mark, tr
 from app.state.tasks_model import TaskState
 from app.theme.icons import icon, pixmap
 from app.widgets.error_view import error_title
-from app.widgets.layouts import MIDDLE, RIGHT, STRETCH, column, row
+from app.widgets.layouts import MIDDLE, RIGHT, STRETCH, Part, column, row
 from app.widgets.meters import ProgressLine
 from app.widgets.notice_line import NoticeLine, colour_of
-from app.widgets.parts import button, elided, label, named
+from app.widgets.page import Page
+from app.widgets.parts import bind_text, button, elided, label, named
 from app.widgets.plain import Label, set_tip
 from engine.core.errors import ErrorInfo
 from engine.core.units import bytes_text
@@ -252,7 +250,7 @@ class Group:
     items: tuple[Installable, ...]
 
 
-class InstallsPage(QDialog):
+class InstallsPage(Page):
     """A page of rows, which stays open while videos run.
 
     Subclasses add parts, lay out, and bind a method that shows everything.
@@ -260,7 +258,8 @@ class InstallsPage(QDialog):
     Args:
         name: Prefix of the names of objects.
         widths: Columns of the rows.
-        texts: Title, text of the button for files, and what stands below the rows, in English.
+        texts: Title, text of the button for files, and the sentence below the rows, in English.
+        sizes: Size at first, and the smallest, px.
         parent: Window that it belongs to.
     """
 
@@ -268,12 +267,15 @@ class InstallsPage(QDialog):
     requested = Signal(str, str)
 
     def __init__(
-        self, name: str, widths: Widths, texts: tuple[str, str, str], parent: QWidget | None
+        self,
+        name: str,
+        widths: Widths,
+        texts: tuple[str, str, str],
+        sizes: tuple[QSize, QSize],
+        parent: QWidget | None,
     ) -> None:
-        super().__init__(parent)
-        self.setObjectName(f"{name}Dialog")
-        title, file, foot = texts
-        bind(self, lambda: self.setWindowTitle(tr(title)))
+        (title, file, foot), (size, least) = texts, sizes
+        super().__init__(f"{name}Dialog", title, parent, size=size, least=least)
         self._name, self._widths = name, widths
         self._rows: dict[str, InstallableRow] = {}
         self._groups: list[tuple[tuple[str, ...], QWidget, tuple[Label, Label]]] = []
@@ -294,12 +296,12 @@ class InstallsPage(QDialog):
         self._scroll.setWidgetResizable(True)
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._scroll.setWidget(scrolled)
-        bind(self._scroll, lambda: self._scroll.setAccessibleName(tr(title)))
+        bind_text(self._scroll, self._scroll.setAccessibleName, title)
 
     def lay_out(
         self,
-        above: Sequence[QWidget | QLayout],
-        below: Sequence[QWidget] = (),
+        above: Sequence[Part],
+        below: Sequence[Part] = (),
         *,
         buttons: Sequence[QWidget] = (),
         spacing: int,
@@ -316,9 +318,8 @@ class InstallsPage(QDialog):
         close.setDefault(True)  # else Enter would press the first button: gigabytes
         ends = ((part, 0, BOTTOM) for part in (*buttons, close))
         foot = row((self._foot, 1), *ends, spacing=spacing)
-        parts = (self._head, *above, (self._scroll, 1), *((part, 1) for part in below), foot)
-        column(*parts, spacing=10, margins=(20, 16), on=self)
-        self._scroll.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before the first tab
+        parts = (self._head, *above, (self._scroll, 1), *below, foot)
+        self.fill(*parts, focus=self._scroll)
 
     def _ask_button(self, name: str, text: str, icon: str) -> QPushButton:
         """A button of the page itself."""

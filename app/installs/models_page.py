@@ -32,14 +32,13 @@ from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
 from app.widgets.parts import bind_text, button, elided, label, named
 from app.widgets.reveal import bring_into_view
-from app.window_place import resize_on_screen
 from engine.core.errors import LibraryMissing
 from engine.core.units import bytes_text
 from engine.protocol.model_file_state import PublishedState
 from engine.protocol.runtime_state import RuntimeState
 from engine.settings.presets import Preset
 
-_FOLDED, _UNFOLDED = QSize(900, 380), QSize(900, 660)
+_LEAST, _FOLDED, _UNFOLDED = QSize(760, 380), QSize(900, 380), QSize(900, 660)
 _WIDTHS = Widths(facts=(72, 88), state=168, button=104)
 _TEXTS = (
     mark("Models"),
@@ -65,9 +64,7 @@ class ModelsPage(InstallsPage):
         recommends: tuple[PresetsModel, RuntimesModel],
         parent: QWidget | None = None,
     ) -> None:
-        super().__init__("models", _WIDTHS, _TEXTS, parent)
-        self.resize(_FOLDED)
-        self.setMinimumSize(760, _FOLDED.height())
+        super().__init__("models", _WIDTHS, _TEXTS, (_FOLDED, _LEAST), parent)
         self._model, self._telemetry = model, telemetry
         self._recommended = Recommended(model, *recommends)
         self._recommended.requested.connect(self._ask_recommended)
@@ -83,7 +80,7 @@ class ModelsPage(InstallsPage):
         self._heads, self._space = column_heads(), QWidget()
         self._inside.insertWidget(0, self._heads)
         above = (self._no_gpu, self._top, self._recommended, self._nothing, self._all)
-        self.lay_out(above, (self._space,), spacing=24)
+        self.lay_out(above, ((self._space, 1),), spacing=24)
         self._all.toggled.connect(self._fold)
         self._all.toggled.connect(self.unfolded)
         self._fold(False)
@@ -110,7 +107,7 @@ class ModelsPage(InstallsPage):
         self._scroll.setVisible(is_open)
         self._space.setVisible(not is_open)
         if is_open:
-            resize_on_screen(self, self.size().expandedTo(_UNFOLDED))
+            self.resize_on_screen(self.size().expandedTo(_UNFOLDED))
 
     def _ask_recommended(self, action: str, subject: str) -> None:
         self.requested.emit(action, subject)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtWidgets import QApplication, QFrame, QPushButton, QWidget
 
 from app.bound import bind
@@ -59,9 +59,8 @@ class RuntimesPage(InstallsPage):
     """Which torch is in use and why, and a row for each one that could be."""
 
     def __init__(self, model: RuntimesModel, parent: QWidget | None = None) -> None:
-        super().__init__("runtime", _WIDTHS, _TEXTS, parent)
-        self.setMinimumSize(720, 420)
-        self.resize(880, 540)
+        sizes = QSize(880, 540), QSize(720, 420)
+        super().__init__("runtime", _WIDTHS, _TEXTS, sizes, parent)
         self._model = model
         lead = label(
             "The NVIDIA runtime lets Upreel run on the GPU; without it, Upreel runs on the "

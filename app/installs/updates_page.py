@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent, QTextDocument
-from PySide6.QtWidgets import QDialog, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.bound import bind
 from app.i18n import current_language, mark, tr
 from app.installs.installable import ACTIONS, Message, problem, progress, show_message
 from app.state.listings import UpdateModel
-from app.widgets.controls import fit_height
-from app.widgets.layouts import STRETCH, column, row
+from app.widgets.layouts import STRETCH, row
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine, PageLine
+from app.widgets.page import Page
 from app.widgets.parts import bind_text, button, label, named
-from app.widgets.plain import Page
-from app.window_place import resize_on_screen
+from app.widgets.plain import Page as Notes
 from engine import __version__
 from engine.core.units import bytes_text
 
@@ -43,22 +42,18 @@ _INSTEAD = {  # of a setup, by the kind of copy that none can update
 }
 
 
-class UpdatesPage(QDialog):
+class UpdatesPage(Page):
     """Shows the model; emits requests of the user."""
 
     requested = Signal(str)  # "check", "download", "install", "stop"
 
     def __init__(self, model: UpdateModel, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setObjectName("updateDialog")
-        self.setMinimumSize(_SMALL)
-        self.resize(_SMALL)
-        bind(self, lambda: self.setWindowTitle(tr("Updates")))
+        super().__init__("updateDialog", mark("Updates"), parent, size=_SMALL, least=_SMALL)
         self._model = model
         self._shown_notes, self._action = "", "check"
         self._title = label(kind="headline", wraps=True)
         self._about = label(kind="secondary", wraps=True)
-        self._notes, self._filler = named(Page(), "updateNotes"), QWidget()
+        self._notes, self._filler = named(Notes(), "updateNotes"), QWidget()
         self._notes.setOpenLinks(False)
         self._notes.document().setIndentWidth(_INDENT)
         bind_text(self._notes, self._notes.setAccessibleName, mark("What's new"))
@@ -70,7 +65,7 @@ class UpdatesPage(QDialog):
         self._stop = button("Stop", "updateStop", on=lambda: ask("stop"))
         close = button("Close", "updateClose", on=self.close)
         close.setDefault(True)  # else Enter would end the program
-        column(
+        self.fill(
             self._title,
             self._about,
             (self._notes, 1),
@@ -80,11 +75,8 @@ class UpdatesPage(QDialog):
             label(lambda: tr(_NEVER), "secondary", wraps=True),
             row(self._check, STRETCH, self._stop, self._act, close, spacing=12),
             spacing=12,
-            margins=(20, 16),
-            on=self,
+            focus=self._title,
         )
-        self._title.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
-        self._title.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before the first tab
         model.changed.connect(self._show)
         model.progressed.connect(self._show_progress)
         bind(self, self._show_anew, theme=True)
@@ -92,12 +84,12 @@ class UpdatesPage(QDialog):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """A narrower page needs more lines."""
         super().resizeEvent(event)
-        fit_height(self)
+        self.fit_height()
 
     def showEvent(self, event: QShowEvent) -> None:
         """Fonts are known now."""
         super().showEvent(event)
-        fit_height(self)
+        self.fit_height()
 
     def _show_anew(self) -> None:
         self._shown_notes = ""  # headings and links have the theme's colours
@@ -132,7 +124,7 @@ class UpdatesPage(QDialog):
             self._act.setText(tr(ACTIONS["continue" if state.done_bytes else "download"]))
         self._stop.setVisible(model.is_running)
         self._show_progress()
-        fit_height(self)
+        self.fit_height()
 
     def _show_notes(self, notes: str) -> None:
         """Show the news of the version, Markdown."""
@@ -142,7 +134,7 @@ class UpdatesPage(QDialog):
             self._shown_notes = notes
             self._notes.document().setMarkdown(notes, _MARKDOWN)
             if notes:
-                resize_on_screen(self, self.size().expandedTo(_LARGE))
+                self.resize_on_screen(self.size().expandedTo(_LARGE))
 
     def _message(self) -> Message | None:
         model, state = self._model, self._model.state
