@@ -250,61 +250,59 @@ class Group:
     items: tuple[Installable, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageSpec:
+    """Properties of a page; texts are English."""
+
+    name: str  # prefix of the names of objects
+    title: str
+    file: str  # button that asks for a file
+    foot: str  # sentences below the rows
+    foot_spacing: int = GAP  # px between these and the buttons
+    widths: Widths
+    size: tuple[int, int]  # at first, px
+    least: tuple[int, int]
+
+
 class InstallsPage(Page):
     """A page of rows, which stays open while videos run.
 
     Subclasses add parts, lay out, and bind a method that shows everything.
-
-    Args:
-        name: Prefix of the names of objects.
-        widths: Columns of the rows.
-        texts: Title, text of the button for files, and the sentence below the rows, in English.
-        sizes: Size at first, and the smallest, px.
-        parent: Window that it belongs to.
     """
 
     # An action and the id of its row; of the page itself: "refresh" and "file", and "".
     requested = Signal(str, str)
 
-    def __init__(
-        self,
-        name: str,
-        widths: Widths,
-        texts: tuple[str, str, str],
-        sizes: tuple[QSize, QSize],
-        parent: QWidget | None,
-    ) -> None:
-        (title, file, foot), (size, least) = texts, sizes
-        super().__init__(f"{name}Dialog", title, parent, size=size, least=least)
-        self._name, self._widths = name, widths
+    def __init__(self, spec: PageSpec, parent: QWidget | None) -> None:
+        size, least = QSize(*spec.size), QSize(*spec.least)
+        super().__init__(f"{spec.name}Dialog", spec.title, parent, size=size, least=least)
+        self._spec = spec
         self._rows: dict[str, InstallableRow] = {}
         self._groups: list[tuple[tuple[str, ...], QWidget, tuple[Label, Label]]] = []
         self._room = label(kind="secondary")
-        self._file = self._ask_button("file", file, "folder")
+        self._file = self._ask_button("file", spec.file, "folder")
         self._head = row(
-            label(title, "headline"),
+            label(spec.title, "headline"),
             (self._room, 0, BOTTOM),
             STRETCH,
             self._ask_button("refresh", mark("Refresh"), "retry"),
             self._file,
             spacing=GAP,
         )
-        self._foot = label(foot, "secondary", wraps=True)
+        self._foot = label(spec.foot, "secondary", wraps=True)
         scrolled = named(QWidget(), "scrolled")
         self._inside = column(STRETCH, spacing=16, margins=(0, 0, 12, 0), on=scrolled)
         self._scroll = QScrollArea()
         self._scroll.setWidgetResizable(True)
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._scroll.setWidget(scrolled)
-        bind_text(self._scroll, self._scroll.setAccessibleName, title)
+        bind_text(self._scroll, self._scroll.setAccessibleName, spec.title)
 
     def lay_out(
         self,
         above: Sequence[Part],
         below: Sequence[Part] = (),
-        *,
         buttons: Sequence[QWidget] = (),
-        spacing: int,
     ) -> None:
         """Put the parts of a subclass among those of every page.
 
@@ -312,12 +310,11 @@ class InstallsPage(Page):
             above: Between the title and the rows.
             below: Between the rows and the foot.
             buttons: In the foot, before Close.
-            spacing: Between the parts of the foot, px.
         """
-        close = button("Close", f"{self._name}Close", on=self.close)
+        close = button("Close", f"{self._spec.name}Close", on=self.close)
         close.setDefault(True)  # else Enter would press the first button: gigabytes
         ends = ((part, 0, BOTTOM) for part in (*buttons, close))
-        foot = row((self._foot, 1), *ends, spacing=spacing)
+        foot = row((self._foot, 1), *ends, spacing=self._spec.foot_spacing)
         parts = (self._head, *above, (self._scroll, 1), *below, foot)
         self.fill(*parts, focus=self._scroll)
 
@@ -325,7 +322,7 @@ class InstallsPage(Page):
         """A button of the page itself."""
         return button(
             lambda: tr(text),
-            f"{self._name}{name.capitalize()}",
+            f"{self._spec.name}{name.capitalize()}",
             icon=icon,
             on=lambda: self.requested.emit(name, ""),
         )
@@ -373,7 +370,7 @@ class InstallsPage(Page):
         for item in group.items:
             if inside.count():
                 inside.addWidget(named(QFrame(), kind="rule"))
-            shown = self._rows[item.id] = InstallableRow(item.id, self._widths)
+            shown = self._rows[item.id] = InstallableRow(item.id, self._spec.widths)
             shown.requested.connect(self.requested)
             inside.addWidget(shown)
         column(row(title, (about, 1, BOTTOM), spacing=10), card, spacing=6, on=holder)

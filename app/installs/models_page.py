@@ -17,6 +17,7 @@ from app.installs.installable import (
     Group,
     InstallsPage,
     Message,
+    PageSpec,
     Widths,
     problem,
     progress,
@@ -38,17 +39,21 @@ from engine.protocol.model_file_state import PublishedState
 from engine.protocol.runtime_state import RuntimeState
 from engine.settings.presets import Preset
 
-_LEAST, _FOLDED, _UNFOLDED = QSize(760, 380), QSize(900, 380), QSize(900, 660)
-_WIDTHS = Widths(facts=(72, 88), state=168, button=104)
-_TEXTS = (
-    mark("Models"),
-    mark("Import file …"),
-    mark(
+_SPEC = PageSpec(
+    name="models",
+    title=mark("Models"),
+    file=mark("Import file …"),
+    foot=mark(
         "Lite is built in and always available. Files in ComfyUI or Hugging Face folders "
         "are used in place. Without internet access, download a file on another computer "
         "and import it."
     ),
+    foot_spacing=24,
+    widths=Widths(facts=(72, 88), state=168, button=104),
+    size=(900, 380),
+    least=(760, 380),
 )
+_UNFOLDED = QSize(900, 660)
 _GOALS = {"balanced", "best"}
 
 
@@ -64,7 +69,7 @@ class ModelsPage(InstallsPage):
         recommends: tuple[PresetsModel, RuntimesModel],
         parent: QWidget | None = None,
     ) -> None:
-        super().__init__("models", _WIDTHS, _TEXTS, (_FOLDED, _LEAST), parent)
+        super().__init__(_SPEC, parent)
         self._model, self._telemetry = model, telemetry
         self._recommended = Recommended(model, *recommends)
         self._recommended.requested.connect(self._ask_recommended)
@@ -80,7 +85,7 @@ class ModelsPage(InstallsPage):
         self._heads, self._space = column_heads(), QWidget()
         self._inside.insertWidget(0, self._heads)
         above = (self._no_gpu, self._top, self._recommended, self._nothing, self._all)
-        self.lay_out(above, ((self._space, 1),), spacing=24)
+        self.lay_out(above, ((self._space, 1),))
         self._all.toggled.connect(self._fold)
         self._all.toggled.connect(self.unfolded)
         self._fold(False)
@@ -188,16 +193,16 @@ class ModelsPage(InstallsPage):
 
 def column_heads() -> QWidget:
     """Names of the columns, above them."""
-    heads = QWidget()
+    heads, widths = QWidget(), _SPEC.widths
     parts = [
         label("File", "secondary"),
         label("Size", "secondary", align=RIGHT),
         label("Licence", "secondary"),
         label("State", "secondary"),
     ]
-    for part, width in zip(parts[1:], (*_WIDTHS.facts, _WIDTHS.state), strict=True):
+    for part, width in zip(parts[1:], (*widths.facts, widths.state), strict=True):
         part.setFixedWidth(width)
-    right = 9 + _WIDTHS.button + MORE_WIDTH + 2 * GAP
+    right = 9 + widths.button + MORE_WIDTH + 2 * GAP
     row((parts[0], 1), *parts[1:], spacing=GAP, margins=(15, 0, right, 0), on=heads)
     return heads
 

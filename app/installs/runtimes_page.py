@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QApplication, QFrame, QPushButton, QWidget
 
 from app.bound import bind
@@ -11,11 +11,11 @@ from app.i18n import mark, tr
 from app.installs import runtime_labels
 from app.installs.installable import (
     ACTIONS,
-    GAP,
     DoubleClick,
     Group,
     InstallsPage,
     Message,
+    PageSpec,
     Widths,
     show_message,
 )
@@ -25,7 +25,19 @@ from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine, PageLine
 from app.widgets.parts import button, label, named
 
-_WIDTHS = Widths(facts=(), state=172, button=112, more=34)
+_SPEC = PageSpec(
+    name="runtime",
+    title=mark("NVIDIA runtime"),
+    file=mark("From a file …"),
+    foot=mark(
+        'Without internet access, download the file on another computer and choose "From '
+        'a file …". A runtime in use can be removed after Upreel has been started '
+        "without it."
+    ),
+    widths=Widths(facts=(), state=172, button=112, more=34),
+    size=(880, 540),
+    least=(720, 420),
+)
 _BAR_WIDTH = 260  # px
 _OFFERS = {  # buttons of the bar, in their order
     **{
@@ -43,15 +55,6 @@ _OFFERS = {  # buttons of the bar, in their order
     "hide": mark("Not now"),
     "dismiss": mark("Close"),
 }
-_TEXTS = (
-    mark("NVIDIA runtime"),
-    mark("From a file …"),
-    mark(
-        'Without internet access, download the file on another computer and choose "From '
-        'a file …". A runtime in use can be removed after Upreel has been started '
-        "without it."
-    ),
-)
 _QUIET = ("hide", "later", "dismiss", "details")
 
 
@@ -59,8 +62,7 @@ class RuntimesPage(InstallsPage):
     """Which torch is in use and why, and a row for each one that could be."""
 
     def __init__(self, model: RuntimesModel, parent: QWidget | None = None) -> None:
-        sizes = QSize(880, 540), QSize(720, 420)
-        super().__init__("runtime", _WIDTHS, _TEXTS, sizes, parent)
+        super().__init__(_SPEC, parent)
         self._model = model
         lead = label(
             "The NVIDIA runtime lets Upreel run on the GPU; without it, Upreel runs on the "
@@ -74,7 +76,7 @@ class RuntimesPage(InstallsPage):
         self._restart = button(
             "Restart now", "runtimeRestart", on=lambda: self.requested.emit("restart", "")
         )
-        self.lay_out((lead, self._now, self._trouble), buttons=(self._restart,), spacing=GAP)
+        self.lay_out((lead, self._now, self._trouble), buttons=(self._restart,))
         model.changed.connect(self._show)
         model.progressed.connect(self._show_progress)
         bind(self, self._show, theme=True)
