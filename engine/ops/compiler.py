@@ -35,7 +35,7 @@ import torch
 from engine.core.errors import FeatureMissing
 from engine.core.paths import cache_folder
 from engine.hardware.out_of_memory import is_out_of_memory
-from engine.ops.torch_flags import current
+from engine.ops.precision import current
 from engine.ops.trials import first_line, trial
 
 logger = logging.getLogger(__name__)

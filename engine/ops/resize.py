@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.core.geometry import Size
-from engine.ops.colour.light import from_light, to_light
+from engine.ops.colour.spaces import from_light, to_light
 
 _LOBES = 3  # of the Lanczos kernel on each side
 _BAND = 64  # lines of a result that are made at once; planner.peaks counts what that takes
@@ -51,7 +51,7 @@ def resize_in_light(frames: Tensor, size: Size, transfer: str) -> Tensor:
     Args:
         frames: [T, C, H, W] float32, code values.
         size: Wanted size; the frames' own size returns them as they are.
-        transfer: Of the code values, see `ops.colour.light`; "linear" for alpha.
+        transfer: Of the code values, see `ops.colour.spaces`; "linear" for alpha.
 
     Returns:
         [T, C, size.height, size.width] float32.

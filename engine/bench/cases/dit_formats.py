@@ -33,8 +33,7 @@ from engine.models.seedvr2.dit.config import FORMAT_BYTES
 from engine.models.seedvr2.dit.load import LoadOptions
 from engine.models.seedvr2.dit.random_dit import TEXT_LENGTH, DitRun, Kind
 from engine.models.seedvr2.dit.random_file import RandomFile
-from engine.ops.linear.formats import PRODUCTS, working
-from engine.ops.linear.quantize import STORED
+from engine.ops.linear.formats import PRODUCTS, STORED, working
 from engine.ops.transfer.pinned import HostBytes
 
 _MIB = 2**20

@@ -25,10 +25,9 @@ from engine.ops.attention import attention
 from engine.ops.attention.backends import BACKENDS
 from engine.ops.attention.qk_rope import HeadNorm, Placement, gather_qk
 from engine.ops.kernels import build, channel_norm, group_norm, heads, quantize, token_rows
-from engine.ops.linear.swiglu import swiglu
 from engine.ops.norm import group_norm as norm
-from engine.ops.norm.modulate import add_gated, rms_modulate
 from engine.ops.norm.rms_norm import rms_norm_silu
+from engine.ops.norm.token_passes import add_gated, rms_modulate, swiglu
 
 _GROUPS = 32
 _EPS = 1e-6

@@ -26,8 +26,14 @@ from engine.core.geometry import Size
 from engine.models.seedvr2.dit import random_dit
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig
 from engine.ops.linear.eight_bit import FP8
-from engine.ops.linear.formats import PRODUCTS, rounded, working
-from engine.ops.linear.quantize import STORED, product_kinds, quantized_of
+from engine.ops.linear.formats import (
+    PRODUCTS,
+    STORED,
+    product_kinds,
+    quantized_of,
+    rounded,
+    working,
+)
 
 _SEED = 20261120
 _SIZES: dict[str, Any] = {"dim": 128, "text_in_dim": 96, "heads": 2, "head_dim": 64, "layers": 6}

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from engine.ops.conv import folds
-from engine.ops.conv.temporal_conv import Form, TemporalConv, laid_out
+from engine.ops.conv.temporal_conv import Form, TemporalConv, WinogradConv, laid_out
 from engine.ops.conv.trial import LayerKind, choose_convolution
-from engine.ops.conv.winograd import WinogradConv
 from engine.settings.optimisations import Convolution
 
 Past = Literal["copies", "zeros", "none"]

@@ -20,9 +20,8 @@ from torch import Tensor
 
 from engine.core import gpu_loss
 from engine.hardware.out_of_memory import is_out_of_memory
-from engine.ops.conv.temporal_conv import Form, TemporalConv, laid_out
-from engine.ops.conv.winograd import WinogradConv
-from engine.ops.torch_flags import current
+from engine.ops.conv.temporal_conv import Form, TemporalConv, WinogradConv, laid_out
+from engine.ops.precision import current
 from engine.ops.trials import WORTH_IT, ResultFile, first_line, machine, seconds_of
 
 logger = logging.getLogger(__name__)

@@ -8,8 +8,7 @@ from engine.bench.cases.matmul_formats import matmul_rows
 from engine.bench.options import BenchOptions
 from engine.bench.report.machine import Row
 from engine.core.geometry import Size
-from engine.ops.linear.formats import PRODUCTS, working
-from engine.ops.linear.quantize import STORED
+from engine.ops.linear.formats import PRODUCTS, STORED, working
 
 SMALL: dict[str, Any] = {"dim": 64, "heads": 1, "head_dim": 64, "layers": 2, "text_in_dim": 32}
 
