@@ -21,7 +21,7 @@ _now = _Now(RunSwitches())
 
 
 def current() -> RunSwitches:
-    """Those of the running job; the defaults where there is none."""
+    """Switches of the running job; the defaults where there is none."""
     return _now.switches
 
 

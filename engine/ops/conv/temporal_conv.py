@@ -59,7 +59,7 @@ class TemporalConv:
         self._form = form
 
     def with_taps(self, weight: Tensor, bias: Tensor | None = None) -> TemporalConv:
-        """The same convolution over other frames: weight [O, I, k, kh, kw], ready for use."""
+        """Convolution over other frames: weight [O, I, k, kh, kw], ready for use."""
         stride = (self.stride, self._space)
         return TemporalConv(weight, bias, padding=self._padding, stride=stride, form=self._form)
 
@@ -144,9 +144,9 @@ class TemporalConv:
 
         Args:
             frames: All of them.
-            into: As of `apply`.
+            into: See `apply`.
             most: Steps at a time.
-            convolve: Of some frames.
+            convolve: Convolution of some frames.
         """
         steps = self.steps(frames.shape[0])
         if steps <= most:
@@ -217,7 +217,7 @@ def _adds_in_place(device: str, dtype: torch.dtype) -> bool:
 
 @trial(2e-5, AttributeError, RuntimeError, TypeError)
 def _fault_in_place() -> float:
-    """What is wrong with the operator, which is not part of torch's public interface.
+    """Fault of the operator, which is not part of torch's public interface.
 
     It is tried on small tensors, into a part of a larger one as it is used here; on any difference
     the ordinary method is used.
@@ -239,7 +239,7 @@ class WinogradConv:
 
     Args:
         weight: [O, I, 3, kh, kw], in the precision in which folds are computed.
-        direct: The same convolution by its taps, with its bias, in its final dtype.
+        direct: Convolution by its taps, with its bias, in its final dtype.
 
     Memory: four taps.
     """
@@ -251,7 +251,7 @@ class WinogradConv:
         self._taps = [direct.with_taps(laid_out(table.to(dtype), "2d")) for table in tables]
 
     def apply(self, frames: Tensor, into: Tensor | None = None) -> Tensor:
-        """As `TemporalConv.apply`; a last odd frame by its three taps.
+        """Convolve as `TemporalConv.apply`; a last odd frame by its three taps.
 
         Memory: the result, and for each pair of its frames four of the input and four of the
         result.

@@ -45,7 +45,7 @@ _LIMITS = {
 
 
 class LayerKind(NamedTuple):
-    """What a convolution over time is, but for its weights and the size of its frames."""
+    """Kind of a convolution over time: all but its weights and the size of its frames."""
 
     weight: tuple[int, ...]  # O, I, K, kh, kw
     padding: int = 1  # on each side of height and width
@@ -181,9 +181,9 @@ def decide(two: Trial, three: Trial, *, dtype: torch.dtype, on_card: bool) -> Co
     """Weigh 2-D sums against 3-D.
 
     Args:
-        two: What sums of 2-D convolutions did.
-        three: What the 3-D convolution did.
-        dtype: Of the frames.
+        two: Result of sums of 2-D convolutions.
+        three: Result of the 3-D convolution.
+        dtype: Type of the frames.
         on_card: A GPU uses the faster one. On a processor both take the same time, so it takes
             what needs no copies: sums in place, or in half precision, where they would round too
             often, 3-D.

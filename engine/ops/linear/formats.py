@@ -133,8 +133,8 @@ def stored_kinds(model: nn.Module, dtypes: Mapping[str, str]) -> dict[str, str]:
     """Layers of a model that a file stores in formats that are used as they are.
 
     Args:
-        model: With plain linear layers.
-        dtypes: Of the file's tensors, under the names of the model.
+        model: Model with plain linear layers.
+        dtypes: Types of the file's tensors, under the names of the model.
 
     Returns:
         For `swap_linears`.
@@ -147,7 +147,7 @@ def product_kinds(model: nn.Module, product: str, within: str = "blocks.") -> di
     """Layers of a model that can multiply in a narrow format, by their sizes.
 
     Args:
-        model: With plain linear layers.
+        model: Model with plain linear layers.
         product: A name out of PRODUCTS.
         within: Prefix of their paths; layers outside are small, and at the ends of the model.
 

@@ -30,19 +30,12 @@ Happening = Literal["copy", "begin", "end"]
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """A step of the host: for charts of the schedule, and tests.
+    """A step of the host: for charts of the schedule, and tests."""
 
-    Attributes:
-        what: A copy was issued, work with a block began, or all of it was issued.
-        block: Index of the block.
-        slot: Buffer on the device.
-        at: s of time.perf_counter(); on a GPU the work itself happens later.
-    """
-
-    what: Happening
-    block: int
-    slot: int
-    at: float
+    what: Happening  # A copy was issued, work with a block began, or all of it was issued
+    block: int  # index of the block
+    slot: int  # buffer on the device
+    at: float  # s of time.perf_counter(); on a GPU the work itself happens later
 
 
 class WeightStream:
