@@ -6,7 +6,6 @@ from PySide6.QtCore import QObject
 
 from app.help.view import HelpView
 from app.main_window import MainWindow
-from app.widgets.controls import bring_up
 
 
 class HelpController(QObject):
@@ -29,4 +28,4 @@ class HelpController(QObject):
         if self.view.isVisible():
             self.view.close()
         else:
-            bring_up(self.view)
+            self.view.bring_up()

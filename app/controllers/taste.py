@@ -16,7 +16,6 @@ from app.preview.playback import opener
 from app.preview.player import Frame, Opener, Player
 from app.state.job_row import JobRow
 from app.state.listings import PresetsModel
-from app.widgets.controls import bring_up
 from engine.core.geometry import Size
 from engine.core.units import memory_text
 from engine.protocol import commands, events
@@ -78,7 +77,7 @@ class TasteController(QObject):
             self.view.show_places([])
             self._model.begin(row.job_id)
             self._controller.send(commands.FindScenes(job_id=row.job_id))
-        bring_up(self.view)
+        self.view.bring_up()
         self._show_presets()
 
     # Places and presets

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QHideEvent, QImage
-from PySide6.QtWidgets import QCheckBox, QDialog, QWidget
+from PySide6.QtWidgets import QCheckBox, QWidget
 
 from app.bound import bind
 from app.i18n import mark, tr
@@ -15,6 +15,7 @@ from app.preview.film_clock import clock
 from app.widgets.controls import ChoiceBox, FlowLayout
 from app.widgets.layouts import LEFT, MIDDLE, STRETCH, TOP, column, row
 from app.widgets.notice_line import NoticeLine
+from app.widgets.page import Page
 from app.widgets.parts import bind_text, button, label, named
 from app.widgets.picture_box import PictureBox
 from app.widgets.plain import Label, caption
@@ -64,7 +65,7 @@ class LoopPane(QWidget):
         column((self.picture, 1), title, figures, (use, 0, LEFT), spacing=4, on=self)
 
 
-class TasteView(QDialog):
+class TasteView(Page):
     """Shows what the controller sets; emits the user's requests."""
 
     make_requested = Signal()
@@ -77,11 +78,13 @@ class TasteView(QDialog):
     retranslated = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setObjectName("tasteDialog")
-        self.setMinimumSize(QSize(720, 400))
-        self.resize(QSize(1080, 640))
-        bind_text(self, self.setWindowTitle, mark("Compare presets"))
+        super().__init__(
+            "tasteDialog",
+            mark("Compare presets"),
+            parent,
+            size=QSize(1080, 640),
+            least=QSize(720, 400),
+        )
         self._offered: tuple[Scene | float, ...] = ()
         self._places: dict[float, QCheckBox] = {}
         self._presets: dict[str, QCheckBox] = {}
@@ -110,7 +113,7 @@ class TasteView(QDialog):
         )
         add = button("Add current frame", "tasteAdd", on=self.add_requested)
         below = self._make, self._stop, self._progress, STRETCH, self._look
-        column(
+        self.fill(
             lead,
             label("Scenes", "section"),
             row((self._place_row, 1), (add, 0, TOP)),
@@ -119,9 +122,6 @@ class TasteView(QDialog):
             row(*below, align=MIDDLE),
             self._notice,
             (self._loops, 1),
-            spacing=10,
-            margins=(20, 16),
-            on=self,
         )
 
     def _show_texts(self) -> None:

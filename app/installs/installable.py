@@ -239,7 +239,7 @@ class Group:
 
 
 class InstallsPage(QDialog):
-    """A page of rows, which stays open while films run.
+    """A page of rows, which stays open while videos run.
 
     Subclasses add parts, lay out, and bind a method that shows everything.
 

@@ -108,7 +108,7 @@ def is_whole_model(file: PublishedState) -> bool:
 
 
 def can_redraw(file: PublishedState) -> bool:
-    """Whether a film can be made with the model that this file stands for."""
+    """Whether a video can be made with the model that this file stands for."""
     is_main = file.kind == "dit" or is_whole_model(file)
     return is_main and bool(set(schema.MODELS).intersection(file.models))
 

@@ -23,7 +23,6 @@ from app.installs.installable import (
 from app.state.listings import PresetsModel
 from app.state.model_files_model import ModelFilesModel, Package, size_of
 from app.state.runtimes_model import RuntimesModel, Situation, can_repair
-from app.state.runtimes_model import size_of as runtime_size
 from app.state.tasks_model import TaskState
 from app.state.telemetry_model import TelemetryModel
 from app.widgets.layouts import RIGHT, column, row
@@ -345,7 +344,7 @@ def _sizes(files: Collection[PublishedState], runtime: RuntimeState | None, *, l
     here = sum(map(size_of, (file for file in files if file.is_here)))
     here += sum(file.done_bytes for file in files if file.state == "partial")
     if runtime is not None:
-        total += runtime_size(runtime)
+        total += size_of(runtime)
         here += runtime.done_bytes if runtime.state == "partial" else 0
     if not lacks:
         return f"{tr('Everything is installed')} · {bytes_text(total)}"

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from app.engine_messages import hint, text
 from app.i18n import mark, tr
 from app.installs.installable import Installable, Standing, progress
-from app.state.runtimes_model import RuntimesModel, Situation, can_repair, is_known, size_of
+from app.state.model_files_model import size_of
+from app.state.runtimes_model import RuntimesModel, Situation, can_repair, is_known
 from app.state.tasks_model import TaskState
 from app.widgets.error_view import error_title
 from engine.core.errors import ErrorInfo, RuntimeNotAccepted

@@ -110,18 +110,19 @@ class RuntimesPage(InstallsPage):
 class RuntimeLine(PageLine):
     """The line among the settings: which runtime is in use and why, and the way to the page."""
 
-    def __init__(self, model: RuntimesModel, parent: QWidget | None = None) -> None:
-        super().__init__("runtime", parent)
+    def __init__(self, model: RuntimesModel) -> None:
+        super().__init__(
+            "runtime",
+            title=mark("NVIDIA runtime"),
+            text=mark("Show …"),
+            says=lambda: tr("{text}: NVIDIA runtime", text=tr("Show …")),
+        )
         self._model = model
-        model.changed.connect(self.retranslate_ui)
-        self.retranslate_ui()
+        model.changed.connect(self._show)
+        bind(self, self._show)
 
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
-        self.name.setText(tr("NVIDIA runtime"))
+    def _show(self) -> None:
         self.explanation.setText(runtime_labels.summary(self._model))
-        self.button.setText(tr("Show …"))
-        self.button.setAccessibleName(tr("{text}: NVIDIA runtime", text=tr("Show …")))
 
 
 class OfferBar(QFrame):
@@ -134,7 +135,7 @@ class OfferBar(QFrame):
         self.setObjectName("runtimeBar")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._model = model
-        self._waits = ""  # for which film the new start waits
+        self._waits = ""  # name of the video that the restart waits for
         self._notice = named(NoticeLine(), "runtimeSays")
         self._bar = named(ShareBar(), "runtimeShare")
         self._bar.setFixedWidth(_BAR_WIDTH)
@@ -160,7 +161,7 @@ class OfferBar(QFrame):
             self.requested.emit(name)
 
     def show_waiting(self, film: str) -> None:
-        """Upreel starts again when this film is done; "" for no more."""
+        """Show that Upreel restarts when a video is finished; "" for no longer."""
         self._waits = film
         self._show()
 

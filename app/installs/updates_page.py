@@ -181,16 +181,12 @@ class UpdatesPage(QDialog):
             self._bar.setAccessibleName(self._doing.text())
 
 
-class UpdateLine(PageLine):
-    """The line among the settings: which version this is; its button opens the page and looks."""
+def update_line() -> PageLine:
+    """The line among the settings: which version this is; its button opens the page and checks."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("update", parent)
-        self.retranslate_ui()
+    def about() -> str:
+        return f"{tr('You have Upreel {version}.', version=__version__)} {tr(_NEVER)}"
 
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
-        self.name.setText(tr("Updates"))
-        yours = tr("You have Upreel {version}.", version=__version__)
-        self.explanation.setText(f"{yours} {tr(_NEVER)}")
-        self.button.setText(tr("Check for updates …"))
+    return PageLine(
+        "update", title=mark("Updates"), explanation=about, text=mark("Check for updates …")
+    )

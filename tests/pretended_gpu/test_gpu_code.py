@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.bench.timing import clock
+from engine.bench import timing
 from engine.core.geometry import Box, Size
 from engine.hardware import shared_memory, torch_memory
 from engine.models.seedvr2.vae.fast import FastVae
@@ -128,11 +128,11 @@ def test_short_work_is_called_until_the_launches_are_hidden() -> None:
     with pretended_gpu():
         x = torch.ones(8, device="cuda")
         calls = Mock(side_effect=lambda: x.add_(1))
-        found = clock.measure(calls, "cuda", runs=1)
-        assert calls.call_count == 1 + clock._MOST_CALLS
+        found = timing.measure(calls, "cuda", runs=1)
+        assert calls.call_count == 1 + timing._MOST_CALLS
         assert found.seconds == pytest.approx(1e-5)
         long = Mock(side_effect=lambda: [x.add_(1) for _ in range(3000)])
-        found = clock.measure(long, "cuda", runs=1)
+        found = timing.measure(long, "cuda", runs=1)
         assert long.call_count == 1
         assert found.seconds == pytest.approx(0.03)
 

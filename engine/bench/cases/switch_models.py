@@ -15,17 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.bench.cases.runs import (
-    build_vae,
-    capability_of,
-    dit_run,
-    random_weights,
-    vae_input,
-    vae_run,
-    vae_work,
-)
-from engine.bench.cases.vae_models import VaeRun
-from engine.bench.options import BenchOptions
+from engine.bench.run import BenchOptions
+from engine.bench.workload import VaeRun, capability_of, dit_run, vae_run
 from engine.core.geometry import Box, Size
 from engine.core.messages import Message, message
 from engine.models.planning.search import AT_ONCE
@@ -64,17 +55,11 @@ _DIT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltModel:
-    """A model with some switches, and its work.
+    """A model with some switches, and its work."""
 
-    Attributes:
-        clip: Work of which time and memory are measured.
-        image: One frame; the clip where the model treats images like clips.
-        check: Less of both; its results are compared with the exact ones.
-    """
-
-    clip: Work
-    image: Work
-    check: Work
+    clip: Work  # its time and memory are measured
+    image: Work  # one frame; the clip where the model treats images like clips
+    check: Work  # less of both; its results are compared with the exact ones
 
 
 class MeasuredModel(ABC):
@@ -91,7 +76,7 @@ class MeasuredModel(ABC):
     @property
     @abstractmethod
     def description(self) -> Message:
-        """What is measured."""
+        """Description of what is measured."""
 
     @abstractmethod
     def _exact_model(self) -> BuiltModel:
@@ -124,7 +109,7 @@ class MeasuredVae(MeasuredModel):
         side = _VAE_PX[base.device]
         self.run = replace(base, size=options.size or Size(side, side))
         self.frames = options.frames[0] if options.frames else _VAE_FRAMES
-        self.weights = random_weights(base)
+        self.weights = base.weights()
         self.device = base.device
         self.default = VaeSwitches()
 
@@ -151,12 +136,12 @@ class MeasuredVae(MeasuredModel):
         return self._built(replace(self.run, form="plain", dtype="float64"))
 
     def _built(self, run: VaeRun) -> BuiltModel:
-        vae = build_vae(run, self.weights)
+        vae = run.built(self.weights)
         px = min(_CHECK_PX[run.device], run.size.width, run.size.height)
         small = replace(run, size=Size(px, px))
 
         def both_sides(run: VaeRun, frames: int) -> list[Callable[[], Tensor]]:
-            return [vae_work(replace(run, side=side, frames=frames), vae) for side in _SIDES]
+            return [replace(run, side=side, frames=frames).work_of(vae) for side in _SIDES]
 
         return BuiltModel(
             clip=_joined(both_sides(run, self.frames)),
@@ -220,7 +205,7 @@ class MeasuredDit(MeasuredModel):
 
 
 class MeasuredTiles(MeasuredVae):
-    """What a job does around a model: two tiles are decoded and transferred to the host.
+    """Work of a job around a model: two tiles are decoded and transferred to the host.
 
     Measures the switches of the machine; those of the VAE keep their defaults. On a processor they
     make no difference; it has not yet run on a GPU.
@@ -240,9 +225,9 @@ class MeasuredTiles(MeasuredVae):
     def built(self, switches: Any) -> BuiltModel:
         """The default variant under some switches of the machine."""
         model, size = self._built(self.run), self.run.size
-        vae = build_vae(self.run, self.weights)
+        vae = self.run.built(self.weights)
         assert isinstance(vae, FastSlicedVae)
-        latent = vae_input(replace(self.run, frames=self.frames))
+        latent = replace(self.run, frames=self.frames).input()
         lanes = Lanes(torch.device(self.device), AT_ONCE if switches.two_tiles else 1)
 
         def tiles() -> Results:

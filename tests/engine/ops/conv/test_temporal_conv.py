@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.bench.timing.profiler import peak_bytes
+from engine.bench.memory import peak_bytes
 from engine.ops.conv import temporal_conv
 from engine.ops.conv.temporal_conv import TemporalConv
 from tests.helpers.seedvr2 import random_frames
