@@ -390,7 +390,7 @@ class UpdateService:
             case c.CheckUpdate():
                 return self._task("check", self._check)
             case c.DownloadUpdate():
-                return self._task("download", lambda work: self._store.download(_listener(work)))
+                return self._task("download", lambda work: self._store.download(Listener.of(work)))
             case c.InstallUpdate():
                 return self._task("install", self._install)
         return (self._known(),)
@@ -412,13 +412,9 @@ class UpdateService:
 
     def _install(self, work: RunningTask) -> None:
         check_installable()
-        with self._store.ready(_listener(work)):
+        with self._store.ready(Listener.of(work)):
             pass
 
     def _known(self) -> UpdateKnown:
         state = dataclasses.replace(self._store.state(), was_checked=self._was_checked)
         return UpdateKnown(state=state)
-
-
-def _listener(work: RunningTask) -> Listener:
-    return Listener(on_progress=work.progress, control=work.control)
