@@ -6,20 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from PySide6.QtCore import QElapsedTimer, Qt, Signal
-from PySide6.QtGui import QAction
+from PySide6.QtCore import QElapsedTimer, QSize, Qt, Signal
 from PySide6.QtWidgets import (
     QApplication,
-    QDialog,
     QFrame,
-    QGridLayout,
-    QHBoxLayout,
-    QLayout,
     QMenu,
     QPushButton,
     QScrollArea,
     QToolButton,
-    QVBoxLayout,
     QWidget,
 )
 
@@ -28,15 +22,18 @@ from app.engine_messages import hint, text
 from app.i18n import mark, tr
 from app.state.tasks_model import TaskState
 from app.theme.icons import icon, pixmap
-from app.widgets.controls import ElidedLabel, Themed
 from app.widgets.error_view import error_title
+from app.widgets.layouts import MIDDLE, RIGHT, STRETCH, Part, column, row
 from app.widgets.meters import ProgressLine
 from app.widgets.notice_line import NoticeLine, colour_of
+from app.widgets.page import Page
+from app.widgets.parts import bind_text, button, elided, label, named
 from app.widgets.plain import Label, set_tip
 from engine.core.errors import ErrorInfo
 from engine.core.units import bytes_text
 
 GAP, MORE_WIDTH = 12, 36
+BOTTOM = Qt.AlignmentFlag.AlignBottom
 ACTIONS = {  # what buttons request, and their texts
     "download": mark("Download"),
     "continue": mark("Continue"),
@@ -67,6 +64,15 @@ class Standing(NamedTuple):
     text: str
 
 
+class Message(NamedTuple):
+    """Contents of a `NoticeLine`, and what can be done about it."""
+
+    severity: str = "info"
+    title: str = ""
+    text: str = ""
+    offers: tuple[str, ...] = ()  # names of buttons, the likely one first
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installable:
     """One thing that is or can be installed, in the words of its row."""
@@ -83,7 +89,7 @@ class Installable:
     can_act: bool = True
     menu: Mapping[str, bool] = field(default_factory=dict)  # entries, with whether each is possible
     task: TaskState | None = None  # running: its figures are shown
-    problem: tuple[str, ...] = ()  # severity, sentence and hint
+    problem: Message | None = None
 
 
 class Widths(NamedTuple):
@@ -114,6 +120,13 @@ def problem(error: ErrorInfo) -> tuple[str, str]:
     return error_title(error), "\n".join(filter(None, (text(error), hint(error))))
 
 
+def show_message(line: NoticeLine, said: Message | None) -> None:
+    """Show a message in a line, or hide it for None."""
+    line.setVisible(said is not None)
+    if said is not None:
+        line.show_message(said.severity, said.title, said.text)
+
+
 class DoubleClick:
     """Tells the second half of a double click, which must not stop what the first has begun."""
 
@@ -139,19 +152,43 @@ class InstallableRow(QFrame):
         self.id = name
         self.setObjectName(f"row-{name}")
         self._action, self._clicks = "", DoubleClick()
-        self._title, self._about = ElidedLabel(), ElidedLabel()
-        self._place = ElidedLabel(Qt.TextElideMode.ElideMiddle)
-        self._facts = [Label() for _ in widths.facts]
-        self._icon, self._state = Label(), ElidedLabel()
-        self._button, self._more, self._menu = QPushButton(), QToolButton(), QMenu(self)
-        self._entries = {entry: QAction(self) for entry in _MENU}
-        self._busy, self._problem = ProgressLine(), NoticeLine()
-        self._lay_out(widths)
-        self._button.clicked.connect(self._act)
+        self._title, self._about = elided(kind="strong"), elided(kind="secondary")
+        self._place = elided(kind="secondary", mode=Qt.TextElideMode.ElideMiddle)
+        self._facts = [label(kind="secondary" if at else "") for at in range(len(widths.facts))]
+        for fact, width in zip(self._facts, widths.facts, strict=True):
+            fact.setFixedWidth(width)
+        for fact in self._facts[:1]:
+            fact.setAlignment(RIGHT | MIDDLE)
+        self._icon, self._state = label(), elided()
+        state = QWidget()
+        state.setFixedWidth(widths.state)
+        row(self._icon, (self._state, 1), spacing=6, on=state)
+        self._button = button(name=f"do-{name}", on=self._act)
+        self._more = named(QToolButton(), f"more-{name}", "more")
+        for control, width in ((self._button, widths.button), (self._more, widths.more)):
+            control.setFixedWidth(width)
+            policy = control.sizePolicy()
+            policy.setRetainSizeWhenHidden(True)
+            control.setSizePolicy(policy)
+        menu = QMenu(self)
+        self._entries = {entry: menu.addAction("") for entry in _MENU}
         for entry, action in self._entries.items():
             action.triggered.connect(
                 lambda _=False, entry=entry: self.requested.emit(entry, self.id)
             )
+        self._more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self._more.setMenu(menu)
+        self._busy, self._problem = ProgressLine(), named(NoticeLine(), f"problem-{name}")
+        texts = column(self._title, self._about, self._place, spacing=1)
+        columns = row(
+            (texts, 1),
+            *(*self._facts, state, self._button, self._more),
+            MORE_WIDTH - widths.more,
+            spacing=GAP,
+        )
+        column(columns, self._busy, self._problem, spacing=8, margins=(14, 10, 8, 10), on=self)
+        self._busy.hide()
+        self._problem.hide()
 
     def show_item(self, item: Installable) -> None:
         """Show everything anew."""
@@ -159,9 +196,9 @@ class InstallableRow(QFrame):
         self._about.setText(item.about)
         self._place.setText(item.place)
         self._place.setVisible(bool(item.place))
-        for label, (fact, tip) in zip(self._facts, item.facts, strict=True):
-            label.setText(fact)
-            set_tip(label, tip)
+        for part, (fact, tip) in zip(self._facts, item.facts, strict=True):
+            part.setText(fact)
+            set_tip(part, tip)
         shape, severity, said = item.standing
         self._icon.setPixmap(pixmap(shape, colour_of(severity), 16))
         self._state.setText(said)
@@ -174,9 +211,7 @@ class InstallableRow(QFrame):
             self._button.setAccessibleName(f"{action}: {item.button_for}")
         self._show_menu(item)
         self.show_progress(item.task)
-        self._problem.setVisible(bool(item.problem))
-        if item.problem:
-            self._problem.show_message(*item.problem)
+        show_message(self._problem, item.problem)
 
     def show_progress(self, task: TaskState | None) -> None:
         """Only the figures: they come several times a second."""
@@ -205,55 +240,6 @@ class InstallableRow(QFrame):
         set_tip(self._more, more)
         self._more.setAccessibleName(more)
 
-    def _lay_out(self, widths: Widths) -> None:
-        self._title.setProperty("kind", "strong")
-        for label in (self._about, self._place, *self._facts[1:]):
-            label.setProperty("kind", "secondary")
-        for label, width in zip(self._facts, widths.facts, strict=True):
-            label.setFixedWidth(width)
-        if self._facts:
-            self._facts[0].setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        for control, name, width in (
-            (self._button, "do", widths.button),
-            (self._more, "more", widths.more),
-        ):
-            control.setObjectName(f"{name}-{self.id}")
-            control.setFixedWidth(width)
-            policy = control.sizePolicy()
-            policy.setRetainSizeWhenHidden(True)
-            control.setSizePolicy(policy)
-        self._problem.setObjectName(f"problem-{self.id}")
-        self._more.setProperty("kind", "more")
-        self._more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-        self._menu.addActions(list(self._entries.values()))
-        self._more.setMenu(self._menu)
-        state = QWidget()
-        state.setFixedWidth(widths.state)
-        inner = QHBoxLayout(state)
-        inner.setContentsMargins(0, 0, 0, 0)
-        inner.setSpacing(6)
-        inner.addWidget(self._icon)
-        inner.addWidget(self._state, 1)
-        texts = QVBoxLayout()
-        texts.setSpacing(1)
-        for label in (self._title, self._about, self._place):
-            texts.addWidget(label)
-        grid = QGridLayout()
-        grid.setHorizontalSpacing(GAP)
-        grid.setColumnStretch(0, 1)
-        grid.addLayout(texts, 0, 0)
-        for at, cell in enumerate((*self._facts, state, self._button)):
-            grid.addWidget(cell, 0, at + 1)
-        grid.addWidget(self._more, 0, grid.columnCount(), Qt.AlignmentFlag.AlignLeft)
-        grid.setColumnMinimumWidth(grid.columnCount() - 1, MORE_WIDTH)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(14, 10, 8, 10)
-        column.setSpacing(8)
-        column.addLayout(grid)
-        for part in (self._busy, self._problem):
-            column.addWidget(part)
-            part.setVisible(False)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
@@ -264,43 +250,82 @@ class Group:
     items: tuple[Installable, ...]
 
 
-class InstallsPage(Themed, QDialog):
-    """A page of rows. Stays open while films run; subclasses add what stands above the rows.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageSpec:
+    """Properties of a page; texts are English."""
 
-    Args:
-        name: Prefix of the names of objects.
-        widths: Columns of the rows.
-        parent: Window that it belongs to.
+    name: str  # prefix of the names of objects
+    title: str
+    file: str  # button that asks for a file
+    foot: str  # sentences below the rows
+    foot_spacing: int = GAP  # px between these and the buttons
+    widths: Widths
+    size: tuple[int, int]  # at first, px
+    least: tuple[int, int]
+
+
+class InstallsPage(Page):
+    """A page of rows, which stays open while videos run.
+
+    Subclasses add parts, lay out, and bind a method that shows everything.
     """
 
-    # An action and the id of its row; of the page itself: "refresh", "file", and "".
+    # An action and the id of its row; of the page itself: "refresh" and "file", and "".
     requested = Signal(str, str)
 
-    def __init__(self, name: str, widths: Widths, parent: QWidget | None) -> None:
-        super().__init__(parent)
-        self.setObjectName(f"{name}Dialog")
-        self._widths = widths
+    def __init__(self, spec: PageSpec, parent: QWidget | None) -> None:
+        size, least = QSize(*spec.size), QSize(*spec.least)
+        super().__init__(f"{spec.name}Dialog", spec.title, parent, size=size, least=least)
+        self._spec = spec
         self._rows: dict[str, InstallableRow] = {}
         self._groups: list[tuple[tuple[str, ...], QWidget, tuple[Label, Label]]] = []
-        self._title, self._room, self._foot = Label(), Label(), Label()
-        self._again, self._file, self._close = QPushButton(), QPushButton(), QPushButton()
-        for part, ending in (
-            (self._again, "Refresh"),
-            (self._file, "File"),
-            (self._close, "Close"),
-        ):
-            part.setObjectName(f"{name}{ending}")
-        self._close.setDefault(True)  # else Enter would press the first button: gigabytes
-        self._close.clicked.connect(self.close)
-        self._again.clicked.connect(lambda: self.requested.emit("refresh", ""))
-        self._file.clicked.connect(lambda: self.requested.emit("file", ""))
+        self._room = label(kind="secondary")
+        self._file = self._ask_button("file", spec.file, "folder")
+        self._head = row(
+            label(spec.title, "headline"),
+            (self._room, 0, BOTTOM),
+            STRETCH,
+            self._ask_button("refresh", mark("Refresh"), "retry"),
+            self._file,
+            spacing=GAP,
+        )
+        self._foot = label(spec.foot, "secondary", wraps=True)
+        scrolled = named(QWidget(), "scrolled")
+        self._inside = column(STRETCH, spacing=16, margins=(0, 0, 12, 0), on=scrolled)
+        self._scroll = QScrollArea()
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._scroll.setWidget(scrolled)
+        bind_text(self._scroll, self._scroll.setAccessibleName, spec.title)
 
-    def retranslate_ui(self) -> None:
-        """All texts in the current language; subclasses add theirs and show all rows again."""
-        self._again.setText(tr("Refresh"))
-        self._again.setIcon(icon("retry", size=16))
-        self._file.setIcon(icon("folder", size=16))
-        self._close.setText(tr("Close"))
+    def lay_out(
+        self,
+        above: Sequence[Part],
+        below: Sequence[Part] = (),
+        buttons: Sequence[QWidget] = (),
+    ) -> None:
+        """Put the parts of a subclass among those of every page.
+
+        Args:
+            above: Between the title and the rows.
+            below: Between the rows and the foot.
+            buttons: In the foot, before Close.
+        """
+        close = button("Close", f"{self._spec.name}Close", on=self.close)
+        close.setDefault(True)  # else Enter would press the first button: gigabytes
+        ends = ((part, 0, BOTTOM) for part in (*buttons, close))
+        foot = row((self._foot, 1), *ends, spacing=self._spec.foot_spacing)
+        parts = (self._head, *above, (self._scroll, 1), *below, foot)
+        self.fill(*parts, focus=self._scroll)
+
+    def _ask_button(self, name: str, text: str, icon: str) -> QPushButton:
+        """A button of the page itself."""
+        return button(
+            lambda: tr(text),
+            f"{self._spec.name}{name.capitalize()}",
+            icon=icon,
+            on=lambda: self.requested.emit(name, ""),
+        )
 
     def show_room(self, free_mb: float | None) -> None:
         """Free space, MB; None while unknown."""
@@ -324,9 +349,9 @@ class InstallsPage(Themed, QDialog):
             for _, holder, _ in self._groups:
                 holder.show()  # now, not with the next event: a row may be revealed at once
         for group, (_, _, texts) in zip(groups, self._groups, strict=True):
-            for label, said in zip(texts, (group.title, group.about), strict=True):
-                label.setText(said)
-                label.setVisible(bool(said))
+            for part, said in zip(texts, (group.title, group.about), strict=True):
+                part.setText(said)
+                part.setVisible(bool(said))
             for item in group.items:
                 self._rows[item.id].show_item(item)
         return [name for name in self._rows if name not in before] if before else []
@@ -339,91 +364,15 @@ class InstallsPage(Themed, QDialog):
         return row is not None
 
     def _make_group(self, group: Group) -> tuple[tuple[str, ...], QWidget, tuple[Label, Label]]:
-        title, about = Label(), Label()
-        title.setProperty("kind", "title")
-        about.setProperty("kind", "secondary")
-        head = QHBoxLayout()
-        head.setSpacing(10)
-        head.addWidget(title)
-        head.addWidget(about, 1, Qt.AlignmentFlag.AlignBottom)
-        card = QFrame()
-        card.setProperty("kind", "card")
-        inside = QVBoxLayout(card)
-        inside.setContentsMargins(0, 2, 0, 2)
-        inside.setSpacing(0)
+        title, about = label(kind="title"), label(kind="secondary")
+        card, holder = named(QFrame(), kind="card"), QWidget()
+        inside = column(margins=(0, 2), spacing=0, on=card)
         for item in group.items:
             if inside.count():
-                rule = QFrame()
-                rule.setProperty("kind", "rule")
-                inside.addWidget(rule)
-            row = self._rows[item.id] = InstallableRow(item.id, self._widths)
-            row.requested.connect(self.requested)
-            inside.addWidget(row)
-        holder = QWidget()
-        column = QVBoxLayout(holder)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(6)
-        column.addLayout(head)
-        column.addWidget(card)
+                inside.addWidget(named(QFrame(), kind="rule"))
+            shown = self._rows[item.id] = InstallableRow(item.id, self._spec.widths)
+            shown.requested.connect(self.requested)
+            inside.addWidget(shown)
+        column(row(title, (about, 1, BOTTOM), spacing=10), card, spacing=6, on=holder)
         self._inside.insertWidget(self._inside.count() - 1, holder)
         return tuple(item.id for item in group.items), holder, (title, about)
-
-    def lay_out(
-        self,
-        above: Sequence[QWidget | QLayout],
-        *,
-        heads: QWidget | None = None,
-        buttons: Sequence[QWidget] = (),
-        spacing: int,
-    ) -> None:
-        """Put the parts of a subclass among those of every page.
-
-        Args:
-            above: Between the title and the rows.
-            heads: Names of the columns; they scroll with the rows.
-            buttons: In the foot, before Close.
-            spacing: Between the foot's sentence and the buttons, px.
-        """
-        self._title.setProperty("kind", "headline")
-        for label in (self._room, self._foot):
-            label.setProperty("kind", "secondary")
-        self._foot.setWordWrap(True)
-        head = QHBoxLayout()
-        head.setSpacing(GAP)
-        head.addWidget(self._title)
-        head.addWidget(self._room, 0, Qt.AlignmentFlag.AlignBottom)
-        head.addStretch(1)
-        head.addWidget(self._again)
-        head.addWidget(self._file)
-        scrolled = QWidget()
-        scrolled.setObjectName("scrolled")
-        self._inside = QVBoxLayout(scrolled)
-        self._inside.setContentsMargins(0, 0, 12, 0)
-        self._inside.setSpacing(16)
-        if heads is not None:
-            self._inside.addWidget(heads)
-        self._inside.addStretch(1)
-        self._scroll = QScrollArea()
-        self._scroll.setWidgetResizable(True)
-        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._scroll.setWidget(scrolled)
-        foot = QHBoxLayout()
-        foot.setSpacing(spacing)
-        foot.addWidget(self._foot, 1)
-        for button in (*buttons, self._close):
-            foot.addWidget(button, 0, Qt.AlignmentFlag.AlignBottom)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(20, 16, 20, 16)
-        column.setSpacing(10)
-        column.addLayout(head)
-        for part in above:
-            if isinstance(part, QLayout):
-                column.addLayout(part)
-            else:
-                column.addWidget(part)
-        column.addWidget(self._scroll, 1)
-        self._space = QWidget()  # where the rows are folded away
-        self._space.hide()
-        column.addWidget(self._space, 1)
-        column.addLayout(foot)
-        self._scroll.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before the first tab

@@ -6,46 +6,54 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtWidgets import (
-    QFrame,
-    QHBoxLayout,
-    QPushButton,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QFrame, QToolButton, QWidget
 
-from app.i18n import tr
+from app.bound import bind
+from app.i18n import mark, tr
 from app.installs import model_labels, runtime_labels
 from app.installs.installable import (
     GAP,
     MORE_WIDTH,
     Group,
     InstallsPage,
+    Message,
+    PageSpec,
     Widths,
     problem,
     progress,
+    show_message,
 )
 from app.state.listings import PresetsModel
 from app.state.model_files_model import ModelFilesModel, Package, size_of
 from app.state.runtimes_model import RuntimesModel, Situation, can_repair
-from app.state.runtimes_model import size_of as runtime_size
 from app.state.tasks_model import TaskState
 from app.state.telemetry_model import TelemetryModel
-from app.widgets.controls import ElidedLabel
+from app.widgets.layouts import RIGHT, column, row
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
-from app.widgets.plain import Label
+from app.widgets.parts import bind_text, button, elided, label, named
 from app.widgets.reveal import bring_into_view
-from app.window_place import resize_on_screen
 from engine.core.errors import LibraryMissing
 from engine.core.units import bytes_text
 from engine.protocol.model_file_state import PublishedState
 from engine.protocol.runtime_state import RuntimeState
 from engine.settings.presets import Preset
 
-_FOLDED, _UNFOLDED = QSize(900, 380), QSize(900, 660)
-_WIDTHS = Widths(facts=(72, 88), state=168, button=104)
+_SPEC = PageSpec(
+    name="models",
+    title=mark("Models"),
+    file=mark("Import file …"),
+    foot=mark(
+        "Lite is built in and always available. Files in ComfyUI or Hugging Face folders "
+        "are used in place. Without internet access, download a file on another computer "
+        "and import it."
+    ),
+    foot_spacing=24,
+    widths=Widths(facts=(72, 88), state=168, button=104),
+    size=(900, 380),
+    least=(760, 380),
+)
+_UNFOLDED = QSize(900, 660)
 _GOALS = {"balanced", "best"}
 
 
@@ -61,58 +69,31 @@ class ModelsPage(InstallsPage):
         recommends: tuple[PresetsModel, RuntimesModel],
         parent: QWidget | None = None,
     ) -> None:
-        super().__init__("models", _WIDTHS, parent)
-        self.resize(_FOLDED)
-        self.setMinimumSize(760, _FOLDED.height())
+        super().__init__(_SPEC, parent)
         self._model, self._telemetry = model, telemetry
         self._recommended = Recommended(model, *recommends)
         self._recommended.requested.connect(self._ask_recommended)
-        self._all, self._no_gpu, self._nothing = QToolButton(), NoticeLine(), Label()
-        self._all.setObjectName("allModels")
+        self._all = named(QToolButton(), "allModels")
         self._all.setCheckable(True)
         self._all.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         self._all.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self._no_gpu.setObjectName("noGpu")
-        self._nothing.setObjectName("noModels")
-        self._nothing.setProperty("kind", "secondary")
+        bind_text(self._all, self._all.setText, mark("All models"))
+        self._no_gpu = named(NoticeLine(), "noGpu")
+        self._nothing = label(kind="secondary", name="noModels")
         self._imports: dict[str, ImportRow] = {}
-        self._top = QVBoxLayout()
-        self._top.setSpacing(8)
-        self._heads = ColumnHeads()
+        self._top = column(spacing=8)
+        self._heads, self._space = column_heads(), QWidget()
+        self._inside.insertWidget(0, self._heads)
         above = (self._no_gpu, self._top, self._recommended, self._nothing, self._all)
-        self.lay_out(above, heads=self._heads, spacing=24)
+        self.lay_out(above, ((self._space, 1),))
         self._all.toggled.connect(self._fold)
         self._all.toggled.connect(self.unfolded)
         self._fold(False)
         model.changed.connect(self._show)
         model.progressed.connect(self._show_progress)
         telemetry.changed.connect(self._warn)
-        self.retranslate_ui()
-
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
-        super().retranslate_ui()
-        self.setWindowTitle(tr("Models"))
-        self._title.setText(tr("Models"))
-        self._scroll.setAccessibleName(tr("Models"))
-        self._all.setText(tr("All models"))
-        self._recommended.show_all()
-        self._file.setText(tr("Import file …"))
-        self._foot.setText(
-            tr(
-                "Lite is built in and always available. Files in ComfyUI or Hugging Face folders "
-                "are used in place. Without internet access, download a file on another computer "
-                "and import it."
-            )
-        )
-        self._heads.retranslate_ui()
-        self._no_gpu.show_message(
-            "warning",
-            tr("SeedVR2 and Wan are made for NVIDIA GPUs, and this computer has none."),
-            tr("On the CPU they are very slow; Lite is the better choice on this computer."),
-        )
-        self._warn()
-        self._show()
+        bind(self, self._warn)
+        bind(self, self._show, theme=True)
 
     def unfold(self) -> None:
         """Show all files; they stay open."""
@@ -131,7 +112,7 @@ class ModelsPage(InstallsPage):
         self._scroll.setVisible(is_open)
         self._space.setVisible(not is_open)
         if is_open:
-            resize_on_screen(self, self.size().expandedTo(_UNFOLDED))
+            self.resize_on_screen(self.size().expandedTo(_UNFOLDED))
 
     def _ask_recommended(self, action: str, subject: str) -> None:
         self.requested.emit(action, subject)
@@ -140,6 +121,11 @@ class ModelsPage(InstallsPage):
 
     def _warn(self) -> None:
         """Warn before gigabytes are downloaded: without a GPU they are of little use."""
+        self._no_gpu.show_message(
+            "warning",
+            tr("SeedVR2 and Wan are made for NVIDIA GPUs, and this computer has none."),
+            tr("On the CPU they are very slow; Lite is the better choice on this computer."),
+        )
         reading = self._telemetry.reading
         self._no_gpu.setVisible(reading is not None and reading.gpu is None)
 
@@ -205,27 +191,20 @@ class ModelsPage(InstallsPage):
             self._imports[path].show_task(task)
 
 
-class ColumnHeads(QWidget):
+def column_heads() -> QWidget:
     """Names of the columns, above them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._labels = [Label() for _ in range(4)]
-        row = QHBoxLayout(self)
-        row.setContentsMargins(15, 0, 9 + _WIDTHS.button + MORE_WIDTH + 2 * GAP, 0)
-        row.setSpacing(GAP)
-        for label, width in zip(self._labels, (None, *_WIDTHS.facts, _WIDTHS.state), strict=True):
-            label.setProperty("kind", "secondary")
-            if width is not None:
-                label.setFixedWidth(width)
-            row.addWidget(label, 0 if width is not None else 1)
-        self._labels[1].setAlignment(Qt.AlignmentFlag.AlignRight)
-
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
-        texts = (tr("File"), tr("Size"), tr("Licence"), tr("State"))
-        for label, heading in zip(self._labels, texts, strict=True):
-            label.setText(heading)
+    heads, widths = QWidget(), _SPEC.widths
+    parts = [
+        label("File", "secondary"),
+        label("Size", "secondary", align=RIGHT),
+        label("Licence", "secondary"),
+        label("State", "secondary"),
+    ]
+    for part, width in zip(parts[1:], (*widths.facts, widths.state), strict=True):
+        part.setFixedWidth(width)
+    right = 9 + widths.button + MORE_WIDTH + 2 * GAP
+    row((parts[0], 1), *parts[1:], spacing=GAP, margins=(15, 0, right, 0), on=heads)
+    return heads
 
 
 class ImportRow(QFrame):
@@ -235,46 +214,35 @@ class ImportRow(QFrame):
 
     def __init__(self, path: str) -> None:
         super().__init__()
-        self.setProperty("kind", "card")
-        self.setObjectName("importLine")
+        named(self, "importLine", "card")
         self._path, self._action = path, "stop"
-        self._problem = NoticeLine()
-        self._name, self._progress, self._bar = ElidedLabel(), Label(), ShareBar()
-        self._name.setProperty("kind", "strong")
-        self._progress.setProperty("kind", "secondary")
+        self._name, self._figures = elided(kind="strong"), label(kind="secondary")
+        self._bar, self._problem = ShareBar(), NoticeLine()
         self._bar.setFixedWidth(160)
-        self._add, self._button = QPushButton(), QPushButton()
-        self._add.setObjectName("addLibrary")
-        self._add.clicked.connect(lambda: self.requested.emit("add", path))
-        self._button.setObjectName("importButton")
-        self._button.clicked.connect(lambda: self.requested.emit(self._action, path))
-        head = QHBoxLayout()
-        head.setSpacing(12)
-        head.addWidget(self._name, 1)
-        for part in (self._progress, self._bar, self._add, self._button):
-            head.addWidget(part)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(14, 10, 14, 10)
-        column.addLayout(head)
-        column.addWidget(self._problem)
+        self._add = button(
+            "Add library …", "addLibrary", on=lambda: self.requested.emit("add", path)
+        )
+        self._button = button(
+            name="importButton", on=lambda: self.requested.emit(self._action, path)
+        )
+        parts = (self._figures, self._bar, self._add, self._button)
+        head = row((self._name, 1), *parts, spacing=12)
+        column(head, self._problem, margins=(14, 10), on=self)
 
     def show_task(self, task: TaskState) -> None:
         """Show how far the import is, or its error."""
         name, error = Path(self._path).name, task.error
         self._action = "stop" if task.runs else "dismiss"
         self._name.setText(tr("Importing {name}", name=name) if task.runs else name)
-        self._progress.setText("" if task.waits else progress(task))
+        self._figures.setText("" if task.waits else progress(task))
         self._bar.set_shares(task.share)
-        self._bar.setAccessibleName(self._progress.text())
-        for part in (self._bar, self._progress):
+        self._bar.setAccessibleName(self._figures.text())
+        for part in (self._bar, self._figures):
             part.setVisible(task.runs)
         self._button.setText(tr("Stop") if task.runs else tr("Close"))
         self._button.setAccessibleName(f"{self._button.text()}: {name}")
-        self._add.setText(tr("Add library …"))
         self._add.setVisible(error is not None and error.code == LibraryMissing.code)
-        self._problem.setVisible(error is not None)
-        if error is not None:
-            self._problem.show_message("refusal", *problem(error))
+        show_message(self._problem, Message("refusal", *problem(error)) if error else None)
 
 
 class Recommended(QFrame):
@@ -286,25 +254,24 @@ class Recommended(QFrame):
         self, files: ModelFilesModel, presets: PresetsModel, runtimes: RuntimesModel
     ) -> None:
         super().__init__()
-        self.setObjectName("recommended")
-        self.setProperty("kind", "card")
+        named(self, "recommended", "card")
         self._files, self._presets, self._runtimes = files, presets, runtimes
-        self._title, self._text, self._state = Label(), Label(), Label()
-        self._problem = NoticeLine()
-        self._problem.setObjectName("brokenRuntime")
-        self._button = QPushButton()
-        self._button.setObjectName("getRecommended")
-        self._lay_out()
-        self._button.clicked.connect(self._get)
+        self._title, self._text = label(kind="title"), label(wraps=True)
+        self._state = label(kind="secondary")
+        self._problem = named(NoticeLine(), "brokenRuntime")
+        self._button = button("Download missing files", "getRecommended", "primary", on=self._get)
+        texts = column(self._title, self._text, self._problem, self._state)
+        row((texts, 1), self._button, margins=(14, 10), on=self)
+        bind(self, self._show)
         for changed in (files.changed, presets.changed, runtimes.changed):
-            changed.connect(self.show_all)
+            changed.connect(self._show)
 
-    def show_all(self) -> None:
-        """Parts, sizes and what is missing, in the current language."""
+    def _show(self) -> None:
         presets = self._presets.presets
         self.setVisible(bool(presets and self._files.files))
         packages, runtime = recommended(presets, self._files), self._runtime()
-        self._show_problem()
+        is_broken = self._runtimes.status.situation is Situation.BROKEN
+        show_message(self._problem, runtime_labels.message(self._runtimes) if is_broken else None)
         if not packages:
             self._title.setText(tr("Recommended: Lite, built in"))
             self._text.setText(tr("The presets for this computer use it; nothing to download."))
@@ -324,7 +291,6 @@ class Recommended(QFrame):
         self._state.setText(
             tr("Downloading") if runs else _sizes(files.values(), runtime, lacks=lacks)
         )
-        self._button.setText(tr("Download missing files"))
         self._button.setVisible(lacks)
         self._button.setEnabled(not runs)
 
@@ -336,13 +302,6 @@ class Recommended(QFrame):
         is_offered = status.situation in (Situation.OFFER, Situation.PARTIAL)
         return status.runtime if is_offered else None
 
-    def _show_problem(self) -> None:
-        is_broken = self._runtimes.status.situation is Situation.BROKEN
-        self._problem.setVisible(is_broken)
-        if is_broken:
-            said = runtime_labels.message(self._runtimes)
-            self._problem.show_message(said.severity, said.title, said.text)
-
     def _get(self) -> None:
         runtime = self._runtime()
         for package in recommended(self._presets.presets, self._files):
@@ -350,19 +309,6 @@ class Recommended(QFrame):
                 self.requested.emit("download", package.main.id)
         if runtime is not None:
             self.requested.emit("runtime", runtime.id)
-
-    def _lay_out(self) -> None:
-        self._title.setProperty("kind", "title")
-        self._text.setWordWrap(True)
-        self._button.setProperty("kind", "primary")
-        self._state.setProperty("kind", "secondary")
-        texts = QVBoxLayout()
-        for part in (self._title, self._text, self._problem, self._state):
-            texts.addWidget(part)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(14, 10, 14, 10)
-        row.addLayout(texts, 1)
-        row.addWidget(self._button)
 
 
 def recommended(presets: Sequence[Preset], files: ModelFilesModel) -> tuple[Package, ...]:
@@ -394,7 +340,7 @@ def _sizes(files: Collection[PublishedState], runtime: RuntimeState | None, *, l
     here = sum(map(size_of, (file for file in files if file.is_here)))
     here += sum(file.done_bytes for file in files if file.state == "partial")
     if runtime is not None:
-        total += runtime_size(runtime)
+        total += size_of(runtime)
         here += runtime.done_bytes if runtime.state == "partial" else 0
     if not lacks:
         return f"{tr('Everything is installed')} · {bytes_text(total)}"

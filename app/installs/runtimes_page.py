@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QApplication, QFrame, QHBoxLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QFrame, QPushButton, QWidget
 
+from app.bound import bind
 from app.engine_messages import text
 from app.i18n import mark, tr
 from app.installs import runtime_labels
-from app.installs.installable import ACTIONS, GAP, DoubleClick, Group, InstallsPage, Widths
-from app.installs.runtime_labels import Message
+from app.installs.installable import (
+    ACTIONS,
+    DoubleClick,
+    Group,
+    InstallsPage,
+    Message,
+    PageSpec,
+    Widths,
+    show_message,
+)
 from app.state.runtimes_model import RuntimesModel, find
-from app.widgets.controls import Themed
+from app.widgets.layouts import MIDDLE, row
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine, PageLine
-from app.widgets.plain import Label
+from app.widgets.parts import button, label, named
 
-_WIDTHS = Widths(facts=(), state=172, button=112, more=34)
+_SPEC = PageSpec(
+    name="runtime",
+    title=mark("NVIDIA runtime"),
+    file=mark("From a file …"),
+    foot=mark(
+        'Without internet access, download the file on another computer and choose "From '
+        'a file …". A runtime in use can be removed after Upreel has been started '
+        "without it."
+    ),
+    widths=Widths(facts=(), state=172, button=112, more=34),
+    size=(880, 540),
+    least=(720, 420),
+)
 _BAR_WIDTH = 260  # px
 _OFFERS = {  # buttons of the bar, in their order
     **{
@@ -41,47 +62,24 @@ class RuntimesPage(InstallsPage):
     """Which torch is in use and why, and a row for each one that could be."""
 
     def __init__(self, model: RuntimesModel, parent: QWidget | None = None) -> None:
-        super().__init__("runtime", _WIDTHS, parent)
-        self.setMinimumSize(720, 420)
-        self.resize(880, 540)
+        super().__init__(_SPEC, parent)
         self._model = model
-        self._lead, self._restart = Label(), QPushButton()
-        self._lead.setProperty("kind", "secondary")
-        self._lead.setWordWrap(True)
-        self._now, self._trouble = NoticeLine(), NoticeLine()
-        self._now.setObjectName("runtimeNow")
-        self._trouble.setObjectName("runtimeTrouble")
-        self._restart.setObjectName("runtimeRestart")
-        self._restart.clicked.connect(lambda: self.requested.emit("restart", ""))
-        above = (self._lead, self._now, self._trouble)
-        self.lay_out(above, buttons=(self._restart,), spacing=GAP)
+        lead = label(
+            "The NVIDIA runtime lets Upreel run on the GPU; without it, Upreel runs on the "
+            "CPU. It is the official PyTorch build for NVIDIA GPUs and is used only if its "
+            "checksum matches the published one.",
+            "secondary",
+            wraps=True,
+        )
+        self._now = named(NoticeLine(), "runtimeNow")
+        self._trouble = named(NoticeLine(), "runtimeTrouble")
+        self._restart = button(
+            "Restart now", "runtimeRestart", on=lambda: self.requested.emit("restart", "")
+        )
+        self.lay_out((lead, self._now, self._trouble), buttons=(self._restart,))
         model.changed.connect(self._show)
         model.progressed.connect(self._show_progress)
-        self.retranslate_ui()
-
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
-        super().retranslate_ui()
-        self.setWindowTitle(tr("NVIDIA runtime"))
-        self._title.setText(tr("NVIDIA runtime"))
-        self._scroll.setAccessibleName(tr("NVIDIA runtime"))
-        self._lead.setText(
-            tr(
-                "The NVIDIA runtime lets Upreel run on the GPU; without it, Upreel runs on the "
-                "CPU. It is the official PyTorch build for NVIDIA GPUs and is used only if its "
-                "checksum matches the published one."
-            )
-        )
-        self._foot.setText(
-            tr(
-                'Without internet access, download the file on another computer and choose "From '
-                'a file …". A runtime in use can be removed after Upreel has been started '
-                "without it."
-            )
-        )
-        self._file.setText(tr("From a file …"))
-        self._restart.setText(tr("Restart now"))
-        self._show()
+        bind(self, self._show, theme=True)
 
     def _show(self) -> None:
         model, listed, task = self._model, self._model.listed, self._model.task
@@ -89,7 +87,7 @@ class RuntimesPage(InstallsPage):
         self._file.setVisible(listed is not None and bool(listed.card))
         self._file.setEnabled(not model.is_running)
         self._restart.setVisible("restart" in runtime_labels.message(model).offers)
-        self._now.show_message(*runtime_labels.in_use(model)[:3])
+        show_message(self._now, runtime_labels.in_use(model))
         self._show_trouble()
         shown = (runtime_labels.own(model), *model.runtimes) if listed is not None else ()
         items = tuple(
@@ -106,11 +104,8 @@ class RuntimesPage(InstallsPage):
         """Messages that concern no row: an import that fails or runs, good news."""
         model, task = self._model, self._model.task
         is_elsewhere = task is not None and find(model.listed, task.subject) is None
-        self._trouble.setVisible(is_elsewhere or model.done is not None)
-        if is_elsewhere:
-            self._trouble.show_message(*runtime_labels.message(model)[:3])
-        elif model.done is not None:
-            self._trouble.show_message("good", text(model.done))
+        good = Message("good", text(model.done)) if model.done is not None else None
+        show_message(self._trouble, runtime_labels.message(model) if is_elsewhere else good)
 
     def _show_progress(self, runtime: str) -> None:
         """Only what the progress changes."""
@@ -121,21 +116,22 @@ class RuntimesPage(InstallsPage):
 class RuntimeLine(PageLine):
     """The line among the settings: which runtime is in use and why, and the way to the page."""
 
-    def __init__(self, model: RuntimesModel, parent: QWidget | None = None) -> None:
-        super().__init__("runtime", parent)
+    def __init__(self, model: RuntimesModel) -> None:
+        super().__init__(
+            "runtime",
+            title=mark("NVIDIA runtime"),
+            text=mark("Show …"),
+            says=lambda: tr("{text}: NVIDIA runtime", text=tr("Show …")),
+        )
         self._model = model
-        model.changed.connect(self.retranslate_ui)
-        self.retranslate_ui()
+        model.changed.connect(self._show)
+        bind(self, self._show)
 
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
-        self.name.setText(tr("NVIDIA runtime"))
+    def _show(self) -> None:
         self.explanation.setText(runtime_labels.summary(self._model))
-        self.button.setText(tr("Show …"))
-        self.button.setAccessibleName(tr("{text}: NVIDIA runtime", text=tr("Show …")))
 
 
-class OfferBar(Themed, QFrame):
+class OfferBar(QFrame):
     """One line across the window: the model's one situation, and buttons. Never blocks."""
 
     requested = Signal(str)  # a name of `_OFFERS`
@@ -145,34 +141,41 @@ class OfferBar(Themed, QFrame):
         self.setObjectName("runtimeBar")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._model = model
-        self._waits = ""  # for which film the new start waits
-        self._notice, self._bar = NoticeLine(), ShareBar()
-        self._notice.setObjectName("runtimeSays")
-        self._bar.setObjectName("runtimeShare")
-        self._buttons = {name: QPushButton() for name in _OFFERS}
+        self._waits = ""  # name of the video that the restart waits for
+        self._notice = named(NoticeLine(), "runtimeSays")
+        self._bar = named(ShareBar(), "runtimeShare")
+        self._bar.setFixedWidth(_BAR_WIDTH)
         self._clicks = DoubleClick()
-        self._lay_out()
+        self._buttons = {name: self._make_button(name) for name in _OFFERS}
+        offers = ((part, 0, MIDDLE) for part in self._buttons.values())
+        row((self._notice, 1), self._bar, 16, *offers, spacing=8, margins=(16, 10), on=self)
         model.changed.connect(self._show)
         model.progressed.connect(self._show_texts)
-        self.retranslate_ui()
+        bind(self, self._show)
+
+    def _make_button(self, name: str) -> QPushButton:
+        return button(
+            lambda: tr(_OFFERS[name]),
+            f"runtime-{name}",
+            "quiet" if name in _QUIET else "",
+            says=lambda: tr("{text}: NVIDIA runtime", text=tr(_OFFERS[name])),
+            on=lambda: self._act(name),
+        )
+
+    def _act(self, name: str) -> None:
+        if not self._clicks.stops(name):
+            self.requested.emit(name)
 
     def show_waiting(self, film: str) -> None:
-        """Upreel starts again when this film is done; "" for no more."""
+        """Show that Upreel restarts when a video is finished; "" for no longer."""
         self._waits = film
-        self._show()
-
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
-        for name, button in self._buttons.items():
-            button.setText(tr(_OFFERS[name]))
-            button.setAccessibleName(tr("{text}: NVIDIA runtime", text=tr(_OFFERS[name])))
         self._show()
 
     def _show(self) -> None:
         had_focus = self.isAncestorOf(QApplication.focusWidget() or self)
         offers = self._message().offers
-        for name, button in self._buttons.items():
-            button.setVisible(name in offers)
+        for name, part in self._buttons.items():
+            part.setVisible(name in offers)
         self.setVisible(bool(self._waits) or not self._model.is_hidden)
         self._show_texts()
         if had_focus and offers:
@@ -181,7 +184,7 @@ class OfferBar(Themed, QFrame):
     def _show_texts(self, _runtime: str = "") -> None:
         """Texts and figures: they come several times a second."""
         shown, task = self._message(), self._model.task
-        self._notice.show_message(*shown[:3])
+        show_message(self._notice, shown)
         self.setAccessibleName(f"{shown.title}. {shown.text}")
         is_counted = task is not None and task.runs and bool(task.total) and not self._waits
         self._bar.setVisible(is_counted)
@@ -195,22 +198,3 @@ class OfferBar(Themed, QFrame):
         title = tr("Upreel restarts when {film} is finished", film=self._waits)
         said = tr("Other videos wait until then and continue automatically afterwards.")
         return Message("info", title, said, ("restart_now", "stay"))
-
-    def _act(self, name: str) -> None:
-        if not self._clicks.stops(name):
-            self.requested.emit(name)
-
-    def _lay_out(self) -> None:
-        self._bar.setFixedWidth(_BAR_WIDTH)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(16, 10, 16, 10)
-        row.setSpacing(8)
-        row.addWidget(self._notice, 1)
-        row.addWidget(self._bar)
-        row.addSpacing(16)
-        for name, button in self._buttons.items():
-            button.setObjectName(f"runtime-{name}")
-            if name in _QUIET:
-                button.setProperty("kind", "quiet")
-            button.clicked.connect(lambda _=False, name=name: self._act(name))
-            row.addWidget(button, 0, Qt.AlignmentFlag.AlignVCenter)

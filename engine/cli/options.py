@@ -111,7 +111,7 @@ def _model(text: str | None) -> dict[str, str | None]:
 
 
 def engine_settings(args: argparse.Namespace, context: CommandContext) -> EngineSettings:
-    """This user's settings of the engine with those of `--set`, without tile previews."""
+    """Engine settings of this user with those of `--set`; tile previews are not shown here."""
     settings = dataclasses.replace(context.own_settings(), tile_previews=False)
     return with_text(settings, [text for text in args.set if _is_of_engine(text)])
 

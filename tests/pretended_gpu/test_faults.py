@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.core.geometry import Box, Size
-from engine.ops.kernels import token_rows
+from engine.ops.kernels import grids, token_rows
 from engine.ops.norm import modulate
 from engine.ops.transfer import tile_canvas
 from engine.ops.transfer.tile_canvas import TileSink
@@ -187,13 +187,13 @@ def test_a_kernel_that_computes_wrongly_is_not_used(caplog: pytest.LogCaptureFix
 
 
 def test_a_kernel_that_leaves_its_memory_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = token_rows.grid_for
+    real = grids.grid_for
 
     def too_many(shape: Any, *others: int) -> Any:
         return real(torch.Size((shape[0] + 1, shape[1])), *others)
 
     with pretended_gpu():
         rows()
-        monkeypatch.setattr(token_rows, "grid_for", too_many)
+        monkeypatch.setattr(grids, "grid_for", too_many)
         with pytest.raises(AssertionError, match="beyond its memory"):
             rows()

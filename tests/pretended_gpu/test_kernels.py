@@ -27,7 +27,7 @@ from engine.ops.kernels import (
     token_rows,
 )
 from engine.ops.kernels.build import compiled
-from engine.ops.kernels.rows import Matrix, Shape
+from engine.ops.kernels.grids import Matrix, Shape
 from engine.ops.linear.swiglu import swiglu
 from engine.ops.norm import modulate
 from engine.ops.norm.group_norm import group_norm_silu, group_statistics, normalise, scale_and_shift
@@ -258,7 +258,7 @@ def test_frames_that_kernels_cannot_read_are_normalised_without() -> None:
     with pretended_gpu() as gpu:
         assert channel_norm.find(last.cuda()) is not None
         launches = gpu.record.launches["kernel rms_norm"]  # of the trial
-        with patch.object(channel_norm, "_MOST_FRAMES", 1):
+        with patch.object(channel_norm, "MOST_FRAMES", 1):
             found = rms_norm_silu(last.cuda(), factors.cuda(), kernels=True)
         assert gpu.record.launches["kernel rms_norm"] == launches
         torch.testing.assert_close(found.cpu(), rms_norm_silu(last, factors))

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from engine.ops.attention.attention import fault_of
 from engine.ops.attention.backends import BACKENDS
-from engine.ops.attention.trial import fault_of
 
 _SCORES_BYTES = 64 * 2**20  # of the scores that exist at once
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from functools import cache
 
 import torch
 from torch import Tensor
@@ -136,29 +135,8 @@ def find(work: HeadWork) -> tuple[HeadKernel, int] | None:
     if not vector:
         return None
     lanes = work.qkv.shape[-1] // vector
-    kernel = _load(device, work.qkv.dtype, vector, lanes)
+    kernel = KERNELS.load(device, work.qkv.dtype, vector, lanes)
     return None if kernel is None else (kernel, lanes)
-
-
-def working(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether the kernel for heads of 128 channels works on a device in a dtype; tried once."""
-    vector = build.LOAD_BYTES // dtype.itemsize
-    return build.is_gpu(device) and _load(device, dtype, vector, 128 // vector) is not None
-
-
-@cache
-def _load(device: torch.device, dtype: torch.dtype, vector: int, lanes: int) -> HeadKernel | None:
-    """The compiled kernel; None, with one warning in the log, if it does not work."""
-    return build.checked(
-        ("q, k, v", device, dtype),
-        lambda: _compile(device, dtype, vector, lanes),
-        lambda kernel: _error(kernel, device, dtype, (vector, lanes)),
-    )
-
-
-def _compile(device: torch.device, dtype: torch.dtype, vector: int, lanes: int) -> HeadKernel:
-    options = build.macros(dtype, VECTOR=vector, LANES=lanes)
-    return HeadKernel(build.compiled(device, "heads", options))
 
 
 def _error(
@@ -198,3 +176,9 @@ def _reference(x: Tensor, weight: Tensor, angles: Tensor) -> Tensor:
     cos, sin = angles.cos()[:, None], angles.sin()[:, None]
     rotated = torch.stack((even * cos - odd * sin, odd * cos + even * sin), -1).flatten(-2)
     return torch.cat((rotated, x[..., rotary:]), -1)
+
+
+KERNELS = build.KernelFamily(
+    "q, k, v", "heads", "LANES", HeadKernel, _error, lambda vector: 128 // vector
+)
+working = KERNELS.working

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-from functools import cache
-
 import torch
 from torch import Tensor
 
 from engine.core.errors import FeatureMissing
 from engine.core.messages import Message, message
-from engine.hardware.out_of_memory import is_out_of_memory
 from engine.ops.linear.eight_bit import Fp8Product, Int8Product
 from engine.ops.linear.nvfp4 import NvFp4Product
 from engine.ops.linear.quantized_linear import ProductLinear
-
-logger = logging.getLogger(__name__)
+from engine.ops.trials import trial
 
 PRODUCTS: dict[str, type[ProductLinear]] = {
     "fp8": Fp8Product,
@@ -30,7 +25,7 @@ _LIMIT = 5e-3  # relative RMS compared with the same rounded values; float16 exp
 
 def working(device: torch.device | str) -> tuple[str, ...]:
     """Names out of PRODUCTS that a device computes correctly; tried once per process."""
-    return tuple(kind for kind in PRODUCTS if _works(kind, torch.device(device)))
+    return tuple(kind for kind in PRODUCTS if not fault_of(kind, torch.device(device)))
 
 
 def require(kind: str, device: torch.device | str) -> None:
@@ -41,9 +36,9 @@ def require(kind: str, device: torch.device | str) -> None:
         KeyError: There is no such product; an internal error.
     """
     where = torch.device(device)
-    if _works(kind, where):
+    if not fault_of(kind, where):
         return
-    other = next((near for near in _NEAREST[kind] if _works(near, where)), "")
+    other = next((near for near in _NEAREST[kind] if not fault_of(near, where)), "")
     case = "matmul-format" if other else "matmul-format-none-here"
     raise FeatureMissing(case, device=_name(where), kind=kind, nearest=other)
 
@@ -55,22 +50,12 @@ def rounded(kind: str, x: Tensor) -> Tensor:
     return layer.dense_weight(torch.float32).double()
 
 
-@cache
-def _works(kind: str, device: torch.device) -> bool:
-    try:
-        with torch.inference_mode():
-            error = _error(kind, device)
-    except (RuntimeError, ValueError) as err:
-        if is_out_of_memory(err):  # it may pass: no verdict, and nothing is remembered
-            raise
-        logger.info("%s products on %s: %s", kind, device, str(err).partition("\n")[0])
-        return False
-    logger.info("%s products on %s: relative error %.1e", kind, device, error)
-    return error <= _LIMIT
+@trial(_LIMIT, RuntimeError, ValueError)
+def fault_of(kind: str, device: torch.device) -> float:
+    """Why a product is not right on a device; "" where it is.
 
-
-def _error(kind: str, device: torch.device) -> float:
-    """Relative RMS error of a product of the same rounded values in float64; may be NaN."""
+    Its error is the relative RMS against the same rounded values in float64.
+    """
     rows, inside, outside = _SIZES
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(rows, inside, generator=generator).to(device, torch.float16)

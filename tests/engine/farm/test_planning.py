@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from engine.bench.cases.farm import COUNTS, FASTER, LINKS, SpanTimes, film_of, simulate
 from engine.core.geometry import Size
 from engine.farm import planning
+from engine.farm.planning import SharedJob
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Learned, Rates
 from engine.protocol.plan import Notice, Plan, WorkerPlan
@@ -17,6 +20,7 @@ from engine.settings.schema import JobSettings
 from tests.engine.planner.test_workers import planned, processor
 from tests.helpers.plans import a_media
 
+RECORD = Path(__file__).parents[3] / "docs/benchmarks/farm-cpu-xeon-2-cores.json"
 KIND = "lite-x2-cpu-libx264"
 AS_FAST = 1.0  # the nominal computer has the eight threads of this one
 NAMES = ("Studio PC", "Laptop", "Attic", "Cellar")
@@ -153,3 +157,42 @@ def test_a_film_that_is_soon_done_needs_no_other_computers() -> None:
     soon = with_others(*FAST, machines="all")
     assert seconds(soon, "machines-together") < 300 < soon.seconds
     assert not said(soon, "one-more-machine")
+
+
+def recorded_job(name: str, faster: int, count: int) -> tuple[SharedJob, SpanTimes]:
+    """A job of `bench farm`, for the closed form and for the simulation."""
+    rows = json.loads(RECORD.read_text("utf-8"))["results"]
+    times = film_of(next(row for row in rows if "recorded" in row), count, faster)
+    link = LINKS[name]
+    job = SharedJob(
+        own=(),
+        spans=times.span_s,  # by workers of one frame/s
+        survey_s=times.spans * times.survey_s,
+        source_bytes=times.source_bytes,
+        result_bytes=times.result_bytes,
+        around_s=times.start_s,
+        join_s=times.join_s,
+        link_mbit_s=link.mbit_s,
+        latency_s=link.latency_s,
+    )
+    return job, times
+
+
+@pytest.mark.parametrize("name", LINKS)
+@pytest.mark.parametrize("faster", FASTER)
+@pytest.mark.parametrize("count", COUNTS)
+def test_the_closed_form_is_within_5_percent_of_the_simulation(
+    name: str, faster: int, count: int
+) -> None:
+    job, times = recorded_job(name, faster, count)
+    simulated = simulate(times, count * (1.0,), LINKS[name]).seconds
+    assert job.seconds(count * (1.0,)) == pytest.approx(simulated, rel=0.05)
+
+
+def test_the_closed_form_counts_processes_of_this_computer_without_the_link() -> None:
+    job, times = recorded_job("20 Mbit/s", 1, 4)
+    job = replace(job, own=(1.0, 1.0))
+    speeds = 4 * (1.0,)
+    assert job.seconds(()) == pytest.approx(simulate(times, speeds[:2]).seconds, rel=0.05)
+    simulated = simulate(times, speeds, LINKS["20 Mbit/s"], near=2).seconds
+    assert job.seconds(speeds[2:]) == pytest.approx(simulated, rel=0.05)
