@@ -35,7 +35,7 @@ import torch
 from engine.core.errors import FeatureMissing
 from engine.core.paths import cache_folder
 from engine.hardware.out_of_memory import is_out_of_memory
-from engine.ops.torch_flags import current
+from engine.ops.precision import current
 from engine.ops.trials import first_line, trial
 
 logger = logging.getLogger(__name__)
@@ -60,17 +60,11 @@ BACKENDS: Mapping[str, CompilerBackend] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compilation:
-    """A pass that torch was to compile.
+    """A pass that torch was to compile."""
 
-    Attributes:
-        name: Of the pass, for the log.
-        seconds: That it took.
-        failure: Why there is no program, in words of torch; "" where there is one.
-    """
-
-    name: str
-    seconds: float
-    failure: str = ""
+    name: str  # of the pass, for the log
+    seconds: float  # that it took
+    failure: str = ""  # why there is no program, in words of torch; "" where there is one
 
 
 Listener = Callable[[Compilation], None]
@@ -105,7 +99,7 @@ def done(function: Pass, *given: Any) -> bool:
     """Call a pass as torch compiles it.
 
     Args:
-        function: Of a module; writes its results into some of what it is given.
+        function: Function of a module; writes its results into some of what it is given.
         given: Tensors, tuples of them, None, scalars.
 
     Returns:
@@ -145,7 +139,7 @@ def reporting(listener: Listener) -> Iterator[None]:
 
 @trial(0, RuntimeError, ImportError, OSError, level=logging.WARNING)
 def fault_of(device: torch.device, chosen: CompilerBackend) -> float:
-    """What is wrong with torch.compile on a device; "" where it works."""
+    """Fault of torch.compile on a device; "" where it works."""
     x = torch.arange(8.0, device=device)
     out = torch.empty_like(x)
     _compiled(_small, chosen)(x, out)

@@ -30,7 +30,7 @@ _CALLS = 4  # between two events of a GPU
 
 
 def first_line(error: Exception) -> str:
-    """What an error states, as a clause; of torch's compiler the error that it wraps."""
+    """Text of an error as a clause; of torch's compiler that of the error which it wraps."""
     text = str(getattr(error, "inner_exception", error)).strip().partition("\n")[0]
     return text.rstrip(".")[:160] or type(error).__name__
 
@@ -49,8 +49,8 @@ def trial(
     Args:
         limit: Largest error that rounding explains, also by the arguments; NaN is wrong too.
         failures: Errors that mean that it does not work here.
-        words: What is wrong, by such an error and the arguments.
-        level: Of the log, for those.
+        words: Clause for users, by such an error and the arguments.
+        level: Level of the log for such errors.
     """
 
     def tried(error_of: Callable[P, float]) -> Callable[P, str]:
@@ -109,7 +109,7 @@ def gpu_seconds(work: Callable[[], object], calls: int) -> float:
 
 @cache
 def machine(device: torch.device) -> str:
-    """What decides how fast and how right a device computes: GPU, driver, torch, cuDNN."""
+    """GPU, driver, torch and cuDNN: they decide how fast and how right a device computes."""
     if device.type != "cuda":
         return f"torch {torch.__version__}"
     driver = nvml.text(nvml.query("nvmlSystemGetDriverVersion")) or "unknown"
@@ -122,7 +122,7 @@ class ResultFile:
     """Results by key, in a file of the cache folder: a lost or damaged one is made again.
 
     Args:
-        name: Of the file.
+        name: Name of the file.
     """
 
     def __init__(self, name: str) -> None:
@@ -130,7 +130,7 @@ class ResultFile:
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """Path of the file."""
         return cache_folder() / self._name
 
     def get(self, key: str) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from engine.ops.norm.group_norm import group_norm_silu
 from engine.ops.transfer.flat_storage import FlatTensors
 from engine.ops.transfer.pinned import HostBytes
 from engine.ops.transfer.tile_canvas import TileSink
-from engine.ops.transfer.weight_buffers import GpuBuffers, StreamedBlock
+from engine.ops.transfer.weight_streaming import GpuBuffers, StreamedBlock
 from engine.pipeline import gpu_guard
 from engine.settings.optimisations import VaeSwitches
 from tests.helpers.seedvr2 import random_frames, tiny_config, tiny_vae

@@ -34,12 +34,17 @@ from engine.ops.attention.backends import BACKENDS
 from engine.ops.attention.qk_rope import HeadNorm, Placement, gather_qk
 from engine.ops.kernels import channel_norm, group_norm, heads, token_rows
 from engine.ops.linear.eight_bit import FP8
-from engine.ops.linear.formats import PRODUCTS, rounded, working
-from engine.ops.linear.quantize import STORED, product_kinds, quantized_of
-from engine.ops.linear.swiglu import swiglu
+from engine.ops.linear.formats import (
+    PRODUCTS,
+    STORED,
+    product_kinds,
+    quantized_of,
+    rounded,
+    working,
+)
 from engine.ops.norm import group_norm as norm
-from engine.ops.norm.modulate import add_gated, rms_modulate
 from engine.ops.norm.rms_norm import rms_norm_silu
+from engine.ops.norm.token_passes import add_gated, rms_modulate, swiglu
 
 _GROUPS = 32
 _EPS = 1e-6

@@ -40,8 +40,7 @@ from engine.models.seedvr2.dit.load import LoadOptions
 from engine.models.seedvr2.dit.random_dit import TEXT_LENGTH, DitRun, Kind
 from engine.models.seedvr2.dit.random_file import RandomFile
 from engine.ops.attention.windows import windows
-from engine.ops.linear.formats import PRODUCTS, working
-from engine.ops.linear.quantize import STORED
+from engine.ops.linear.formats import PRODUCTS, STORED, working
 from engine.ops.transfer.pinned import HostBytes
 
 _FRAMES = (5,)

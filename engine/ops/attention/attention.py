@@ -150,9 +150,9 @@ def error_of(
     """RMS of a backend's error in units of the exact result's, measured now.
 
     Args:
-        name: Of BACKENDS; its exceptions are passed on.
-        device: Of the run.
-        dtype: Of q, k and v.
+        name: Name in BACKENDS; its exceptions are passed on.
+        device: Device of the run.
+        dtype: Type of q, k and v.
         head_dim: Channels of a head.
         shape: Windows, heads, queries, keys.
     """
@@ -160,7 +160,7 @@ def error_of(
 
 
 def _auto(*problem: Any) -> str:
-    """As `_fastest`; by torch's own choice for now where there is no memory to measure."""
+    """Name of the fastest; torch's own choice for now where there is no memory to measure."""
     try:
         return _fastest(*problem)
     except Exception as err:
@@ -249,8 +249,8 @@ def _error_of(
 
     Args:
         backend: Its exceptions are passed on.
-        device: Of the run.
-        dtype: Of q, k and v.
+        device: Device of the run.
+        dtype: Type of q, k and v.
         head_dim: Channels of a head.
         shape: Windows, heads, queries, keys.
     """
@@ -328,7 +328,7 @@ def _read(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What is measured."""
+    """Attention that is measured."""
 
     device: torch.device
     dtype: torch.dtype  # of q, k and v
@@ -360,9 +360,9 @@ def fastest_of(problem: Problem, candidates: Sequence[Backend], kind: str) -> st
     """Name of the fastest of some backends that work; the first, unless another is clearly faster.
 
     Args:
-        problem: What to measure with, if it is not known yet.
+        problem: Sizes to measure with, if the answer is not known yet.
         candidates: Best guess first.
-        kind: What the candidates have in common; each kind has its own answer in the file.
+        kind: Word for the candidates; each kind has its own answer in the file.
 
     Raises:
         torch.OutOfMemoryError, RuntimeError: No memory to measure; that is no verdict.

@@ -41,7 +41,7 @@ def attend_single_head(q: Tensor, k: Tensor, v: Tensor, *, chunked: bool = True)
 
 
 def attend_in_chunks(q: Tensor, k: Tensor, v: Tensor, scores_bytes: int = _SCORES_BYTES) -> Tensor:
-    """The same on any device, some queries of one frame at a time.
+    """Attend within each frame on any device, some queries of one frame at a time.
 
     Scores are float32 for half precision too: rounded to it, large ones would change their weight
     by several percent.

@@ -20,9 +20,8 @@ from torch import Tensor
 
 from engine.core import gpu_loss
 from engine.hardware.out_of_memory import is_out_of_memory
-from engine.ops.conv.temporal_conv import Form, TemporalConv, laid_out
-from engine.ops.conv.winograd import WinogradConv
-from engine.ops.torch_flags import current
+from engine.ops.conv.temporal_conv import Form, TemporalConv, WinogradConv, laid_out
+from engine.ops.precision import current
 from engine.ops.trials import WORTH_IT, ResultFile, first_line, machine, seconds_of
 
 logger = logging.getLogger(__name__)
@@ -46,7 +45,7 @@ _LIMITS = {
 
 
 class LayerKind(NamedTuple):
-    """What a convolution over time is, but for its weights and the size of its frames."""
+    """Kind of a convolution over time: all but its weights and the size of its frames."""
 
     weight: tuple[int, ...]  # O, I, K, kh, kw
     padding: int = 1  # on each side of height and width
@@ -182,9 +181,9 @@ def decide(two: Trial, three: Trial, *, dtype: torch.dtype, on_card: bool) -> Co
     """Weigh 2-D sums against 3-D.
 
     Args:
-        two: What sums of 2-D convolutions did.
-        three: What the 3-D convolution did.
-        dtype: Of the frames.
+        two: Result of sums of 2-D convolutions.
+        three: Result of the 3-D convolution.
+        dtype: Type of the frames.
         on_card: A GPU uses the faster one. On a processor both take the same time, so it takes
             what needs no copies: sums in place, or in half precision, where they would round too
             often, 3-D.

@@ -33,7 +33,7 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tens
 def onednn_product(
     x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation = "none"
 ) -> Tensor:
-    """The same in a new tensor, by oneDNN; for what `onednn_serves` only.
+    """The product in a new tensor, by oneDNN; for what `onednn_serves` only.
 
     torch leaves float32 to MKL, which takes 1.1 to 1.3 times as long on an AMD EPYC (Zen 4).
 
@@ -41,7 +41,7 @@ def onednn_product(
         x: [N, in].
         weight: [out, in].
         bias: [out].
-        activation: What is done to each sum before it is written; "gelu" is the approximation
+        activation: Function of each sum before it is written; "gelu" is the approximation
             with tanh, "swish" is also called SiLU.
     """
     operators: Any = torch.ops.mkldnn
@@ -56,7 +56,7 @@ def onednn_serves(x: Tensor) -> bool:
 
 @trial(2e-5, AttributeError, NotImplementedError, RuntimeError, TypeError)
 def _fault() -> float:
-    """What is wrong with the operator, which is not public: removed, without an activation, ..."""
+    """Fault of the operator, which is not public: removed, without an activation, ..."""
     x, weight, bias = (torch.arange(1.0, n + 1).sin() for n in (40, 24, 3))
     x, weight = x.view(5, 8), weight.view(3, 8)
     plain = torch.addmm(bias, x, weight.t())

@@ -12,8 +12,7 @@ from engine.core.errors import NoUsableGpu
 from engine.core.geometry import Size
 from engine.models.seedvr2.dit.load import LoadOptions
 from engine.models.seedvr2.dit.random_dit import DitRun
-from engine.ops.linear.formats import PRODUCTS
-from engine.ops.linear.quantize import STORED
+from engine.ops.linear.formats import PRODUCTS, STORED
 from engine.ops.linear.quantized_linear import QuantizedLinear
 from tests.helpers.seedvr2 import tiny_dit_config
 
