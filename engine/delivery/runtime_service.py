@@ -104,12 +104,7 @@ class RuntimeService:
         return self._use(runtime.id, work)
 
     def _accept(self, runtime: Runtime, sums: Sequence[str], source: str) -> None:
-        """Pin wheels that the user has accepted by their SHA-256; nothing to do for pinned ones.
-
-        Raises:
-            UnsuitableWheel: They have no code for the GPU, or its driver is too old.
-            RuntimeNotAccepted: One is not among `sums`.
-        """
+        """Pin wheels that the user has accepted by their SHA-256; nothing to do for pinned ones."""
         if self._store.is_accepted(runtime):
             return
         gpu = detected_gpu()
