@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import NamedTuple
 
 from app.engine_messages import hint, text
 from app.i18n import mark, tr
-from app.installs.installable import Installable, Standing, progress
-from app.state.runtimes_model import RuntimesModel, Situation, can_repair, is_known, size_of
+from app.installs.installable import Installable, Message, Standing, progress
+from app.state.model_files_model import size_of
+from app.state.runtimes_model import RuntimesModel, Situation, can_repair, is_known
 from app.state.tasks_model import TaskState
 from app.widgets.error_view import error_title
 from engine.core.errors import ErrorInfo, RuntimeNotAccepted
@@ -39,15 +39,6 @@ HINTS = {  # where the hint of the engine is a command: here is a button
     "runtime-busy.in-use": mark("Select the built-in runtime, restart Upreel, then try again."),
     "unknown-runtime.no-such-runtime": mark("Refresh lists the available runtimes."),
 }
-
-
-class Message(NamedTuple):
-    """A sentence, smaller what it means, and what can be done about it."""
-
-    severity: str = "info"  # of app.widgets.notice_line
-    title: str = ""
-    text: str = ""
-    offers: tuple[str, ...] = ()  # names of buttons of the bar, the likely one first
 
 
 def message(model: RuntimesModel) -> Message:
@@ -212,11 +203,11 @@ def item_of(state: RuntimeState, task: TaskState | None, *, is_idle: bool) -> In
     """
     action, title = _action(state, task), title_of(state)
     has_some = state.path is not None or state.done_bytes > 0
-    error: tuple[str, ...] = ()
+    error = None
     if task is not None and task.error is not None:
-        error = ("refusal", *problem(task.error))
+        error = Message("refusal", *problem(task.error))
     elif task is None and state.state == "broken":
-        error = ("warning", reason(state))
+        error = Message("warning", reason(state))
     menu: dict[str, bool] = {}
     if state.id != OWN:
         removable = is_idle and has_some and not state.is_used

@@ -57,9 +57,6 @@ def job_settings(args: argparse.Namespace, pretend: Sequence[GpuSpec] = ()) -> J
     Args:
         args: Arguments of a command with the options of a job.
         pretend: GPUs in the place of this machine's own.
-
-    Raises:
-        SettingsError: A preset, a size, a time or a setting that cannot be.
     """
     pretend = pretend or from_environment()
     for text in (args.start, args.stop):
@@ -89,12 +86,7 @@ def job_settings(args: argparse.Namespace, pretend: Sequence[GpuSpec] = ()) -> J
 
 
 def _models(args: argparse.Namespace) -> dict[str, str | None]:
-    """The model of `--model`, or that of `--then` after a first pass.
-
-    Raises:
-        SettingsError: There is nothing to go first, or it is no file.
-        WeightsMissing, UnknownWeights: As `_model`.
-    """
+    """The model of `--model`, or that of `--then` after a first pass."""
     if args.then is None:
         return _model(args.model)
     if args.model is None:
@@ -106,12 +98,7 @@ def _models(args: argparse.Namespace) -> dict[str, str | None]:
 
 
 def _model(text: str | None) -> dict[str, str | None]:
-    """A model by its id, by the id of an imported file, or by the path of a file.
-
-    Raises:
-        WeightsMissing: It looks like a file and is none.
-        UnknownWeights: There is no such file of the user's own.
-    """
+    """A model by its id, by the id of an imported file, or by the path of a file."""
     if text is None or text in MODELS:
         return {"model": text}
     if text.startswith("own-"):
@@ -129,11 +116,7 @@ def _preset(args: argparse.Namespace, pretend: Sequence[GpuSpec]) -> JobSettings
 
 
 def engine_settings(args: argparse.Namespace, context: CommandContext) -> EngineSettings:
-    """This user's settings of the engine with those of `--set`; tile pictures are not shown here.
-
-    Raises:
-        SettingsError: A value that cannot be.
-    """
+    """Engine settings of this user with those of `--set`; tile previews are not shown here."""
     settings = dataclasses.replace(context.own_settings(), tile_previews=False)
     return with_text(settings, [text for text in args.set if _is_of_engine(text)])
 

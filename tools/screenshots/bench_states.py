@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtWidgets import QLineEdit
 
 from app.i18n import current_language
-from engine.bench.report.claims import unmeasured
+from engine.bench.report import unmeasured
 from engine.core.errors import ErrorInfo
 from engine.core.messages import message, title
 from engine.protocol import events

@@ -54,10 +54,10 @@ class FrameGrid:
         Args:
             shape: T, C, H, W.
             steps: Fewest and most pixels of one thread.
-            processors: Of the GPU.
-            vector: As the attribute.
-            lanes: As the attribute.
-            rows: As the attribute.
+            processors: Multiprocessors of the GPU.
+            vector: See the attribute.
+            lanes: See the attribute.
+            rows: See the attribute.
             own: Attributes of a class of its own.
         """
         frames, channels, height, width = shape
@@ -136,8 +136,8 @@ class RowGrid:
         """Launch a kernel with shared memory for a sum over each block.
 
         Args:
-            module: That has the kernel.
-            name: Of the kernel.
+            module: Module with the kernel.
+            name: Name of the kernel.
             rows: Its first arguments; its shape follows.
             last: The arguments after that.
         """

@@ -93,17 +93,11 @@ def _is_aligned(vector: int, group: int, frames: tuple[Tensor, ...]) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockStatistics:
-    """Statistics of the blocks of each frame, not merged yet.
+    """Statistics of the blocks of each frame, not merged yet."""
 
-    Attributes:
-        mean: [T, P, G] float32.
-        m2: [T, P, G] float32, sums of the squared deviations.
-        grid: Grid of these blocks.
-    """
-
-    mean: Tensor
-    m2: Tensor
-    grid: GroupNormGrid
+    mean: Tensor  # [T, P, G] float32
+    m2: Tensor  # [T, P, G] float32, sums of the squared deviations
+    grid: GroupNormGrid  # grid of these blocks
 
 
 @dataclass(frozen=True, slots=True)
