@@ -97,7 +97,6 @@ class Store(ArtifactFolder):
         """Path of a file, without reading it; before it is loaded use `ready`.
 
         Raises:
-            UnknownWeights: There is no such file.
             WeightsMissing: It is not on this machine.
             HashMismatch: What is here of it is not the published file.
         """
@@ -121,7 +120,7 @@ class Store(ArtifactFolder):
         only the very file that was hashed from now on.
 
         Raises:
-            UnknownWeights, WeightsMissing, HashMismatch: As `path_of`.
+            WeightsMissing, HashMismatch: See `path_of`.
             WeightsUnreadable: The disk fails.
             Cancelled: The control was cancelled.
         """
@@ -209,7 +208,7 @@ class Store(ArtifactFolder):
         """Delete a file of ours with its parts, and forget a link to a file elsewhere.
 
         Raises:
-            UnknownWeights, WeightsMissing: There is nothing of it.
+            WeightsMissing: There is nothing of it.
             WeightsBusy: Another thread or process holds it.
             WeightsError: It is in another program's folder.
         """
@@ -261,15 +260,7 @@ def download(file: PublishedFile, store: Store, listener: Listener | None = None
 
     A copy that was not read yet is read first, also one in another program's folder: the network is
     used only without a right one. Whatever goes wrong, what was downloaded stays in "<name>.part",
-    and the next call continues there.
-
-    Raises:
-        WeightsBusy: Another thread or process holds the file.
-        LibraryMissing: It is not here, and the user has to bring it.
-        DownloadFailed: No server delivered it.
-        HashMismatch: What came is not the published file; it was quarantined.
-        DiskFull, OutputUnwritable: The folder cannot take it.
-        Cancelled: The listener's control was cancelled.
+    and the next call continues there. A file that the user has to bring raises LibraryMissing.
     """
     listener = listener or Listener()
     with store.held(file.id):

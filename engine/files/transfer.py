@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from engine.core.control import Control
@@ -55,6 +56,11 @@ class Listener:
     on_progress: OnProgress = ignore_progress
     control: Control = field(default_factory=Control)
     retry: RetryPolicy = RetryPolicy()
+
+    @classmethod
+    def of(cls, task: Any) -> Self:
+        """Listener of a running task, a `RunningTask`."""
+        return cls(on_progress=task.progress, control=task.control)
 
 
 class _TryFailed(HttpError):
