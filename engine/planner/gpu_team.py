@@ -75,7 +75,7 @@ def _teams(gpus: Sequence[Budget]) -> Iterator[tuple[Budget, ...]]:
 
 
 def _joint(team: Sequence[Budget]) -> Budget:
-    """Budget of each GPU of a team, else of the fastest one."""
+    """Budget that each GPU of a team allows; all else is about the fastest one."""
     if len(team) == 1:
         return team[0]
     return replace(
