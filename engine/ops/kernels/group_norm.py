@@ -42,11 +42,6 @@ class GroupNormGrid(FrameGrid):
     group: int  # channels of a group
 
     @property
-    def in_last(self) -> int:
-        """Pixels of the last block."""
-        return self.pixels - (self.blocks - 1) * self.per_block
-
-    @property
     def shared_bytes(self) -> int:
         """Shared memory of the statistics: a part for each row, lane and segment."""
         return self.rows * self.channels // min(self.vector, self.group) * _PART_BYTES
