@@ -20,7 +20,7 @@ from app.state.model_files_model import ModelFilesModel
 from app.state.runtimes_model import RuntimesModel
 from app.state.telemetry_model import TelemetryModel
 from app.ui_state import UiState
-from app.widgets.controls import bring_up, is_confirmed
+from app.widgets.controls import is_confirmed
 from app.widgets.plain import message_box
 from engine.core.errors import LibraryMissing
 from engine.core.units import bytes_text
@@ -74,7 +74,7 @@ class ModelsController(QObject):
     def open_view(self) -> None:
         """Show the page, with the present state of the disk."""
         self.look()
-        bring_up(self.view)
+        self.view.bring_up()
 
     # Requests
 

@@ -19,7 +19,7 @@ from app.installs.runtimes_page import OfferBar, RuntimeLine, RuntimesPage
 from app.main_window import MainWindow
 from app.state.runtimes_model import RuntimesModel, find
 from app.ui_state import UiState
-from app.widgets.controls import bring_up, is_confirmed
+from app.widgets.controls import is_confirmed
 from engine.core.errors import ErrorInfo, RuntimeNotAccepted
 from engine.core.units import bytes_text
 from engine.protocol import commands, events
@@ -84,7 +84,7 @@ class RuntimesController(QObject):
     def open_view(self) -> None:
         """Show the page, with the present state of the disk."""
         self.look()
-        bring_up(self.view)
+        self.view.bring_up()
 
     def act(self, name: str, runtime: str | None = None) -> None:
         """A request of the page or the bar.

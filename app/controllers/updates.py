@@ -16,7 +16,6 @@ from app.installs.updates_page import UpdatesPage, update_line
 from app.main_window import MainWindow
 from app.state.listings import UpdateModel
 from app.state.queue_model import QueueModel
-from app.widgets.controls import bring_up
 from app.widgets.notice_line import PageLine
 from app.widgets.plain import message_box
 from engine.core.errors import EngineError
@@ -65,7 +64,7 @@ class UpdatesController(QObject):
 
     def open_view(self) -> None:
         """Show the page and check for an update at once."""
-        bring_up(self.view)
+        self.view.bring_up()
         self._do("check")
 
     def start_setup(self) -> bool:

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 TOTAL_S = 600.0  # of all parts together
 _NAME = "first-contact"
-_TINY = Size(64, 64)  # of frames on a processor
+_TINY = Size(64, 64)  # of frames on a CPU
 _NARROWER = 4  # times as narrow is the VAE there
 
 
@@ -115,7 +115,7 @@ def contact_rows(
 ) -> Iterator[Row]:
     """A row for each part as it ends; page and file are written again each time.
 
-    Parts that the file has an answer of, for the same machine, program and options, are not
+    Parts that the file has an answer of, for the same computer, program and options, are not
     measured again. On a CPU everything is tiny.
 
     Args:
@@ -195,7 +195,7 @@ def rows_here(part: ContactPart, options: BenchOptions) -> Iterator[Row]:
         with torch_memory.within(allowed):
             for one in part.options(options):
                 rows = run.measured([part.case], options=one)
-                next(rows)  # the machine
+                next(rows)  # the computer
                 yield from map(run.plain_row, rows)
     except Exception as err:  # on a GPU that was never seen anything may fail
         raise Unanswered(_reason(err)) from err

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from engine.bench.run import BenchOptions, vae_models
 from engine.core.errors import NoUsableGpu
 from engine.core.geometry import Size
-from engine.core.serialization import from_plain
 from engine.hardware import devices
 from engine.hardware.budget import Budget, measure_budget
 from engine.models.seedvr2.dit.config import DIT_3B
@@ -82,7 +81,7 @@ def allowed_gpu_bytes() -> int:
 class VaeRun:
     """A video VAE at work, with random weights; plain data, so that another process can do it.
 
-    `DitRun` is the same for a SeedVR2 transformer.
+    `DitRun` is its counterpart for a SeedVR2 transformer, with the same methods.
     """
 
     model: str  # id of the VAE
@@ -118,11 +117,11 @@ class VaeRun:
         )
 
     @property
-    def flops(self) -> int:
+    def operations(self) -> float:
         """Floating-point operations of this form, the folds counted."""
         found = vae_models()[self.model].variants()
         count = found.encode_flops if self.side == "encode" else found.decode_flops
-        return count(self.config, self.work).total
+        return float(count(self.config, self.work).total)
 
     @property
     def planned_bytes(self) -> int:
@@ -195,12 +194,6 @@ class VaeRun:
     def ready(self) -> Callable[[], Tensor]:
         """The work, with a model of its own."""
         return self.work_of(self.built())
-
-    @classmethod
-    def read(cls, data: Any) -> VaeRun:
-        """A run that was written as plain data."""
-        run = from_plain(cls, data)
-        return replace(run, config=from_plain(type(vae_models()[run.model].config), run.config))
 
     def _plain(self) -> nn.Module:
         """The plain variant in float32, with weights out of torch's generator."""

@@ -1,8 +1,8 @@
 """Case `farm`: many workers at one video; a recorded job of one, and a simulation of up to 64.
 
-A real job is recorded in CPU seconds, which other work on the machine changes little: those of the
+A real job is recorded in CPU seconds, which other work on the computer changes little: those of the
 worker for each span, those of this process for reading ahead, for a span and for joining. The
-simulation then makes a film of two hours of it, with links and with faster workers.
+simulation then makes a video of two hours of it, with links and with faster workers.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class _Farm:
         return sent + latency if source else sent
 
     def _come_back(self) -> None:
-        """The next result of another machine is sent."""
+        """The next result of another computer is sent."""
         at, _, worker = heapq.heappop(self.events)
         result = self.times.result_bytes
         self._keep(self.back.serve(at, self.link.sending_s(result)) + self.link.latency_s, worker)
@@ -226,7 +226,7 @@ LINKS = {
 FASTER = (1, 10, 100)  # workers next to the recorded one
 _IDLE_SPANS = 500
 _FILM_FRAMES = 2 * 3600 * 24
-_SEGMENT_FRAMES = 240  # of that film
+_SEGMENT_FRAMES = 240  # of that video
 _RECORDED_SEGMENTS = 6  # of the job: the first one does not count, the models load with it
 _WAIT_S = 0.5  # of an idle worker for a span
 _WAITING = (1, 2, 4, 16, 64)
@@ -310,7 +310,7 @@ def _waiting(order: JobOrder) -> Iterator[Row]:
 def _real(media: MediaInfo, plan: Plan, folder: Path, times: Recorded) -> Iterator[Row]:
     """The recorded job with as many workers as there are cores at most, and the same simulated.
 
-    By the clock, so only on a machine that has nothing else to do; the start is that of one worker.
+    By the clock, so only on an idle computer; the start is that of one worker.
     """
     of_job = replace(of_film(times, _RECORDED_SEGMENTS * [plan.segment_frames]), join_s=0.0)
     start = 0.0

@@ -28,7 +28,6 @@ from engine.bench.run import BenchOptions
 from engine.bench.timing import measure
 from engine.bench.workload import device_of, dit_run
 from engine.core.geometry import Size
-from engine.models.seedvr2.dit import random_dit
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig
 from engine.ops.attention import attention
 from engine.ops.attention.backends import BACKENDS
@@ -50,7 +49,7 @@ from engine.ops.norm.token_passes import add_gated, rms_modulate, swiglu
 _GROUPS = 32
 _EPS = 1e-6
 _DIM, _HEADS, _HEAD_DIM, _HIDDEN = 2560, 20, 128, 6912  # of the 3B transformer
-_WINDOW = 405  # tokens of a window of a 16:9 picture
+_WINDOW = 405  # tokens of a window of a 16:9 frame
 _PAIRS = 63  # pairs of channels that RoPE rotates
 _LENGTHS = (463, 926, 2546)  # tokens of 16:9 windows of 2, 5 and 20 latent steps with the text
 _SEED = 20261120
@@ -230,8 +229,8 @@ def _model_error(name: str, config: DitConfig, options: BenchOptions) -> float:
     """Error of the prediction of a transformer whose blocks have their layers in a format."""
     options = replace(options, dit=config, dtype="float64", size=_SIZE)
     run = replace(dit_run(options, "3b"), frames=_FRAMES)
-    dit = random_dit.build(run)
-    predict = random_dit.work_of(run, dit)
+    dit = run.built()
+    predict = run.work_of(dit)
     exact = predict()
     for path in product_kinds(dit, "nvfp4"):  # the format that suits the fewest layers
         owner, _, leaf = path.rpartition(".")

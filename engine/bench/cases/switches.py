@@ -1,6 +1,6 @@
 """Cases `optimisations-vae`, `-dit`, `-around` and `-claims`: each switch and promise, one by one.
 
-`-around` is what documents promise and no switch of a model does: switches of the machine, slices,
+`-around` is what documents promise and no switch of a model does: switches of the computer, slices,
 tiles, the attention of the VAE, the steps of sampling, matrix products in narrow formats. `-claims`
 is what they claim of a VAE and its tiles, and no switch turns on.
 """
@@ -188,7 +188,7 @@ class SwitchComparison:
 
 
 def _machine_rows(options: BenchOptions) -> Iterator[Row]:
-    """Switches of the machine: on a processor none can be compared within one process."""
+    """Switches of the computer: on a CPU none can be compared within one process."""
     if device_of(options) == "cuda":
         rows = SwitchComparison(MeasuredTiles(options), options).rows()
         yield from (row for row in rows if row["switch"] != f"run.{ALL}")
