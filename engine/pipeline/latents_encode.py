@@ -1,4 +1,4 @@
-"""A film to a file of latents: read, turned as seen, padded, encoded in one go however long."""
+"""A video to a file of latents: read, turned as seen, padded, encoded in one go however long."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ def encode_latents(
     report: Progress = lambda done, total: None,
     control: Control | None = None,
 ) -> EncodedLatents:
-    """Write a film as latents, as ComfyUI's nodes load them.
+    """Write a video as latents, as ComfyUI's nodes load them.
 
-    Sides that are no multiple of the VAE's step get their last column and row again, and a film
+    Sides that are no multiple of the VAE's step get their last column and row again, and a video
     that has not 4n+1 frames its last frame; a note in the file makes our own decoding cut both off
     again. Frames are encoded as seen: turned, and of the range 0 to 1.
 
     Args:
-        source: Film, picture or folder of pictures.
+        source: Video, image or folder of images.
         output: The file; its name ends in ".latent".
         model: "wan21-vae" or "wan22-vae".
         settings: Start, stop, overwriting, device, precision, tile, reading and VAE of latents.
@@ -83,7 +83,7 @@ def encode_latents(
         InputError, OutputError, WeightsError, CapacityError: Why it cannot be written.
         Cancelled: The user stopped; no file is left.
 
-    Memory: some frames and the VAE, however long the film is.
+    Memory: some frames and the VAE, however long the video is.
     """
     begin = awake_seconds()
     latents = registry.latent_format_of(model)
@@ -126,7 +126,7 @@ def encode_latents(
 
 @dataclass(slots=True, kw_only=True)
 class _Encoding:
-    """One film; `frames` and `latents` are counted while it runs."""
+    """One video; `frames` and `latents` are counted while it runs."""
 
     media: MediaInfo
     format: LatentFormat
@@ -139,7 +139,7 @@ class _Encoding:
 
     @property
     def padded(self) -> Size:
-        """Size of the pictures that the VAE takes."""
+        """Size of the frames that the VAE takes."""
         return self.format.padded(self.model, self.media.video.seen_size)
 
     def run(self, vae: WeightsPlan, budget: Budget, part: Path) -> int:
