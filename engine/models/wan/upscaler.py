@@ -1,6 +1,6 @@
-"""Wan 2x as the pipeline sees it: shots of a film in, pictures of twice the size out.
+"""Wan 2x as the pipeline sees it: shots of a video in, frames of twice the size out.
 
-The film is encoded by the VAE of Wan 2.1 and decoded by one that was trained to give pictures
+The video is encoded by the VAE of Wan 2.1 and decoded by one that was trained to give frames
 twice as large. A shot is one pass of both, so no frame shows where slices or tiles meet.
 """
 
@@ -120,7 +120,7 @@ class WanUpscaler(ShotModel):
 
     @property
     def canvas(self) -> Size:
-        """Size of the finished pictures."""
+        """Size of the finished frames."""
         return self._plan.canvas
 
     def report_to(self, advance: Advance) -> None:
@@ -147,7 +147,7 @@ class WanUpscaler(ShotModel):
     def placed(self, source: Tensor) -> Tensor:
         """Frames of the source [T, 3, h, w] in [0, 1] as the encoder takes them, in [-1, 1].
 
-        Missing columns and rows of a whole latent position are mirrored; in a picture too small for
+        Missing columns and rows of a whole latent position are mirrored; in a frame too small for
         that the last ones are repeated.
         """
         frames = source.to(self._device).clamp(0, 1).mul_(2).sub_(1)
@@ -159,7 +159,7 @@ class WanUpscaler(ShotModel):
         return frames[..., columns] if len(columns) > width else frames
 
     def finished(self, frames: Tensor, source: Tensor) -> Tensor:
-        """Restored frames [T, 3, H, W] in [-1, 1], padded, as pictures, nominally [0, 1].
+        """Restored frames [T, 3, H, W] in [-1, 1], padded, as finished ones, nominally [0, 1].
 
         The model's range ends at black and white. Values of the source outside of it (whiter than
         white, colours outside of RGB) are added to the result.

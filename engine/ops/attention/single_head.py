@@ -32,7 +32,7 @@ def attend_single_head(q: Tensor, k: Tensor, v: Tensor, *, chunked: bool = True)
     Memory: the result and, in chunks, one frame's keys and 64 MiB of scores; without chunks on
     some devices T * L * L values.
     """
-    if not chunked or q.device.type == "cpu":  # torch's kernel for processors is blocked
+    if not chunked or q.device.type == "cpu":  # torch's kernel for CPUs is blocked
         return F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])[:, 0]
     if _memory_efficient(q, k, v):
         with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):

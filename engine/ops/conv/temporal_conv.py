@@ -27,7 +27,7 @@ class TemporalConv:
     Output step j is the sum over k of `conv2d(frames[stride * j + k], weight[:, :, k])`, plus the
     bias. Three methods compute it:
 
-    - sums: K convolutions in two dimensions, added up. On a processor each adds into the result
+    - sums: K convolutions in two dimensions, added up. On a CPU each adds into the result
       as it goes, and the result may be the residual stream itself.
     - 3-D: one call. In half precision the sum over k is then rounded once, not K times.
     - stacked: the K frames side by side as channels, calls in two dimensions: one rounding too, at

@@ -28,8 +28,8 @@ class LatentSpace:
     Attributes:
         model: Id of the VAE.
         title: Name of its models, for users.
-        factor: Pixels of a picture for each position, across and down.
-        rate: Frames/s of the films that its models make.
+        factor: Pixels of a frame for each position, across and down.
+        rate: Frames/s of the videos that its models make.
         mean, std: Statistics of each channel over many videos, as published.
     """
 
@@ -127,7 +127,7 @@ _FLAT = 1e-6  # a clip with less deviation shows nothing
 def guess(means: Sequence[float], deviations: Sequence[float]) -> Guess:
     """Judge by the statistics of each channel of a latent.
 
-    A clip varies less than the films that the published values were measured on, so that all its
+    A clip varies less than the videos that the published values were measured on, so that all its
     deviations are smaller: their ratios are compared, not their size.
     """
     space = SPACES[len(means)]
