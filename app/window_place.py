@@ -1,4 +1,4 @@
-"""Where windows open: the main one on each screen where it was, all of them inside it."""
+"""Places of windows: the main one opens on each screen where it was, all of them inside it."""
 
 from __future__ import annotations
 

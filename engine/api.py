@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.core import windows_paths
-from engine.core.errors import EngineError, EngineStopped, ErrorInfo
+from engine.core.errors import EngineError, EngineStopped, ErrorInfo, UpdateNotInBuild
 from engine.core.paths import jobs_folder as default_jobs_folder
+from engine.core.wings import wings
+from engine.files.hashing import signers
 from engine.hardware import devices
 from engine.hardware.gpu_table import GpuSpec
 from engine.jobs import made_results as made_results_record
@@ -35,7 +37,6 @@ from engine.protocol.media import MediaInfo, Side
 from engine.protocol.plan import Notice, Plan
 from engine.protocol.report import DoctorLine, EncodedLatents, Report
 from engine.settings.schema import EngineSettings, JobSettings
-from engine.updates.manifest import is_signed
 
 if TYPE_CHECKING:
     from engine.jobs.playback import PlayedFrame
@@ -216,18 +217,26 @@ def played_sound(media: MediaInfo, start_s: float, rate: int) -> Iterator[Sound]
 
 
 def start_update() -> Path:
-    """Start the setup of a newer version that was loaded; the program has to end then.
+    """Start the setup of a newer version that was downloaded; the program has to end then.
 
     Returns:
         The setup.
 
     Raises:
+        UpdateNotInBuild: This build has no updates.
         UpdateNotInstallable: No setup can update this copy, or it does not start.
-        UpdateMissing, UpdateDamaged: It is not here, or was changed.
+        UpdateMissing, UpdateDamaged: It was not downloaded, or was changed.
     """
-    from engine.updates import installer
+    for wing in wings():
+        started = wing.start_update()
+        if started is not None:
+            return started
+    raise UpdateNotInBuild()
 
-    return installer.start_update()
+
+def is_signed(content: bytes, signatures: str, keys: Sequence[str]) -> bool:
+    """Whether a known key has signed these bytes; see `engine.files.hashing.signers`."""
+    return bool(signers(content, signatures, keys))
 
 
 def verify(source: Path, output: Path, video_stream: int = -1) -> Report:

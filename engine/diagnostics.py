@@ -361,9 +361,8 @@ def _gpu_spilling() -> Iterator[DoctorLine]:
 
 def _runtime() -> Iterator[DoctorLine]:
     from engine.runtimes import advice
-    from engine.runtimes.service import detected_gpu
 
-    yield from advice.lines(detected_gpu())
+    yield from advice.lines(advice.detected_gpu())
 
 
 def _presets() -> Iterator[DoctorLine]:

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine.core.errors import EngineError
+from engine.delivery.runtimes import RuntimeStore
 from engine.files.transfer import Listener
 from engine.runtimes.catalogue import load
-from engine.runtimes.store import RuntimeStore
 from installer import project
 from installer.project import ROOT, PackagingError
 

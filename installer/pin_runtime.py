@@ -20,11 +20,11 @@ from zipfile import ZipInfo
 
 from engine.core.errors import EngineError
 from engine.core.zip_reader import UnreadableZip, ZipReader
+from engine.delivery import wheels
+from engine.delivery.wheels import place_of
 from engine.files import http_client
 from engine.files.http_client import HttpError
-from engine.runtimes import official_wheels
 from engine.runtimes.catalogue import Runtime, RuntimeCatalogue, Wheel, load
-from engine.runtimes.unpack_wheel import place_of
 from installer.project import ROOT, PackagingError
 
 CATALOGUE = ROOT / "resources" / "runtime.toml"
@@ -73,7 +73,7 @@ def _pin(path: Path, index: str) -> None:
 
 
 def _pinned(runtime: Runtime, base: str) -> Runtime:
-    found = official_wheels.from_index(runtime, base)
+    found = wheels.from_index(runtime, base)
     unpacked = sum(
         info.file_size
         for wheel in found.wheels

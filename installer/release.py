@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from engine.updates import manifest
+from engine.delivery import manifest
 from installer import project
 from installer.project import PackagingError
 

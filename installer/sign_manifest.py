@@ -33,8 +33,8 @@ from typing import Any
 from nacl.signing import SigningKey
 
 from engine.core.errors import EngineError
+from engine.delivery import manifest
 from engine.files.http_client import is_safe
-from engine.updates import build, freshness, manifest
 from installer import project
 from installer.project import ROOT, PackagingError
 
@@ -112,7 +112,7 @@ def read_key(path: Path) -> SigningKey:
 
 def _fill(args: argparse.Namespace) -> str:
     if args.check:
-        found = build.read(args.file)
+        found = manifest.source_in(args.file)
         if not found.is_here:
             raise PackagingError(f"{args.file.name} lacks the address or the keys")
         return f"{found.address}, {len(found.keys)} keys"
@@ -221,7 +221,7 @@ def verify(path: Path, keys: Sequence[str]) -> str:
     """
     signed = path.with_name(manifest.SIGNATURE).read_text("ascii", "replace")
     found = manifest.read(path.read_bytes(), signed, keys)
-    freshness.check(found, ())
+    manifest.check_fresh(found, ())
     setup = path.with_name(found.setup.name)
     if not setup.is_file():
         raise PackagingError(f"{setup.name} is not next to {path.name}")

@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QColor, QHideEvent, QImage, QPainter, QPaintEvent
-from PySide6.QtWidgets import (
-    QCheckBox,
-    QDialog,
-    QHBoxLayout,
-    QPushButton,
-    QSizePolicy,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtCore import QSize, Signal
+from PySide6.QtGui import QHideEvent, QImage
+from PySide6.QtWidgets import QCheckBox, QWidget
 
+from app.bound import bind
 from app.i18n import mark, tr
 from app.preview.film_clock import clock
-from app.theme import tokens
-from app.widgets.controls import ChoiceBox, FlowLayout, Themed
+from app.widgets.controls import ChoiceBox, FlowLayout
+from app.widgets.layouts import LEFT, MIDDLE, TOP, Stretch, column, row
 from app.widgets.notice_line import NoticeLine
+from app.widgets.page import Page
+from app.widgets.parts import bind_text, button, label, named
+from app.widgets.picture_box import PictureBox
 from app.widgets.plain import Label, caption
 from engine.protocol.excerpt import Scene
 
@@ -38,7 +34,7 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snippet:
-    """What is shown of one preset at the place that is looked at; an empty name is the original."""
+    """One preset at the place that is looked at; an empty name is the original."""
 
     name: str
     title: str
@@ -54,52 +50,22 @@ class LoopPane(QWidget):
         super().__init__(parent)
         self.setObjectName(f"loop-{snippet.name or 'original'}")
         self.picture = PictureBox()
-        title, figures = Label(snippet.title), Label(snippet.figures or " ")
-        title.setProperty("kind", "strong")
-        figures.setProperty("kind", "secondary")
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(4)
-        column.addWidget(self.picture, 1)
-        column.addWidget(title)
-        column.addWidget(figures)
-        use = QPushButton(tr("Use this preset"))
-        use.setObjectName("usePreset")
-        use.setAccessibleName(tr("Use the preset {name}", name=snippet.title))
-        use.clicked.connect(lambda: self.taken.emit(snippet.name))
+        use = button(
+            "Use this preset",
+            "usePreset",
+            says=lambda: tr("Use the preset {name}", name=snippet.title),
+            on=lambda: self.taken.emit(snippet.name),
+        )
         policy = use.sizePolicy()
         policy.setRetainSizeWhenHidden(True)  # all pictures are equally high
         use.setSizePolicy(policy)
         use.setVisible(bool(snippet.name))
-        column.addWidget(use, 0, Qt.AlignmentFlag.AlignLeft)
+        title = named(Label(snippet.title), kind="strong")
+        figures = named(Label(snippet.figures or " "), kind="secondary")
+        column((self.picture, 1), title, figures, (use, 0, LEFT), spacing=4, on=self)
 
 
-class PictureBox(QWidget):
-    """The frame of a loop, as large as fits."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.image = QImage()
-        self.setMinimumSize(120, 68)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-
-    def show_image(self, image: QImage) -> None:
-        """The next frame."""
-        self.image = image
-        self.update()
-
-    def paintEvent(self, _event: QPaintEvent) -> None:
-        """The frame in the middle."""
-        painter = QPainter(self)
-        painter.fillRect(self.rect(), QColor(tokens.SURROUND))
-        if not self.image.isNull():
-            painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
-            size = self.image.size().scaled(self.size(), Qt.AspectRatioMode.KeepAspectRatio)
-            left, top = (self.width() - size.width()) // 2, (self.height() - size.height()) // 2
-            painter.drawImage(self.rect().adjusted(left, top, -left, -top), self.image)
-
-
-class TasteView(Themed, QDialog):
+class TasteView(Page):
     """Shows what the controller sets; emits the user's requests."""
 
     make_requested = Signal()
@@ -112,69 +78,55 @@ class TasteView(Themed, QDialog):
     retranslated = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setObjectName("tasteDialog")
-        self.setMinimumSize(QSize(720, 400))
-        self.resize(QSize(1080, 640))
-        self._lead, self._where, self._with = Label(), Label(), Label()
-        self._progress = Label()
-        self._make, self._stop, self._add = QPushButton(), QPushButton(), QPushButton()
-        self._notice = NoticeLine()
+        super().__init__(
+            "tasteDialog",
+            mark("Compare presets"),
+            parent,
+            size=QSize(1080, 640),
+            least=QSize(720, 400),
+        )
         self._offered: tuple[Scene | float, ...] = ()
         self._places: dict[float, QCheckBox] = {}
-        self._look = ChoiceBox()
         self._presets: dict[str, QCheckBox] = {}
         self._panes: dict[str, LoopPane] = {}
         self._shown: tuple[Snippet, ...] = ()
-        self._place_row, self._preset_row = FlowLayout(spacing=16), FlowLayout(spacing=16)
-        self._loops = QHBoxLayout()
-        self._loops.setSpacing(12)
-        self._name_parts()
-        self._lay_out()
-        self._make.clicked.connect(self.make_requested)
-        self._stop.clicked.connect(self.stop_requested)
-        self._add.clicked.connect(self.add_requested)
-        self._look.activated.connect(lambda _index: self.look_changed.emit())
-        self.show_state()
-        self.retranslate_ui()
-
-    def _name_parts(self) -> None:
-        names: dict[str, QWidget] = {
-            "tasteMake": self._make,
-            "tasteStop": self._stop,
-            "tasteAdd": self._add,
-            "tasteLook": self._look,
-        }
-        for name, widget in names.items():
-            widget.setObjectName(name)
-        self._make.setProperty("kind", "primary")
+        self._count = 0  # snippets that are missing
+        self._make = button(self._make_text, "tasteMake", "primary", on=self.make_requested)
+        self._stop = button("Stop", "tasteStop", on=self.stop_requested)
+        self._progress, self._notice = label(kind="secondary"), NoticeLine()
+        self._look = named(ChoiceBox(), "tasteLook")
         self._look.setSizeAdjustPolicy(ChoiceBox.SizeAdjustPolicy.AdjustToContents)
-        self._lead.setWordWrap(True)
-        for label in (self._lead, self._progress):
-            label.setProperty("kind", "secondary")
-        for label in (self._where, self._with):
-            label.setProperty("kind", "section")
+        self._look.activated.connect(lambda _index: self.look_changed.emit())
+        bind_text(self._look, self._look.setAccessibleName, mark("Scene shown"))
+        self._place_row, self._preset_row = FlowLayout(spacing=16), FlowLayout(spacing=16)
+        self._loops = row(spacing=12)
+        self._lay_out()
+        self.show_state()
+        bind(self, self._show_texts)
 
     def _lay_out(self) -> None:
-        below = QHBoxLayout()
-        for widget in (self._make, self._stop, self._progress):
-            below.addWidget(widget, 0, Qt.AlignmentFlag.AlignVCenter)
-        below.addStretch(1)
-        below.addWidget(self._look, 0, Qt.AlignmentFlag.AlignVCenter)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(20, 16, 20, 16)
-        column.setSpacing(10)
-        column.addWidget(self._lead)
-        column.addWidget(self._where)
-        places = QHBoxLayout()
-        places.addLayout(self._place_row, 1)
-        places.addWidget(self._add, 0, Qt.AlignmentFlag.AlignTop)
-        column.addLayout(places)
-        column.addWidget(self._with)
-        column.addLayout(self._preset_row)
-        column.addLayout(below)
-        column.addWidget(self._notice)
-        column.addLayout(self._loops, 1)
+        lead = label(
+            "Two-second samples from characteristic scenes, processed with each preset and "
+            "looped next to the original. Speed and memory are measured on this computer.",
+            "secondary",
+            wraps=True,
+        )
+        add = button("Add current frame", "tasteAdd", on=self.add_requested)
+        below = self._make, self._stop, self._progress, Stretch(1), self._look
+        self.fill(
+            lead,
+            label("Scenes", "section"),
+            row((self._place_row, 1), (add, 0, TOP)),
+            label("Presets (up to four)", "section"),
+            self._preset_row,
+            row(*below, align=MIDDLE),
+            self._notice,
+            (self._loops, 1),
+        )
+
+    def _show_texts(self) -> None:
+        self.show_places(self._offered)
+        self.retranslated.emit()
 
     # Choices
 
@@ -243,12 +195,12 @@ class TasteView(Themed, QDialog):
     def show_state(
         self, *, count: int = 0, progress: str = "", why_not: str = "", problem: str = ""
     ) -> None:
-        """How many snippets are to be made, or how that goes on.
+        """Show the number of snippets to be made, or how that goes on.
 
         Args:
             count: Snippets that are missing.
-            progress: What is being made; "" for nothing.
-            why_not: What keeps any from being made; "" for nothing.
+            progress: Description of the work that goes on; "" for none.
+            why_not: Reason why none can be made; "" where they can.
             problem: Why the last one has failed.
         """
         self._count = count
@@ -265,7 +217,7 @@ class TasteView(Themed, QDialog):
         return tr("Create samples ({count})", count=count) if count else tr("Create samples")
 
     def show_snippets(self, snippets: Sequence[Snippet]) -> None:
-        """What can be seen of the place that is looked at."""
+        """Show the snippets of the place that is looked at."""
         if tuple(snippets) == self._shown:
             return
         self._shown = tuple(snippets)
@@ -286,30 +238,10 @@ class TasteView(Themed, QDialog):
 
     @property
     def picture_size(self) -> QSize:
-        """That a picture may have, in px of the screen."""
+        """Size of an image, in px of the screen."""
         pane = next(iter(self._panes.values()), None)
         size = pane.picture.size() if pane is not None else QSize(320, 180)
         return size * self.devicePixelRatioF()
-
-    # Language, end
-
-    def retranslate_ui(self) -> None:
-        """Texts in the current language."""
-        self.setWindowTitle(tr("Compare presets"))
-        self._lead.setText(
-            tr(
-                "Two-second samples from characteristic scenes, processed with each preset and "
-                "looped next to the original. Speed and memory are measured on this computer."
-            )
-        )
-        self._where.setText(tr("Scenes"))
-        self._with.setText(tr("Presets (up to four)"))
-        self._add.setText(tr("Add current frame"))
-        self._look.setAccessibleName(tr("Scene shown"))
-        self._stop.setText(tr("Stop"))
-        self._make.setText(self._make_text())
-        self.show_places(self._offered)
-        self.retranslated.emit()
 
     def hideEvent(self, event: QHideEvent) -> None:
         """Nothing plays once the page is closed."""

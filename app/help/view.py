@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QSize
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import (
-    QDialog,
-    QGridLayout,
-    QHBoxLayout,
-    QPlainTextEdit,
-    QPushButton,
-    QScrollArea,
-    QStackedWidget,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QPlainTextEdit, QScrollArea, QStackedWidget, QWidget
 
 from app import desktop, labels
 from app.actions import SPECS
+from app.bound import bind
 from app.i18n import current_language, mark, tr
 from app.preview import compare_canvas, playback
-from app.widgets.controls import SegmentedControl, Translated
+from app.widgets.controls import SegmentedControl
+from app.widgets.layouts import Stretch, column, grid, row
+from app.widgets.page import Page
+from app.widgets.parts import bind_text, button, label, named
 from app.widgets.plain import Label
 from engine import __version__
 from engine.core import paths
@@ -63,91 +56,65 @@ def manual() -> Path:
     return paths.resource("manual", current_language(), "index.html")
 
 
-class HelpView(Translated, QDialog):
+class HelpView(Page):
     """Two pages, one shown at a time."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setObjectName("helpView")
-        self.resize(620, 640)
+        super().__init__("helpView", SPECS["help"].text, parent, size=QSize(620, 640))
         self._switch = SegmentedControl(list(PAGES))
+        bind_text(self._switch, self._switch.setAccessibleName, SPECS["help"].text)
         self._pages = QStackedWidget()
-        self._keys = QScrollArea()
-        self._keys.setObjectName("helpKeys")
+        self._keys = named(QScrollArea(), "helpKeys")
         self._keys.setWidgetResizable(True)
-        self._about = Label()
-        self._about.setWordWrap(True)
-        self._licences = QPlainTextEdit()
-        self._licences.setObjectName("licences")
+        bind_text(self._keys, self._keys.setAccessibleName, PAGES["keys"])
+        self._licences = named(QPlainTextEdit(), "licences")
         self._licences.setReadOnly(True)
         self._licences.setTabChangesFocus(True)
-        self._manual, self._close = QPushButton(), QPushButton()
-        self._manual.setObjectName("openManual")
-        self._close.setObjectName("closeHelp")
+        bind_text(self._licences, self._licences.setAccessibleName, mark("Licences"))
+        bind_text(self._licences, self._licences.setPlainText, licences)
         self._lay_out()
         self._switch.chosen.connect(self.show_page)
-        self._manual.clicked.connect(lambda: desktop.open_file(manual()))
-        self._close.clicked.connect(self.close)
         for keys in SPECS["help"].shortcuts:  # what opens it closes it, as Escape does
             QShortcut(QKeySequence(keys), self, self.close)
         self.show_page("keys")
-        self.retranslate_ui()
+        bind(self, self._show_texts)
 
     def show_page(self, page: str) -> None:
         """Show one of `PAGES`."""
         self._switch.set_current(page)
         self._pages.setCurrentIndex(list(PAGES).index(page))
 
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
-        self.setWindowTitle(tr("Help"))
+    def _show_texts(self) -> None:
         self._switch.set_labels({page: tr(text) for page, text in PAGES.items()})
-        self._switch.setAccessibleName(tr("Help"))
-        self._keys.setAccessibleName(tr("Keyboard shortcuts"))
         self._keys.setWidget(_table())
-        version = tr("You have Upreel {version}.", version=__version__)
-        terms = tr(
-            "Upreel's own code, artwork and Lite weights are licensed under the Apache License "
-            "2.0. Because of the encoders it contains, the packaged program as a whole may be "
-            "redistributed under the GNU General Public License 3."
-        )
-        self._about.setText(f"{version} {terms}")
-        self._licences.setAccessibleName(tr("Licences"))
-        self._licences.setPlainText(licences())
-        self._manual.setText(tr("Open manual"))
-        self._close.setText(tr("Close"))
 
     def _lay_out(self) -> None:
         about = QWidget()
-        column = QVBoxLayout(about)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(12)
-        column.addWidget(self._about)
-        column.addWidget(self._licences, 1)
+        column(label(_about, wraps=True), (self._licences, 1), spacing=12, on=about)
         self._pages.addWidget(self._keys)
         self._pages.addWidget(about)
-        buttons = QHBoxLayout()
-        buttons.addWidget(self._manual)
-        buttons.addStretch(1)
-        buttons.addWidget(self._close)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(20, 16, 20, 16)
-        whole.setSpacing(12)
-        whole.addWidget(self._switch)
-        whole.addWidget(self._pages, 1)
-        whole.addLayout(buttons)
-        self._keys.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before the first tab
+        buttons = row(
+            button("Open manual", "openManual", on=lambda: desktop.open_file(manual())),
+            Stretch(1),
+            button("Close", "closeHelp", on=self.close),
+        )
+        self.fill(self._switch, (self._pages, 1), buttons, spacing=12, focus=self._keys)
+
+
+def _about() -> str:
+    version = tr("You have Upreel {version}.", version=__version__)
+    terms = tr(
+        "Upreel's own code, artwork and Lite weights are licensed under the Apache License "
+        "2.0. Because of the encoders it contains, the packaged program as a whole may be "
+        "redistributed under the GNU General Public License 3."
+    )
+    return f"{version} {terms}"
 
 
 def _table() -> QWidget:
     """First steps, then a line for each key."""
-    table = QWidget()
-    table.setObjectName("scrolled")
-    grid = QGridLayout(table)
-    grid.setContentsMargins(0, 0, 12, 0)
-    grid.setHorizontalSpacing(24)
-    grid.setVerticalSpacing(8)
-    grid.setColumnStretch(1, 1)
+    table = named(QWidget(), "scrolled")
+    cells = grid(spacing=(24, 8), margins=(0, 0, 12, 0), wide=(1,), on=table)
     first = Label(
         tr(
             "Drop a video, choose the output, check the plan, press Start. The source file is "
@@ -155,22 +122,15 @@ def _table() -> QWidget:
         )
     )
     first.setWordWrap(True)
-    grid.addWidget(first, 0, 0, 1, 2)
-    for row, (is_heading, left, right) in enumerate(_rows(), start=1):
-        label = Label(left)
-        label.setProperty("kind", "section" if is_heading else "strong")
-        grid.addWidget(label, row, 0, 1, 2 if is_heading else 1)
-        if not is_heading:
-            grid.addWidget(Label(right), row, 1)
-    grid.setRowStretch(grid.rowCount(), 1)
-    return table
-
-
-def _rows() -> Iterator[tuple[bool, str, str]]:
+    cells.addWidget(first, 0, 0, 1, 2)
     for heading, keys in groups().items():
-        yield True, heading, ""
+        cells.addWidget(named(Label(heading), kind="section"), cells.rowCount(), 0, 1, 2)
         for key, text in keys:
-            yield False, key, text
+            line = cells.rowCount()
+            cells.addWidget(named(Label(key), kind="strong"), line, 0)
+            cells.addWidget(Label(text), line, 1)
+    cells.setRowStretch(cells.rowCount(), 1)
+    return table
 
 
 def _shown(keys: tuple[str, ...]) -> str:

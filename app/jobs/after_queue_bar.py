@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QWidget
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QFrame, QWidget
 
+from app.bound import bind
 from app.i18n import mark, tr
-from app.widgets.controls import Themed
+from app.widgets.layouts import MIDDLE, row
 from app.widgets.notice_line import NoticeLine
+from app.widgets.parts import button, named
 
 _COUNTS = {
     "sleep": mark("Queue finished: this computer goes to sleep in {seconds} s"),
@@ -21,25 +23,19 @@ _FAILED = {
 }
 
 
-class AfterQueueBar(Themed, QFrame):
+class AfterQueueBar(QFrame):
     """Shows seconds or a failure; hidden while there is nothing to say."""
 
     cancelled = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("afterQueueBar")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        named(self, "afterQueueBar", has_ground=True)
         self._what, self._command, self._seconds = "sleep", "", 0
-        self._notice, self._cancel = NoticeLine(), QPushButton()
-        self._cancel.setObjectName("cancelAfterQueue")
-        row = QHBoxLayout(self)
-        row.setContentsMargins(16, 10, 16, 10)
-        row.setSpacing(16)
-        row.addWidget(self._notice, 1, Qt.AlignmentFlag.AlignVCenter)
-        row.addWidget(self._cancel, 0, Qt.AlignmentFlag.AlignVCenter)
-        self._cancel.clicked.connect(self.cancelled)
-        self.retranslate_ui()
+        self._notice = NoticeLine()
+        self._cancel = button(name="cancelAfterQueue", on=self.cancelled)
+        row((self._notice, 1), self._cancel, spacing=16, margins=(16, 10), align=MIDDLE, on=self)
+        bind(self, self._show)
         self.hide()
 
     def show_countdown(self, what: str, command: str, seconds: int) -> None:
@@ -47,15 +43,14 @@ class AfterQueueBar(Themed, QFrame):
 
         Args:
             what: A value of the setting `after_queue`.
-            command: As the user has written it; "" for others.
+            command: Command as the user wrote it; "" for others.
             seconds: Until then; 0 when it was tried and has failed.
         """
         self._what, self._command, self._seconds = what, command, seconds
-        self.retranslate_ui()
+        self._show()
         self.show()
 
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
+    def _show(self) -> None:
         counts = self._seconds > 0
         text = _COUNTS[self._what] if counts else _FAILED[self._what]
         shown = tr(text, seconds=self._seconds) if counts else tr(text)

@@ -6,21 +6,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QTimer, Signal
-from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
+from app.bound import bind
 from app.engine_messages import choice_hint, choice_text, setting_title, text
 from app.i18n import tr
 from app.jobs.chosen_text import ChosenText
 from app.jobs.found_files import is_latent
 from app.jobs.more_choices import MoreChoices
-from app.jobs.output_form import FormatForm, TargetForm
+from app.jobs.output_form import FormatForm, SeedVr2Form, TargetForm
 from app.jobs.preset_form import PresetForm
 from app.jobs.result_form import ResultForm
-from app.jobs.seedvr2_form import SeedVr2Form
-from app.settings.editors import ChoiceEditor
+from app.settings.editors import ChoiceEditor, title_of
 from app.state.job_row import JobRow, JobState
-from app.widgets.controls import ElidedLabel, SegmentedControl, Translated
-from app.widgets.plain import Label
+from app.widgets.controls import SegmentedControl
+from app.widgets.layouts import STRETCH, Stretch, column, row
+from app.widgets.parts import elided, label, named
 from engine.core.errors import ErrorInfo, SettingsError
 from engine.core.messages import message
 from engine.protocol.events import DeviceChoice, DevicesListed
@@ -33,7 +34,7 @@ _NEVER_STARTED = (JobState.READING, JobState.WAITING, JobState.REJECTED)
 _TREATMENTS = about("treatment").choices
 
 
-class ChoicesForm(Translated, QWidget):
+class ChoicesForm(QWidget):
     """Shows and edits the settings of the selected job, or of the next files."""
 
     edited = Signal(str)  # job_id: its plan no longer holds
@@ -42,7 +43,7 @@ class ChoicesForm(Translated, QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("scrolled")
+        named(self, "scrolled")
         self.settings = JobSettings()
         self.output: Path | None = None
         self._job_id = self._name = ""
@@ -52,23 +53,16 @@ class ChoicesForm(Translated, QWidget):
         self._is_of_latents = False
         self._plan: Plan | None = None
         self._listed: DevicesListed | None = None
-        self._heading, self._subject = Label(), ElidedLabel()
-        self._heading.setProperty("kind", "section")
-        self._subject.setProperty("kind", "secondary")
+        self._subject = elided(kind="secondary")
         self._target = TargetForm()
         self.presets = PresetForm()
-        self._model_label, self._treatment_label = Label(), Label()
         self._model = ChoiceEditor("model")
-        self._first_label, self._first = Label(), ChoiceEditor("first_model")
+        self._first_label, self._first = title_of("first_model"), ChoiceEditor("first_model")
         self._first_models: Mapping[str, str] = {}
-        self._limits = Label()
-        self._limits.setObjectName("modelLimits")
-        self._limits.setProperty("kind", "secondary")
-        self._limits.setWordWrap(True)
-        self._chosen_treatment = Label()
-        self._chosen_treatment.setProperty("kind", "secondary")
-        self._treatment = SegmentedControl(_TREATMENTS)
-        self._treatment.setObjectName("setting-treatment")
+        self._limits = label(kind="secondary", name="modelLimits", wraps=True)
+        self._treatment_label = title_of("treatment")
+        self._chosen_treatment = label(kind="secondary")
+        self._treatment = named(SegmentedControl(_TREATMENTS), "setting-treatment")
         self._seedvr2 = SeedVr2Form()
         self.file = FormatForm()
         self.result = ResultForm()  # lies elsewhere, where it never scrolls away
@@ -81,11 +75,11 @@ class ChoicesForm(Translated, QWidget):
         self._lay_out()
         self._connect()
         self.show_job(None, JobSettings())
-        self.retranslate_ui()
+        bind(self, self._show_texts)
 
     @property
     def first_control(self) -> QWidget:
-        """Where the keyboard goes to change the choices."""
+        """Control that gets the keyboard focus to change the choices."""
         return self._target.first_control
 
     def show_job(self, row: JobRow | None, settings: JobSettings) -> None:
@@ -130,12 +124,12 @@ class ChoicesForm(Translated, QWidget):
         return True
 
     def show_presets(self, presets: Sequence[Preset], gpu: str) -> None:
-        """What there is to choose, and for which GPU it is made."""
+        """Show the presets, and the GPU that they are made for."""
         self.presets.show_presets(presets, gpu)
         self._show_family()
 
     def show_availability(self, words: dict[str, str]) -> None:
-        """What is installed of each model, after its name."""
+        """Show the state of each model's files after its name."""
         self._model.show_notes(words)
 
     def show_first_models(self, files: Mapping[str, str]) -> None:
@@ -144,7 +138,7 @@ class ChoicesForm(Translated, QWidget):
         self._show_first()
 
     def show_devices(self, event: DevicesListed) -> None:
-        """What jobs can run on, and what cannot be chosen there."""
+        """Show the devices for jobs, and the choices that do not work there."""
         self._listed = event
         self._show_family()
 
@@ -154,11 +148,7 @@ class ChoicesForm(Translated, QWidget):
             self._timer.stop()
             self._send()
 
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
-        self._heading.setText(tr("Output"))
-        self._model_label.setText(setting_title("model"))
-        self._treatment_label.setText(setting_title("treatment"))
+    def _show_texts(self) -> None:
         self._treatment.set_labels({key: choice_text("treatment", key) for key in _TREATMENTS})
         self._treatment.set_tips(
             {
@@ -168,14 +158,11 @@ class ChoicesForm(Translated, QWidget):
             }
         )
         self._treatment.setAccessibleName(setting_title("treatment"))
-        self._model.retranslate_ui()
-        self._first_label.setText(setting_title("first_model"))
-        self._first.retranslate_ui()
         self._show_chosen(self._plan)  # and the limits of the model
         self._show_subject()
 
     def _show_chosen(self, plan: Plan | None) -> None:
-        """What "automatic" has come to mean."""
+        """Show the values that "automatic" has chosen."""
         self._plan = plan
         model = treatment = ""
         if plan is not None and self.settings.model == "auto":
@@ -252,7 +239,7 @@ class ChoicesForm(Translated, QWidget):
         return found
 
     def _devices(self, listed: DevicesListed) -> Sequence[DeviceChoice]:
-        """Those that the job runs on."""
+        """GPUs that the job runs on."""
         chosen, excluded = self.settings.device, self.settings.excluded
         if chosen == "all":
             found = [one for one in listed.devices[:-1] if one.value not in excluded]
@@ -261,38 +248,34 @@ class ChoicesForm(Translated, QWidget):
         return found or [listed.automatic]
 
     def _lay_out(self) -> None:
-        head = QHBoxLayout()
-        head.addWidget(self._heading)
-        head.addWidget(self._subject, 1)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(16, 14, 16, 12)
-        whole.setSpacing(8)
-        whole.addLayout(head)
-        whole.addWidget(self._editors)
-        whole.addWidget(self._chosen)
-        whole.addStretch(1)
-        column = QVBoxLayout(self._editors)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(8)
-        column.addWidget(self._target)
-        column.addSpacing(6)
-        column.addWidget(self.presets)
-        column.addWidget(self._model_label)
-        column.addWidget(self._model)
-        column.addWidget(self._limits)
-        column.addWidget(self._first_label)
-        column.addWidget(self._first)
-        form = QHBoxLayout()
-        form.addWidget(self._treatment_label)
-        form.addStretch()
-        form.addWidget(self._chosen_treatment)
-        column.addLayout(form)
-        column.addWidget(self._treatment)
-        column.addWidget(self._seedvr2)
-        column.addSpacing(6)
-        column.addWidget(self.file)
-        column.addSpacing(6)
-        column.addWidget(self.more)
+        column(
+            row(label("Output", "section"), (self._subject, 1)),
+            self._editors,
+            self._chosen,
+            Stretch(1),
+            spacing=8,
+            margins=(16, 14, 16, 12),
+            on=self,
+        )
+        column(
+            self._target,
+            6,
+            self.presets,
+            title_of("model"),
+            self._model,
+            self._limits,
+            self._first_label,
+            self._first,
+            row(self._treatment_label, STRETCH, self._chosen_treatment),
+            self._treatment,
+            self._seedvr2,
+            6,
+            self.file,
+            6,
+            self.more,
+            spacing=8,
+            on=self._editors,
+        )
 
     def _connect(self) -> None:
         self._target.changed.connect(self._apply)

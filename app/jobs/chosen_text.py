@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QGridLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app import labels
 from app.engine_messages import choice_text, setting_title
@@ -14,6 +13,8 @@ from app.i18n import tr
 from app.jobs.output_form import quality_of
 from app.settings.editors import value_text
 from app.state.job_row import JobRow
+from app.widgets.layouts import TOP, grid
+from app.widgets.parts import label, named
 from app.widgets.plain import Label
 from engine.protocol.plan import Plan
 from engine.settings import schema
@@ -52,12 +53,8 @@ class ChosenText(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("chosenText")
-        self._grid = QGridLayout(self)
-        self._grid.setContentsMargins(0, 4, 0, 0)
-        self._grid.setHorizontalSpacing(16)
-        self._grid.setVerticalSpacing(10)
-        self._grid.setColumnStretch(1, 1)
+        named(self, "chosenText")
+        self._grid = grid(spacing=(16, 10), margins=(0, 4, 0, 0), wide=[1], on=self)
         self._rows: list[tuple[Label, Label]] = []
 
     def show_job(self, row: JobRow) -> None:
@@ -74,12 +71,7 @@ class ChosenText(QWidget):
                 value.setText(texts[at][1])
 
     def _add_row(self) -> None:
-        name, value = Label(), Label()
-        name.setProperty("kind", "secondary")
-        value.setWordWrap(True)
-        value.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        at = len(self._rows)
-        top = Qt.AlignmentFlag.AlignTop
-        self._grid.addWidget(name, at, 0, top)
-        self._grid.addWidget(value, at, 1, top)
+        name, value = label(kind="secondary"), label(wraps=True, selectable=True)
+        for at, part in enumerate((name, value)):
+            self._grid.addWidget(part, len(self._rows), at, TOP)
         self._rows.append((name, value))

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtWidgets import (
-    QFrame,
-    QHBoxLayout,
-    QPushButton,
-    QSizePolicy,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QSizePolicy, QWidget
 
 from app.actions import Actions
+from app.bound import bind
 from app.engine_messages import text
 from app.i18n import tr
 from app.jobs.report_dialog import DoubtCard
@@ -25,14 +19,15 @@ from app.theme.icons import pixmap
 from app.widgets.compact_scroll import CompactScroll
 from app.widgets.controls import Switch
 from app.widgets.error_view import ErrorCard
-from app.widgets.layouts import layout_of
-from app.widgets.plain import Label, caption, set_tip
+from app.widgets.layouts import column, layout_of, row, set_margins
+from app.widgets.parts import bind_text, button, label, named
+from app.widgets.plain import caption, set_tip
 
 _NAME_WIDTH = 110  # px of a film's name on a button
 
 
 def download_action(downloads: DownloadsModel, row: JobRow | None) -> str:
-    """What can be done about what a film lacks; "" where nothing has to be downloaded."""
+    """Text of the action that provides missing files; "" where nothing has to be downloaded."""
     if row is not None and row.job_id in downloads.films:
         return "download_stop"
     may_wait = row is not None and (row.state.can_change or row.state.can_retry)
@@ -73,8 +68,7 @@ class DecisionPanel(QWidget):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
-        self.setObjectName("decisionPanel")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        named(self, "decisionPanel", has_ground=True)
         self._model, self._downloads, self._actions = model, downloads, actions
         self._row: JobRow | None = None
         self._names = ("start", "")
@@ -83,39 +77,33 @@ class DecisionPanel(QWidget):
         self.plan, self.doubt = PlanCard(downloads, actions), DoubtCard()
         self.error = ErrorCard(actions)
         self._hint = _HintCard()
-        self._primary, self._second = QPushButton(), QPushButton()
-        self._primary.setObjectName("primaryAction")
-        self._primary.setProperty("kind", "primary")
-        self._second.setObjectName("secondAction")
-        self._second.setProperty("kind", "large")
+        self._primary = button(
+            name="primaryAction",
+            kind="primary",
+            on=lambda: actions[self._names[0]].trigger(),
+        )
+        self._second = button(
+            name="secondAction",
+            kind="large",
+            on=lambda: actions[self._names[1]].trigger(),
+        )
         self._primary.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self._is_low = False
         self._running = _RunningRow(actions)
-        self._stops = Switch()
-        self._stops.setObjectName("stopsAfterThis")
-        buttons = QHBoxLayout()
-        buttons.setSpacing(8)
-        buttons.addWidget(self._primary, 1)
-        buttons.addWidget(self._second)
-        column = QVBoxLayout(self)
+        self._stops = named(Switch(), "stopsAfterThis")
         cards = QWidget()
-        within = QVBoxLayout(cards)
-        within.setContentsMargins(0, 0, 0, 0)
-        for card in (self._hint, self.plan, self.doubt, self.error):
-            within.addWidget(card)
+        column(self._hint, self.plan, self.doubt, self.error, on=cards)
         self._cards = CompactScroll(cards)
-        column.addWidget(self._cards)
-        column.addWidget(self._running)
-        column.addWidget(self._stops)
-        column.addLayout(buttons)
-        self._primary.clicked.connect(lambda: actions[self._names[0]].trigger())
-        self._second.clicked.connect(lambda: actions[self._names[1]].trigger())
+        buttons = row((self._primary, 1), self._second, spacing=8)
+        column(self._cards, self._running, self._stops, buttons, on=self)
         self._stops.clicked.connect(self.stop_requested)
         self.plan.choices_requested.connect(self.choices_requested)
         actions["start"].changed.connect(self._show_buttons)
         downloads.changed.connect(lambda: self.show_job(self._row))
         self.set_low(False)
         self.show_job(None)
+        bind_text(self._stops, self._stops.setText, "Stop after this video")
+        bind(self, self._show_state)
 
     def show_job(self, row: JobRow | None) -> None:
         """Show what concerns the selected job."""
@@ -134,8 +122,7 @@ class DecisionPanel(QWidget):
         for card in (self._hint, self.plan, self.doubt, self.error):
             card.setVisible(card is shown)
         self._cards.setVisible(shown is not None)
-        self._hint.show_state(row)
-        self._show_buttons()
+        self._show_state()
 
     def limit_card(self, height: int) -> None:
         """Let the card take no more than so many px; what does not fit scrolls."""
@@ -146,7 +133,7 @@ class DecisionPanel(QWidget):
         self._is_low = is_low
         gap = 6 if is_low else 10
         layout_of(self).setSpacing(gap)
-        layout_of(self).setContentsMargins(16, gap, 16, gap + 4)
+        set_margins(layout_of(self), (16, gap, 16, gap + 4))
         self._show_buttons()
 
     def offer_unfinished(self, is_offered: bool) -> None:
@@ -163,12 +150,9 @@ class DecisionPanel(QWidget):
         """Show whether the queue stops after the film that runs."""
         self._stops.setChecked(stops)
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LanguageChange:
-            self._hint.show_state(self._row)
-            self._show_buttons()
+    def _show_state(self) -> None:
+        self._hint.show_state(self._row)
+        self._show_buttons()
 
     def _show_buttons(self) -> None:
         self._names = primary_action(self._model, self._downloads, self._row)
@@ -187,7 +171,6 @@ class DecisionPanel(QWidget):
             self._second.setText(texts[second])
         self._second.setVisible(bool(second))
         self._running.show_active(active, is_selected=active is self._row)
-        self._stops.setText(tr("Stop after this video"))
         self._stops.setVisible(active is not None)
         startable = self._actions["start"].isEnabled()
         is_able = first != "start" or startable
@@ -215,7 +198,7 @@ class DecisionPanel(QWidget):
         return tr("Continue") if is_begun else tr("Try again")
 
     def _download_text(self) -> str:
-        """What the button does, with the size of what comes where the plan knows it."""
+        """Text of the button, with the size of the download where the plan knows it."""
         plan = self._row.plan if self._row is not None else None
         notices = plan.notices if plan is not None else ()
         size = next((str(n.params.get("size", "")) for n in notices if n.code == MISSING), "")
@@ -247,19 +230,16 @@ class _RunningRow(QWidget):
 
     def __init__(self, actions: Actions) -> None:
         super().__init__()
-        self._pause, self._cancel = QPushButton(), QPushButton()
-        self._pause.setObjectName("pauseAction")
+        self._pause = button(
+            name="pauseAction",
+            kind="large",
+            tip=lambda: "Ctrl+P",
+            on=actions["pause"].trigger,
+        )
+        self._cancel = button("Cancel", "cancelAction", "large", on=actions["cancel"].trigger)
         self.setFocusProxy(self._pause)
-        self._cancel.setObjectName("cancelAction")
         self._pause.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(8)
-        for button in (self._pause, self._cancel):
-            button.setProperty("kind", "large")
-            row.addWidget(button)
-        self._pause.clicked.connect(actions["pause"].trigger)
-        self._cancel.clicked.connect(actions["cancel"].trigger)
+        row(self._pause, self._cancel, spacing=8, on=self)
 
     def show_active(self, active: JobRow | None, *, is_selected: bool) -> None:
         """Show the film that runs; it is named where another one is selected."""
@@ -273,8 +253,6 @@ class _RunningRow(QWidget):
         else:
             text = tr("Pause {name}", name=name) if name else tr("Pause")
         self._pause.setText(caption(text))
-        set_tip(self._pause, "Ctrl+P")
-        self._cancel.setText(tr("Cancel"))
         what = tr("Cancel {name}", name=whole)
         set_tip(self._cancel, what)
         self._cancel.setAccessibleDescription(what)
@@ -286,19 +264,13 @@ class _RunningRow(QWidget):
 
 
 class _HintCard(QFrame):
-    """What will appear here, while there is no plan."""
+    """Text while there is no plan."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.setProperty("kind", "card")
-        self._icon, self._text = Label(), Label()
-        self._text.setWordWrap(True)
-        self._text.setProperty("kind", "secondary")
-        row = QHBoxLayout(self)
-        row.setContentsMargins(14, 14, 14, 14)
-        row.setSpacing(10)
-        row.addWidget(self._icon)
-        row.addWidget(self._text, 1)
+        named(self, kind="card")
+        self._icon, self._text = label(), label(kind="secondary", wraps=True)
+        row(self._icon, (self._text, 1), spacing=10, margins=14, on=self)
 
     def show_state(self, row: JobRow | None) -> None:
         self._icon.setPixmap(pixmap("info", tokens.current().information, 18))

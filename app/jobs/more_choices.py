@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import cast
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QGridLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QGridLayout, QWidget
 
-from app.engine_messages import choice_text, hint, setting_title, text, title
-from app.i18n import tr
-from app.settings.editors import ChoiceEditor, Editor, LineEditor, TimeEditor, make_editor
+from app.bound import bind
+from app.engine_messages import choice_text, hint, text, title
+from app.settings.editors import (
+    ChoiceEditor,
+    Editor,
+    LineEditor,
+    TimeEditor,
+    make_editor,
+    title_of,
+)
 from app.settings.gpus_editor import GpusEditor
 from app.theme.icons import icon
-from app.widgets.controls import Themed, Translated
-from app.widgets.layouts import layout_of
+from app.widgets.layouts import RIGHT, column, grid, layout_of
+from app.widgets.parts import button, label
 from app.widgets.plain import Label
 from app.widgets.reveal import bring_into_view
 from engine.core.errors import ErrorInfo
@@ -25,7 +33,7 @@ _EDITOR_WIDTH = 160
 _DEVICE_WIDTH = 224  # "Auto · RTX 5070 Ti, 16 GB"
 
 
-class MoreChoices(Themed, QWidget):
+class MoreChoices(QWidget):
     """A fold: a button, and below it one row per setting.
 
     The rows are half of the window's controls, which each change of the theme visits: they are
@@ -36,18 +44,13 @@ class MoreChoices(Themed, QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._button = QPushButton()
-        self._button.setObjectName("moreChoices")
-        self._button.setProperty("kind", "fold")
+        self._button = button("More settings", "moreChoices", "fold")
         self._button.setCheckable(True)
         self._rows: SettingRows | None = None
         self._shown: dict[str, Callable[[SettingRows], None]] = {}  # latest of each kind
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(8)
-        column.addWidget(self._button)
+        column(self._button, spacing=8, on=self)
         self._button.toggled.connect(self._unfold)
-        self.retranslate_ui()
+        bind(self, self._draw_arrow, theme=True)
 
     @property
     def rows(self) -> SettingRows:
@@ -64,7 +67,7 @@ class MoreChoices(Themed, QWidget):
 
     @property
     def editors(self) -> Mapping[str, Editor]:
-        """Of the rows, by setting."""
+        """Editors of the rows, by setting."""
         return self.rows.editors
 
     def show_settings(self, settings: schema.JobSettings) -> None:
@@ -84,7 +87,7 @@ class MoreChoices(Themed, QWidget):
 
         Args:
             listed: By the engine.
-            settings: Of the shown job, which may name others.
+            settings: Settings of the shown job, which may name others.
         """
         self._show("devices", lambda rows: rows.show_devices(listed, settings))
 
@@ -96,12 +99,9 @@ class MoreChoices(Themed, QWidget):
         """Show the rows."""
         self._button.setChecked(True)
 
-    def retranslate_ui(self) -> None:
-        """Text and arrow of the button; the rows follow by themselves."""
-        self._button.setText(tr("More settings"))
-        self._button.setIcon(
-            icon("chevron-up" if self._button.isChecked() else "chevron-down", size=16)
-        )
+    def _draw_arrow(self) -> None:
+        shape = "chevron-up" if self._button.isChecked() else "chevron-down"
+        self._button.setIcon(icon(shape, size=16))
 
     def _show(self, what: str, show: Callable[[SettingRows], None]) -> None:
         """Show it in the rows, at once or when they are made; later calls rest on earlier ones."""
@@ -112,12 +112,12 @@ class MoreChoices(Themed, QWidget):
 
     def _unfold(self, is_open: bool) -> None:
         self.rows.setVisible(is_open)
-        self.retranslate_ui()
+        self._draw_arrow()
         if is_open:
             bring_into_view(self)
 
 
-class SettingRows(Translated, QWidget):
+class SettingRows(QWidget):
     """One row per setting, in groups."""
 
     changed = Signal(str, object)  # name, value
@@ -131,7 +131,7 @@ class SettingRows(Translated, QWidget):
         self._takes_all = False  # of several GPUs
         self._refusal: tuple[str, ErrorInfo | None] = ("", None)
         self._fill()
-        self.retranslate_ui()
+        bind(self, lambda: self.show_refusal(*self._refusal))
 
     def follow_in_tab_order(self, before: QWidget) -> None:
         """Have the keyboard reach the rows after a widget, not after the whole window."""
@@ -182,7 +182,7 @@ class SettingRows(Translated, QWidget):
 
         Args:
             listed: By the engine.
-            settings: Of the shown job, which may name others.
+            settings: Settings of the shown job, which may name others.
         """
         gpus = {one.value: one.title for one in listed.devices[:-1]}
         several = gpus if len(gpus) > 1 else {}
@@ -199,44 +199,29 @@ class SettingRows(Translated, QWidget):
         self._has_devices = bool(gpus)
         self._takes_all = chosen == "all" and bool(several)
 
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
-        for group, heading in self._headings.items():
-            heading.setText(title(f"setting-group.{group}"))
-        for name, label in self._labels.items():
-            label.setText(setting_title(name))
-            self.editors[name].retranslate_ui()
-        self.show_refusal(*self._refusal)
-
     def _fill(self) -> None:
-        grid = QGridLayout(self)
-        grid.setContentsMargins(0, 0, 0, 4)
-        grid.setHorizontalSpacing(12)
-        grid.setVerticalSpacing(6)
-        grid.setColumnStretch(0, 1)
+        rows = grid(spacing=(12, 6), margins=(0, 0, 0, 4), wide=[0], on=self)
         self._groups = groups()
         for group, names in self._groups.items():
-            heading = self._headings[group] = Label()
-            heading.setProperty("kind", "section")
-            grid.addWidget(heading, grid.rowCount(), 0, 1, 2)
+            heading = label(partial(title, f"setting-group.{group}"), "section")
+            self._headings[group] = heading
+            rows.addWidget(heading, rows.rowCount(), 0, 1, 2)
             for name in names:
-                self._add_row(grid, name)
+                self._add_row(rows, name)
 
-    def _add_row(self, grid: QGridLayout, name: str) -> None:
+    def _add_row(self, rows: QGridLayout, name: str) -> None:
         is_of_gpus = schema.about(name).kind == "gpus"
         editor = GpusEditor(name) if is_of_gpus else make_editor(name)
         editor.changed.connect(self.changed)
         is_wide = name in ("device", "excluded_gpus")  # it reaches into the column of labels
         editor.setFixedWidth(_DEVICE_WIDTH if is_wide else _EDITOR_WIDTH)
-        label = Label()
-        label.setBuddy(editor.control)
-        at = grid.rowCount()
-        grid.addWidget(label, at, 0)
+        self.editors[name], self._labels[name] = editor, title_of(name, editor.control)
+        at = rows.rowCount()
+        rows.addWidget(self._labels[name], at, 0)
         place = (0, 1, 2) if is_wide else (1, 1, 1)
-        grid.addWidget(editor, at, *place, Qt.AlignmentFlag.AlignRight)
+        rows.addWidget(editor, at, *place, RIGHT)
         if isinstance(editor, LineEditor):
-            grid.addWidget(editor.reason, at + 1, 0, 1, 2)
-        self.editors[name], self._labels[name] = editor, label
+            rows.addWidget(editor.reason, at + 1, 0, 1, 2)
 
 
 def _together(titles: list[str]) -> str:

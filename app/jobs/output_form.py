@@ -1,22 +1,19 @@
-"""Choices about the result: its size and its format."""
+"""Choices about the result: its size, its format, and how much SeedVR2 redraws."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import (
-    QGridLayout,
-    QHBoxLayout,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QWidget
 
+from app.bound import bind
 from app.engine_messages import setting_text, setting_title
-from app.i18n import tr
-from app.settings.editors import ChoiceEditor, Editor, make_editor
-from app.widgets.controls import SegmentedControl, Themed, Translated, WheellessSlider
-from app.widgets.plain import Label, set_tip
+from app.i18n import mark, tr
+from app.settings.editors import ChoiceEditor, make_editor, title_of
+from app.widgets.controls import SegmentedControl, WheellessSlider
+from app.widgets.layouts import STRETCH, column, grid, row
+from app.widgets.parts import bind_text, bind_tip, label, named
 from app.widgets.reveal import bring_into_view
 from engine.protocol.plan import Plan
 from engine.settings import schema
@@ -30,6 +27,10 @@ _PRESETS = {
     "4K": {"scale": 4, "height": 2160, "width": 0},
 }
 _OTHER = "other"
+_STRENGTH = mark(
+    "Lower values keep more of the source. Redrawn detail may not exist in the source."
+)
+_STEP = 5  # percent of strength, by the arrow keys
 
 
 def preset_of(settings: JobSettings) -> str:
@@ -40,7 +41,7 @@ def preset_of(settings: JobSettings) -> str:
     return _OTHER
 
 
-class TargetForm(Translated, QWidget):
+class TargetForm(QWidget):
     """A row of presets; the last one opens fields for factor, height and width."""
 
     changed = Signal(dict)  # name -> value
@@ -48,30 +49,17 @@ class TargetForm(Translated, QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._settings = JobSettings()
-        self._row = SegmentedControl([*_PRESETS, _OTHER])
-        self._row.setObjectName("target")
+        self._row = named(SegmentedControl([*_PRESETS, _OTHER]), "target")
         self._fields = QWidget()
-        self._editors: dict[str, Editor] = {}
-        self._labels: dict[str, Label] = {}
-        grid = QGridLayout(self._fields)
-        grid.setContentsMargins(0, 0, 0, 0)
-        grid.setSpacing(4)
-        for at, name in enumerate(_SIZE_FIELDS):
-            self._editors[name] = make_editor(name)
-            self._editors[name].changed.connect(self._edit)
-            self._labels[name] = Label()
-            self._labels[name].setProperty("kind", "secondary")
-            grid.addWidget(self._labels[name], 0, at)
-            grid.addWidget(self._editors[name], 1, at)
-            grid.setColumnStretch(at, 1)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(8)
-        column.addWidget(self._row)
-        column.addWidget(self._fields)
+        self._editors = {name: make_editor(name) for name in _SIZE_FIELDS}
+        for editor in self._editors.values():
+            editor.changed.connect(lambda name, value: self._apply({name: value}))
+        titles = [title_of(name, kind="secondary") for name in _SIZE_FIELDS]
+        grid([titles, [*self._editors.values()]], spacing=4, wide=range(3), on=self._fields)
+        column(self._row, self._fields, spacing=8, on=self)
         self._fields.setVisible(False)
         self._row.chosen.connect(self._choose)
-        self.retranslate_ui()
+        bind(self, self._name_sizes)
 
     @property
     def first_control(self) -> QWidget:
@@ -93,8 +81,7 @@ class TargetForm(Translated, QWidget):
         self._row.set_current(preset_of(settings))
         self.show_settings(settings)
 
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
+    def _name_sizes(self) -> None:
         self._row.set_labels({"x2": "×2", "x4": "×4", _OTHER: tr("Custom")})
         self._row.set_tips(
             {
@@ -106,9 +93,6 @@ class TargetForm(Translated, QWidget):
             }
         )
         self._row.setAccessibleName(tr("Output"))
-        for name, label in self._labels.items():
-            label.setText(setting_title(name))
-            self._editors[name].retranslate_ui()
 
     def _choose(self, preset: str) -> None:
         self._fields.setVisible(preset == _OTHER)
@@ -117,15 +101,12 @@ class TargetForm(Translated, QWidget):
         else:
             self._apply(_PRESETS[preset])
 
-    def _edit(self, name: str, value: object) -> None:
-        self._apply({name: value})
-
     def _apply(self, values: Mapping[str, object]) -> None:
         self._settings = with_values(self._settings, values)
         self.changed.emit(values)
 
 
-class FormatForm(Themed, QWidget):
+class FormatForm(QWidget):
     """Edits the format of the file that comes out."""
 
     changed = Signal(dict)  # name -> value
@@ -133,22 +114,29 @@ class FormatForm(Themed, QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._editors = {name: ChoiceEditor(name) for name in ("container", "codec")}
-        self._labels = {name: Label() for name in self._editors}
-        self._quality_label = Label()
-        self._quality_text = Label()
-        self._quality = WheellessSlider(Qt.Orientation.Horizontal)
-        self._quality.setObjectName("setting-crf")
+        self._quality_text = label()
+        self._quality = named(WheellessSlider(Qt.Orientation.Horizontal), "setting-crf")
+        bind_text(self._quality, self._quality.setAccessibleName, lambda: setting_title("crf"))
+        bind_tip(self._quality, lambda: setting_text("crf"))
         about = schema.about("crf")
         self._worst = int(about.high or 51)
         self._quality.setRange(0, self._worst)  # to the right is better: worst - crf
-        self._lay_out()
+        titles = [title_of(name, one.control) for name, one in self._editors.items()]
+        column(
+            grid([titles, [*self._editors.values()]], spacing=(8, 6), wide=range(2)),
+            8,
+            row(title_of("crf"), STRETCH, self._quality_text),
+            self._quality,
+            spacing=6,
+            on=self,
+        )
         for editor in self._editors.values():
             editor.changed.connect(lambda name, value: self.changed.emit({name: value}))
         self._quality.valueChanged.connect(self._show_quality)
         self._quality.valueChanged.connect(
             lambda value: self.changed.emit({"crf": self._worst - value})
         )
-        self.retranslate_ui()
+        bind(self, self._show_quality)
 
     def show_settings(self, settings: schema.JobSettings) -> None:
         """Show the values of a job."""
@@ -160,45 +148,60 @@ class FormatForm(Themed, QWidget):
         self._show_quality()
 
     def show_plan(self, plan: Plan | None) -> None:
-        """What "automatic" means in a plan; None while there is none."""
+        """Value of "automatic" in a plan; None while there is none."""
         self._editors["container"].show_automatic(plan.container if plan is not None else "")
         self._editors["codec"].show_automatic(plan.picture.codec if plan is not None else "")
-
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
-        for name, label in self._labels.items():
-            label.setText(setting_title(name))
-        self._quality_label.setText(setting_title("crf"))
-        self._quality.setAccessibleName(setting_title("crf"))
-        set_tip(self._quality, setting_text("crf"))
-        for editor in self._editors.values():
-            editor.retranslate_ui()
-        self._show_quality()
-
-    def _lay_out(self) -> None:
-        kinds = QGridLayout()
-        kinds.setHorizontalSpacing(8)
-        kinds.setVerticalSpacing(6)
-        for at, (name, editor) in enumerate(self._editors.items()):
-            self._labels[name].setBuddy(editor.control)
-            kinds.addWidget(self._labels[name], 0, at)
-            kinds.addWidget(editor, 1, at)
-            kinds.setColumnStretch(at, 1)
-        quality = QHBoxLayout()
-        quality.addWidget(self._quality_label)
-        quality.addStretch()
-        quality.addWidget(self._quality_text)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(6)
-        column.addLayout(kinds)
-        column.addSpacing(8)
-        column.addLayout(quality)
-        column.addWidget(self._quality)
 
     def _show_quality(self) -> None:
         crf = self._worst - self._quality.value()
         self._quality_text.setText(f"{quality_of(crf)} · {crf}")
+
+
+class SeedVr2Form(QWidget):
+    """Edits the strength; only shown where SeedVR2 is chosen."""
+
+    changed = Signal(dict)  # name -> value
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        about = schema.about("strength")
+        self._slider = named(WheellessSlider(Qt.Orientation.Horizontal), "setting-strength")
+        self._slider.setRange(int(about.low or 0), int(about.high or 100))
+        self._slider.setSingleStep(_STEP)
+        self._slider.setPageStep(4 * _STEP)
+        bind_text(self._slider, self._slider.setAccessibleName, lambda: setting_title("strength"))
+        bind_text(self._slider, self._slider.setAccessibleDescription, _STRENGTH)
+        title, self._explanation = title_of("strength", self._slider), label()
+        for part in (title, self._explanation, self._slider):
+            bind_tip(part, _STRENGTH)
+        column(row(title, STRETCH, self._explanation), self._slider, spacing=6, on=self)
+        self._slider.valueChanged.connect(self._show_strength)
+        self._slider.valueChanged.connect(lambda value: self.changed.emit({"strength": value}))
+        bind(self, self._show_strength)
+
+    def show_settings(self, settings: schema.JobSettings) -> None:
+        """Show the values of a job without saying that they changed."""
+        self._slider.blockSignals(True)
+        self._slider.setValue(settings.strength)
+        self._slider.blockSignals(False)
+        self._show_strength()
+
+    def _show_strength(self) -> None:
+        percent = self._slider.value()
+        self._explanation.setText(f"{strength_of(percent)} · {percent} %")
+
+
+def strength_of(percent: int) -> str:
+    """Effect of a strength, as text."""
+    if percent == 0:
+        return tr("Only resized")
+    if percent <= 40:
+        return tr("Close to the source")
+    if percent <= 75:
+        return tr("Half and half")
+    if percent < 100:
+        return tr("Mostly redrawn")
+    return tr("Fully redrawn")
 
 
 def quality_of(crf: int) -> str:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QHBoxLayout, QMenu, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QMenu, QToolButton, QWidget
 
+from app.bound import bind
 from app.engine_messages import hint, text
 from app.i18n import mark, tr
-from app.theme.icons import icon
-from app.widgets.controls import ChoiceBox, ElidedLabel, Themed
+from app.widgets.controls import ChoiceBox
+from app.widgets.layouts import MIDDLE, RIGHT, column, row
 from app.widgets.notice_line import NoticeLine
-from app.widgets.plain import Label, set_tip
+from app.widgets.parts import bind_text, elided, icon_button, label, named
+from app.widgets.plain import set_tip
 from engine.core.errors import ErrorInfo
 from engine.settings.presets import Preset, matching
 from engine.settings.schema import JobSettings
@@ -27,7 +29,7 @@ _ORDERS = {  # of the menu: the request and its text
 }
 
 
-class PresetForm(Themed, QWidget):
+class PresetForm(QWidget):
     """Shows which preset the settings are; emits which one is chosen instead."""
 
     chosen = Signal(Preset)
@@ -38,25 +40,23 @@ class PresetForm(Themed, QWidget):
         self._presets: tuple[Preset, ...] = ()
         self._gpu = ""
         self._settings = JobSettings()
-        self._label, self._for = Label(), ElidedLabel()
-        self._for.setObjectName("presetFor")
-        self._for.setProperty("kind", "secondary")
-        self._for.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        self._box = ChoiceBox()
-        self._box.setObjectName("preset")
-        self._label.setBuddy(self._box)
-        self._more = QToolButton()
-        self._more.setObjectName("presetMenu")
+        self._for = elided(kind="secondary", name="presetFor", align=RIGHT | MIDDLE)
+        self._box = named(ChoiceBox(), "preset")
+        bind_text(self._box, self._box.setAccessibleName, "Preset")
+        title = label("Preset")
+        title.setBuddy(self._box)
+        self._more = icon_button("more", "Save, export or import presets", "presetMenu", size=16)
         self._more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self._menu = QMenu(self._more)
         self._actions = {name: QAction(self) for name in _ORDERS}
         self._fill_menu()
-        self._problem = NoticeLine("warning")
-        self._problem.setObjectName("presetProblem")
-        self._lay_out()
+        self._problem = named(NoticeLine("warning"), "presetProblem")
+        self._problem.setVisible(False)
+        choice = row((self._box, 1), self._more, spacing=6)
+        column(row(title, (self._for, 1)), choice, self._problem, spacing=8, on=self)
         self._box.activated.connect(self._choose)
         self.setVisible(False)
-        self.retranslate_ui()
+        bind(self, self._show)
 
     @property
     def shown(self) -> Preset | None:
@@ -69,11 +69,11 @@ class PresetForm(Themed, QWidget):
         return next((preset.automatic for preset in self._presets if preset.automatic), "lite")
 
     def show_presets(self, presets: Sequence[Preset], gpu: str) -> None:
-        """What there is to choose, and for which GPU it is made."""
+        """Show the presets, and the GPU that they are made for."""
         self._presets, self._gpu = tuple(presets), gpu
         self._problem.setVisible(False)
         self.setVisible(bool(presets))
-        self.retranslate_ui()
+        self._show()
 
     def show_settings(self, settings: JobSettings) -> None:
         """Show which preset the settings are."""
@@ -102,21 +102,10 @@ class PresetForm(Themed, QWidget):
         self._problem.show_message("warning", text(error), hint(error))
         self._problem.setVisible(True)
 
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
-        self._label.setText(tr("Preset"))
-        self._box.setAccessibleName(tr("Preset"))
+    def _show(self) -> None:
         self._for.setText(tr("for {gpu}", gpu=self._gpu) if self._gpu else "")
-        self._more.setIcon(icon("more", size=16))
-        more = tr("Save, export or import presets")
-        set_tip(self._more, more)
-        self._more.setAccessibleName(more)
         for name, order in _ORDERS.items():
             self._actions[name].setText(tr(order))
-        self._fill()
-        self.show_settings(self._settings)
-
-    def _fill(self) -> None:
         self._box.clear()
         is_own = False
         for preset in sorted(self._presets, key=lambda preset: preset.is_own):
@@ -125,6 +114,7 @@ class PresetForm(Themed, QWidget):
             is_own = preset.is_own
             self._box.offer(title_of(preset), preset.name)
             self._box.set_item_tip(self._box.count() - 1, _description(preset))
+        self.show_settings(self._settings)
 
     def _explain(self, current: Preset | None) -> None:
         tip = _description(current) if current is not None else ""
@@ -148,25 +138,9 @@ class PresetForm(Themed, QWidget):
         self._menu.insertSeparator(self._actions["remove"])
         self._more.setMenu(self._menu)
 
-    def _lay_out(self) -> None:
-        head = QHBoxLayout()
-        head.addWidget(self._label)
-        head.addWidget(self._for, 1)
-        row = QHBoxLayout()
-        row.setSpacing(6)
-        row.addWidget(self._box, 1)
-        row.addWidget(self._more)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(8)
-        column.addLayout(head)
-        column.addLayout(row)
-        column.addWidget(self._problem)
-        self._problem.setVisible(False)
-
 
 def title_of(preset: Preset) -> str:
-    """What a preset is called in a list that names the GPU already."""
+    """Title of a preset in a list that names the GPU already."""
     if preset.is_own:
         return preset.title
     names = " / ".join(tr(GOALS[goal]) for goal in preset.goals)

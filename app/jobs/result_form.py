@@ -5,20 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import (
-    QFileDialog,
-    QHBoxLayout,
-    QLineEdit,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QFileDialog, QLineEdit, QWidget
 
 from app import labels
+from app.bound import bind
 from app.i18n import tr
-from app.theme.icons import icon
-from app.widgets.controls import ElidedLabel, Themed
-from app.widgets.plain import Label, set_tip
+from app.widgets.layouts import MIDDLE, RIGHT, column, row
+from app.widgets.parts import bind_text, elided, icon_button, label, named
 from app.widgets.reveal import bring_into_view
 from engine.core.plain_text import one_line
 from engine.core.windows_paths import NOT_IN_NAMES, shown
@@ -27,57 +20,47 @@ from engine.protocol.plan import Plan
 _MARGIN = 16  # px at both sides, as the cards below
 
 
-class ResultForm(Themed, QWidget):
+class ResultForm(QWidget):
     """Edits name and folder, which start from the plan; text once the film was started."""
 
     output_chosen = Signal(object)  # Path of the result, None: as the planner names it
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("resultForm")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        named(self, "resultForm", has_ground=True)
         self._output: Path | None = None  # shown: of the plan
         self._is_next_to_source = True
         self._is_named = False  # by the user; else by the planner
-        self._label, self._name, self._browse = Label(), QLineEdit(), QToolButton()
-        self._name.setObjectName("outputName")
-        self._browse.setObjectName("outputFolder")
-        self._fixed = ElidedLabel(Qt.TextElideMode.ElideMiddle)
-        self._fixed.setObjectName("outputFixed")
+        self._name = named(QLineEdit(), "outputName")
+        bind_text(self._name, self._name.setPlaceholderText, "Named after the source")
+        bind_text(self._name, self._name.setAccessibleName, "Output name")
+        self._browse = icon_button(
+            "folder", "Choose another folder", "outputFolder", on=self.choose_folder
+        )
+        middle = Qt.TextElideMode.ElideMiddle
+        self._fixed = elided(name="outputFixed", mode=middle)
         self._refused = ""  # name that was not taken
-        self._reason = Label()
-        self._reason.setObjectName("outputReason")
-        self._reason.setProperty("kind", "problem")
-        self._reason.setWordWrap(True)
-        self._where = ElidedLabel(Qt.TextElideMode.ElideMiddle)
-        self._where.setProperty("kind", "secondary")
-        self._where.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        heading = QHBoxLayout()
-        heading.setSpacing(12)
-        heading.addWidget(self._label)
-        heading.addWidget(self._where, 1)
-        name = QHBoxLayout()
-        name.setSpacing(8)
-        name.addWidget(self._name, 1)
-        name.addWidget(self._fixed, 1)
-        name.addWidget(self._browse)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(_MARGIN, 8, _MARGIN, 0)
-        column.setSpacing(6)
-        column.addLayout(heading)
-        column.addLayout(name)
-        column.addWidget(self._reason)
+        self._reason = label(kind="problem", name="outputReason", wraps=True)
+        self._where = elided(kind="secondary", mode=middle, align=RIGHT | MIDDLE)
+        column(
+            row(label("Result"), (self._where, 1), spacing=12),
+            row((self._name, 1), (self._fixed, 1), self._browse, spacing=8),
+            self._reason,
+            spacing=6,
+            margins=(_MARGIN, 8, _MARGIN, 0),
+            on=self,
+        )
         self._name.textEdited.connect(lambda: self._refuse(""))
         self._name.editingFinished.connect(self._rename)
-        self._browse.clicked.connect(self.choose_folder)
-        self.retranslate_ui()
+        bind(self, lambda: self._refuse(self._refused))
+        bind(self, self._show_where)
 
     def show_output(self, plan: Plan | None, chosen: Path | None, can_change: bool) -> None:
         """Show where the result of a plan will lie; nothing while there is no plan.
 
         Args:
             plan: Names the file.
-            chosen: What the user chose: a file, a folder (the planner names the file), or None.
+            chosen: Choice of the user: a file, a folder (the planner names the file), or None.
             can_change: Whether the film was not started yet.
         """
         self.setVisible(plan is not None)
@@ -110,17 +93,6 @@ class ResultForm(Themed, QWidget):
         chosen = QFileDialog.getExistingDirectory(self, tr("Output folder"), shown(output.parent))
         if chosen:
             self.output_chosen.emit(Path(chosen) / output.name if self._is_named else Path(chosen))
-
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
-        self._label.setText(tr("Result"))
-        self._name.setPlaceholderText(tr("Named after the source"))
-        self._name.setAccessibleName(tr("Output name"))
-        self._browse.setIcon(icon("folder"))
-        set_tip(self._browse, tr("Choose another folder"))
-        self._browse.setAccessibleName(tr("Choose another folder"))
-        self._refuse(self._refused)
-        self._show_where()
 
     def _refuse(self, name: str) -> None:
         """Say why a name was not taken; "" takes the line away."""

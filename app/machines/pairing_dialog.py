@@ -7,29 +7,23 @@ others, which were at their place.
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtWidgets import (
-    QDialog,
-    QFrame,
-    QGridLayout,
-    QHBoxLayout,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QDialog, QFrame, QWidget
 
+from app.bound import bind
 from app.i18n import tr
 from app.machines import machine_labels
 from app.state.machines_model import MachinesModel, Step
-from app.widgets.controls import Themed, fit_height
+from app.widgets.controls import fit_height
+from app.widgets.layouts import CENTRE, Stretch, column, grid, row
 from app.widgets.notice_line import NoticeLine
-from app.widgets.plain import Label
+from app.widgets.parts import button, label, named
 
 _WORDS, _IN_A_LINE = 6, 3
 _WIDTH = 560  # px
 READING_MS = 1000  # after which words can be confirmed
 
 
-class PairingDialog(Themed, QDialog):
+class PairingDialog(QDialog):
     """Shows how far the pairing of the model is; closes by itself when it is over."""
 
     answered = Signal(tuple, bool)  # the words that were shown, and whether they are the same
@@ -39,25 +33,39 @@ class PairingDialog(Themed, QDialog):
 
     def __init__(self, model: MachinesModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("pairingDialog")
+        named(self, "pairingDialog")
         self.setWindowModality(Qt.WindowModality.WindowModal)
         self.resize(_WIDTH, 260)
         self._model = model
         self._shown: tuple[str, ...] = ()
         self._reading = QTimer(self, interval=READING_MS, singleShot=True)
-        self._title, self._lead, self._waits = Label(), Label(), Label()
-        self._card, self._words = QFrame(), [Label() for _ in range(_WORDS)]
+        self._title = label(kind="headline", wraps=True)
+        self._lead = label(kind="secondary", wraps=True)
+        self._waits = label(kind="strong", wraps=True)
+        self._card = named(QFrame(), "pairingWords", "card")
+        self._words = [label(kind="word", align=CENTRE) for _ in range(_WORDS)]
         self._problem = NoticeLine()
-        self._same, self._differ, self._cancel, self._again = (QPushButton() for _ in range(4))
-        self._name_parts()
+        # Enter confirms no words that were not read: no button is a default one.
+        self._same = button(
+            "Words match",
+            "pairingSame",
+            on=lambda: self.answered.emit(self._shown, True),
+            auto_default=False,
+        )
+        self._differ = button(
+            "Words differ",
+            "pairingDiffer",
+            on=lambda: self.answered.emit(self._shown, False),
+            auto_default=False,
+        )
+        self._cancel = button(name="pairingCancel", on=self.reject, auto_default=False)
+        self._again = button(
+            "Try again", "pairingAgain", on=self.again_requested, auto_default=False
+        )
         self._lay_out()
-        self._same.clicked.connect(lambda: self.answered.emit(self._shown, True))
-        self._differ.clicked.connect(lambda: self.answered.emit(self._shown, False))
         self._reading.timeout.connect(lambda: self._same.setEnabled(True))
-        self._cancel.clicked.connect(self.reject)
-        self._again.clicked.connect(self.again_requested)
-        model.changed.connect(self.retranslate_ui)
-        self.retranslate_ui()
+        model.changed.connect(self._show)
+        bind(self, self._show)
 
     def reject(self) -> None:
         """Escape, Cancel and Close: give the pairing up, or take note that it failed."""
@@ -66,8 +74,7 @@ class PairingDialog(Themed, QDialog):
         else:
             self.cancel_requested.emit()
 
-    def retranslate_ui(self) -> None:
-        """All texts in the current language, as far as the pairing is."""
+    def _show(self) -> None:
         step, partner = self._model.step, self._model.partner
         if step is Step.REST:
             self.hide()
@@ -80,12 +87,9 @@ class PairingDialog(Themed, QDialog):
         if error is not None:
             self._problem.show_message("refusal", *machine_labels.problem(error))
         compares, failed = step is Step.WORDS, step is Step.FAILED
-        for button in (self._same, self._differ):
-            button.setVisible(compares)
+        for answer in (self._same, self._differ):
+            answer.setVisible(compares)
         self._again.setVisible(failed and bool(self._model.address))
-        self._same.setText(tr("Words match"))
-        self._differ.setText(tr("Words differ"))
-        self._again.setText(tr("Try again"))
         self._cancel.setText(tr("Close") if failed else tr("Cancel"))
         fit_height(self)
 
@@ -120,49 +124,25 @@ class PairingDialog(Themed, QDialog):
             self._shown = said.words
             self._same.setEnabled(False)
             self._reading.start()
-        for label, word in zip(self._words, said.words, strict=True):
-            label.setText(word)
+        for shown, word in zip(self._words, said.words, strict=True):
+            shown.setText(word)
         self._card.setAccessibleName(" ".join(said.words))
 
-    def _name_parts(self) -> None:
-        self._title.setProperty("kind", "headline")
-        self._lead.setProperty("kind", "secondary")
-        self._waits.setProperty("kind", "strong")
-        for label in (self._title, self._lead, self._waits):
-            label.setWordWrap(True)
-        self._card.setProperty("kind", "card")
-        self._card.setObjectName("pairingWords")
-        for word in self._words:
-            word.setProperty("kind", "word")
-            word.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self._same.setObjectName("pairingSame")
-        self._differ.setObjectName("pairingDiffer")
-        self._cancel.setObjectName("pairingCancel")
-        self._again.setObjectName("pairingAgain")
-        for button in (self._same, self._differ, self._cancel, self._again):
-            button.setAutoDefault(False)  # Enter confirms no words that were not read
-
     def _lay_out(self) -> None:
-        grid = QGridLayout(self._card)
-        grid.setContentsMargins(14, 14, 14, 14)
-        grid.setSpacing(12)
-        for at, word in enumerate(self._words):
-            grid.addWidget(word, *divmod(at, _IN_A_LINE))
-        for column_ in range(_IN_A_LINE):
-            grid.setColumnStretch(column_, 1)
-        foot = QHBoxLayout()
-        foot.setSpacing(12)
-        for button in (self._cancel, self._again):  # no button takes the place of another one
-            foot.addWidget(button)
-        foot.addStretch(1)
-        for button in (self._differ, self._same):
-            foot.addWidget(button)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(20, 16, 20, 16)
-        column.setSpacing(12)
-        for part in (self._title, self._lead, self._card, self._waits, self._problem):
-            column.addWidget(part)
-        column.addStretch(1)
-        column.addLayout(foot)
+        lines = [self._words[:_IN_A_LINE], self._words[_IN_A_LINE:]]
+        grid(lines, spacing=12, margins=14, wide=range(_IN_A_LINE), on=self._card)
+        column(
+            self._title,
+            self._lead,
+            self._card,
+            self._waits,
+            self._problem,
+            Stretch(1),
+            # No button takes the place of another one.
+            row(self._cancel, self._again, Stretch(1), self._differ, self._same, spacing=12),
+            spacing=12,
+            margins=(20, 16),
+            on=self,
+        )
         self._title.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self._title.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before Tab is pressed

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from PySide6.QtWidgets import QWidget
 
+from app.bound import bind
 from app.i18n import tr
-from app.installs.model_labels import problem
+from app.installs.installable import problem
 from app.state.listings import DiagnosticsModel
 from app.widgets.notice_line import PageLine
 
@@ -16,15 +17,12 @@ class DiagnosticsLine(PageLine):
     """Description of the archive, and how it went."""
 
     def __init__(self, model: DiagnosticsModel, parent: QWidget | None = None) -> None:
-        super().__init__("diagnostic", parent)
         self._model = model
-        model.changed.connect(self.retranslate_ui)
-        self.retranslate_ui()
+        super().__init__("diagnostic", parent, title="Report a problem", text="Create archive …")
+        model.changed.connect(self._show)
+        bind(self, self._show)
 
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
-        self.name.setText(tr("Report a problem"))
-        self.button.setText(tr("Create archive …"))
+    def _show(self) -> None:
         self.button.setEnabled(not self._model.is_running)
         self.explanation.setText(self._text())
 

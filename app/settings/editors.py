@@ -12,19 +12,18 @@ from PySide6.QtWidgets import (
     QAbstractSpinBox,
     QDoubleSpinBox,
     QFileDialog,
-    QHBoxLayout,
     QLineEdit,
     QSpinBox,
-    QToolButton,
     QWidget,
 )
 
 from app import desktop
+from app.bound import bind
 from app.engine_messages import choice_hint, choice_text, setting_text, setting_title
 from app.i18n import mark, tr
-from app.theme.icons import icon
 from app.widgets.controls import ChoiceBox, Switch
-from app.widgets.layouts import layout_of
+from app.widgets.layouts import layout_of, row
+from app.widgets.parts import icon_button, label, named
 from app.widgets.plain import Label, set_tip
 from engine.core.plain_text import one_line
 from engine.settings import schema
@@ -38,23 +37,28 @@ class Editor(QWidget):
     def __init__(self, name: str, control: QWidget, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.name = name
-        self.control = control
-        control.setObjectName(f"setting-{name}")
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(control, 1)
+        self.control = named(control, f"setting-{name}")
+        row((control, 1), on=self)
         self.setFocusProxy(control)
+        bind(self, self._explain)
 
     def set_value(self, value: Any) -> None:
         """Show a value without emitting `changed`."""
         raise NotImplementedError  # each kind of editor does; a QWidget cannot be an ABC
 
-    def retranslate_ui(self) -> None:
-        """Names and explanations in the current language."""
+    def _explain(self) -> None:
         explanation = setting_text(self.name)
         self.control.setAccessibleName(setting_title(self.name))
         self.control.setAccessibleDescription(explanation)
         set_tip(self, explanation)
+
+
+def title_of(name: str, control: QWidget | None = None, kind: str = "") -> Label:
+    """The title of a setting, which belongs to a control."""
+    made = label(lambda: setting_title(name), kind)
+    if control is not None:
+        made.setBuddy(control)
+    return made
 
 
 class LineEditor(Editor):
@@ -71,12 +75,11 @@ class LineEditor(Editor):
     def __init__(self, name: str, empty: str, parent: QWidget | None = None) -> None:
         self._field, self._empty, self._value, self._why = QLineEdit(), empty, "", ""
         super().__init__(name, self._field, parent)
-        self.reason = Label(parent=self)
-        self.reason.setObjectName(f"reason-{name}")
-        self.reason.setProperty("kind", "problem")
-        self.reason.setWordWrap(True)
+        self.reason = label(kind="problem", name=f"reason-{name}", wraps=True)
+        self.reason.setParent(self)
         self.reason.hide()
         self._field.editingFinished.connect(self._finish)
+        bind(self, self._show_empty)
 
     def set_value(self, value: Any) -> None:
         """Show a value without emitting `changed`."""
@@ -95,9 +98,8 @@ class LineEditor(Editor):
         self.reason.setVisible(bool(reason) and not self.isHidden())
         self._describe()
 
-    def retranslate_ui(self) -> None:
+    def _show_empty(self) -> None:
         """The empty field shows what it means."""
-        super().retranslate_ui()
         self._field.setPlaceholderText(tr(self._empty))
         if self.reason.text():
             self.show_reason(self._problem(self._field.text().strip()))
@@ -134,22 +136,22 @@ class TimeEditor(LineEditor):
 class PathEditor(LineEditor):
     """A file of the user's, or nothing."""
 
+    _asks = mark("Choose file")
+
     def __init__(
         self, name: str, parent: QWidget | None = None, empty: str = mark("Published file")
     ) -> None:
         super().__init__(name, empty, parent)
-        self._browse = QToolButton()
-        self._browse.setObjectName(f"browse-{name}")
+        browse = icon_button(
+            "folder",
+            lambda: f"{tr(self._asks)}: {setting_title(name)}",
+            f"browse-{name}",
+            size=16,
+            tip=self._asks,
+            on=self._ask,
+        )
         layout_of(self).setSpacing(4)
-        layout_of(self).addWidget(self._browse)
-        self._browse.clicked.connect(self._ask)
-
-    def retranslate_ui(self) -> None:
-        """Texts of the button too."""
-        super().retranslate_ui()
-        self._browse.setIcon(icon("folder", size=16))
-        set_tip(self._browse, tr("Choose file"))
-        self._browse.setAccessibleName(f"{tr('Choose file')}: {setting_title(self.name)}")
+        layout_of(self).addWidget(browse)
 
     def _ask(self) -> None:
         folder = str(Path(self._value).parent) if self._value else ""
@@ -165,11 +167,7 @@ class PathEditor(LineEditor):
 class FolderEditor(PathEditor):
     """A folder of the user's, or nothing."""
 
-    def retranslate_ui(self) -> None:
-        """Texts of the button too."""
-        super().retranslate_ui()
-        set_tip(self._browse, tr("Choose folder"))
-        self._browse.setAccessibleName(f"{tr('Choose folder')}: {setting_title(self.name)}")
+    _asks = mark("Choose folder")
 
     def _ask(self) -> None:
         chosen = QFileDialog.getExistingDirectory(self, setting_title(self.name), self._value)
@@ -187,8 +185,6 @@ class CommandEditor(LineEditor):
     def _problem(self, text: str) -> str:
         return "" if desktop.command_words(text) else tr("Program not found.")
 
-
-__all__ = ["ChoiceEditor", "Editor", "NumberEditor", "SwitchEditor", "make_editor"]
 
 _NO_FOLDER = {"output_folder": mark("Next to the source"), "watch_folder": mark("None")}
 _UNITS = {"x": "×", "frames": mark("frames"), "fps": mark("fps")}
@@ -222,16 +218,12 @@ class ChoiceEditor(Editor):
         about = schema.about(name)
         for value in about.choices or about.values:
             self._box.offer(value_text(name, value), value)
+        bind(self, self._show_all)
         self._box.activated.connect(lambda _: self.changed.emit(name, self._box.currentData()))
 
     def set_value(self, value: Any) -> None:
         """Show a value without emitting `changed`."""
         self._box.setCurrentIndex(self._box.findData(value))
-
-    def retranslate_ui(self) -> None:
-        """Names of the choices too."""
-        super().retranslate_ui()
-        self._show_all()
 
     def show_automatic(self, value: str) -> None:
         """Shows the meaning of "automatic" for the shown job; "" while unknown."""
@@ -352,6 +344,7 @@ class NumberEditor(Editor):
         self._field.setKeyboardTracking(False)
         self._field.setCorrectionMode(QAbstractSpinBox.CorrectionMode.CorrectToNearestValue)
         self._field.valueChanged.connect(lambda value: self.changed.emit(name, value))
+        bind(self, self._show_unit)
 
     def set_value(self, value: Any) -> None:
         """Show a value without emitting `changed`."""
@@ -359,9 +352,8 @@ class NumberEditor(Editor):
         self._field.setValue(value)
         self._field.blockSignals(False)
 
-    def retranslate_ui(self) -> None:
-        """The unit, and "Automatic" for a lowest value that leaves the choice to the planner."""
-        super().retranslate_ui()
+    def _show_unit(self) -> None:
+        """Show the unit, and "Automatic" for a lowest value that leaves the choice to the plan."""
         if self._unit:
             self._field.setSuffix(f" {tr(_UNITS.get(self._unit, self._unit))}")
         if self._low_is_automatic:

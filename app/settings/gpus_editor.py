@@ -8,6 +8,7 @@ from typing import Any
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QMenu
 
+from app.bound import bind
 from app.i18n import tr
 from app.settings.editors import Editor
 from app.widgets.controls import ChoiceBox
@@ -41,6 +42,7 @@ class GpusEditor(Editor):
         super().__init__(name, self._box)
         self._titles: Mapping[str, str] = {}
         self._value = ""
+        bind(self, self._show)
 
     def set_value(self, value: Any) -> None:
         """Show a value without emitting `changed`."""
@@ -59,11 +61,6 @@ class GpusEditor(Editor):
             action.setCheckable(True)
             action.setData(value)
             action.triggered.connect(self._choose)
-        self._show()
-
-    def retranslate_ui(self) -> None:
-        """Sets the name of "no GPU", too."""
-        super().retranslate_ui()
         self._show()
 
     @property

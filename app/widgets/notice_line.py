@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
@@ -12,7 +10,7 @@ from app.theme import tokens
 from app.theme.icons import pixmap
 from app.widgets.controls import Translated
 from app.widgets.layouts import MIDDLE, TOP, column, row
-from app.widgets.parts import button, label
+from app.widgets.parts import Text, button, label
 
 ICONS = {"good": "check", "info": "info", "warning": "warning", "refusal": "error"}
 
@@ -68,19 +66,31 @@ class PageLine(Translated, QWidget):
     Args:
         name: Prefix of the names of objects: `<name>Summary` and `open<Name>s`.
         parent: Its owner.
+        title: Text of the name.
+        explanation: Text of the sentence.
+        text: Text of the button.
+        says: Name of the button for screen readers, where it is not its text.
     """
 
     page_requested = Signal()
 
-    def __init__(self, name: str, parent: QWidget | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        parent: QWidget | None = None,
+        *,
+        title: Text = "",
+        explanation: Text = "",
+        text: Text = "",
+        says: Text = "",
+    ) -> None:
         super().__init__(parent)
-        self.name = label()
-        self.explanation = label(kind="secondary", name=f"{name}Summary", wraps=True)
+        self.name = label(title)
+        self.explanation = label(explanation, "secondary", name=f"{name}Summary", wraps=True)
         opens = f"open{name.capitalize()}s"
-        self.button = button(name=opens, on=self.page_requested, auto_default=False)
+        self.button = button(text, opens, says=says, on=self.page_requested, auto_default=False)
         texts = column(self.name, self.explanation, spacing=2)
         row((texts, 1), (self.button, 0, MIDDLE), spacing=24, on=self)
 
-    @abstractmethod
     def retranslate_ui(self) -> None:
-        """All texts in the current language."""
+        """Set the texts that were not given."""

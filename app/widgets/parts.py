@@ -10,7 +10,14 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from PySide6.QtCore import Qt, SignalInstance
-from PySide6.QtWidgets import QAbstractButton, QPushButton, QToolButton, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QFrame,
+    QPushButton,
+    QScrollArea,
+    QToolButton,
+    QWidget,
+)
 
 from app.bound import bind
 from app.i18n import tr
@@ -25,12 +32,23 @@ AnyLabel = TypeVar("AnyLabel", bound=Label)
 AnyButton = TypeVar("AnyButton", bound=QAbstractButton)
 
 
-def named(widget: AnyWidget, name: str = "", kind: str = "") -> AnyWidget:
-    """Gives a widget its objectName and its kind, by which the style sheet knows it."""
+def named(
+    widget: AnyWidget, name: str = "", kind: str = "", *, has_ground: bool = False
+) -> AnyWidget:
+    """Gives a widget the names by which the style sheet and tests know it.
+
+    Args:
+        widget: Named widget, which is returned.
+        name: Name of the object.
+        kind: Kind of the style sheet.
+        has_ground: Whether the style sheet paints its background, which a plain QWidget needs.
+    """
     if name:
         widget.setObjectName(name)
     if kind:
         widget.setProperty("kind", kind)
+    if has_ground:
+        widget.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
     return widget
 
 
@@ -136,6 +154,22 @@ def icon_button(
         focus: Way in which it takes the focus.
     """
     return _dressed(QToolButton(), name, kind, (icon, size), tip or text, text, on, focus)
+
+
+def rule() -> QFrame:
+    """A line between two parts."""
+    return named(QFrame(), kind="rule")
+
+
+def scroll_area(body: QWidget, name: str = "", says: Text = "") -> QScrollArea:
+    """A scroll area that only moves up and down; arguments as those of `icon_button`."""
+    area = named(QScrollArea(), name)
+    area.setWidgetResizable(True)
+    area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+    area.setWidget(body)
+    if says:
+        bind_text(area, area.setAccessibleName, says)
+    return area
 
 
 def bind_text(widget: QWidget, set_text: Callable[[str], object], text: Text) -> None:

@@ -14,8 +14,6 @@ from engine.cli import (
     latents,
     models,
     presets,
-    runtime,
-    update,
 )
 from engine.cli.context import CommandContext
 from engine.cli.options import DEVICE_HELP, settings_help
@@ -76,8 +74,6 @@ def build() -> argparse.ArgumentParser:
     _resume(add)
     latents.register(add)
     models.register(add)
-    runtime.register(add)
-    update.register(add)
     presets.register(add)
     for wing in wings():
         wing.add_commands(add)

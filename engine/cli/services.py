@@ -60,10 +60,6 @@ class ApiServices:
         """Jobs that can be resumed."""
         return api.unfinished()
 
-    def start_update(self) -> Path:
-        """Start the setup of a newer version."""
-        return api.start_update()
-
     def doctor(self) -> Sequence[DoctorLine]:
         """Run the self-test."""
         return api.doctor()

@@ -9,9 +9,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-NAMES = ("bench", "farm")  # each is a folder in `engine` with a module `wing`, which defines WING
+# Each is a folder in `engine` with a module `wing`, which defines WING.
+NAMES = ("delivery", "farm", "bench")
 
 
 class Wing:
@@ -34,6 +36,13 @@ class Wing:
             Each an `engine.jobs.services.Service`.
         """
         return ()
+
+    def tidy(self) -> None:
+        """Delete files that are of no use any more; called once the engine is ready."""
+
+    def start_update(self) -> Path | None:
+        """Start the downloaded setup of a newer version, and return it; None without updates."""
+        return None
 
     def other_computers(self) -> Any:
         """Other computers that can join a job.

@@ -1,10 +1,11 @@
-"""SHA-256 of large files, with progress and cancel: of whole files, and of parts that grow."""
+"""SHA-256 of large files, with progress and cancel, also of parts that grow; signatures."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ Guard = Callable[[], AbstractContextManager[None]]
 """Block around each write; translates errors of the system."""
 
 _PIECE_BYTES = 2**22
+_MOST_SIGNATURES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,3 +181,29 @@ class PartFile:
             if kind is None:
                 with self._guard():
                     os.fsync(self._file.fileno())
+
+
+def signers(content: bytes, signatures: str, keys: Sequence[str]) -> tuple[str, ...]:
+    """The known keys that have signed these bytes with Ed25519.
+
+    Args:
+        content: The signed bytes.
+        signatures: In Base64, one a line.
+        keys: Public keys, 64 hexadecimal digits each.
+    """
+    from nacl.exceptions import BadSignatureError
+    from nacl.signing import VerifyKey
+
+    found = []
+    for line in signatures.split()[:_MOST_SIGNATURES]:
+        try:
+            signature = base64.b64decode(line, validate=True)
+        except ValueError:
+            continue
+        for key in keys:
+            try:
+                VerifyKey(bytes.fromhex(key)).verify(content, signature)
+            except (BadSignatureError, ValueError):
+                continue
+            found.append(key)
+    return tuple(found)

@@ -33,11 +33,8 @@ from engine.pipeline.prepare import Machine
 from engine.planner.availability import devices_here
 from engine.protocol import commands as c
 from engine.protocol import events as e
-from engine.protocol.command_check import check
 from engine.protocol.plan import notice_of_error
 from engine.protocol.tasks import Task, TaskKind
-from engine.runtimes.service import RuntimeService
-from engine.updates.service import UpdateService
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +62,6 @@ class EngineThread(threading.Thread):
         self._jobs = JobService(
             sink, machine, self.send, may_run=lambda: not any(map(self._tasks.runs, _ALONE))
         )
-        self._updates = UpdateService()
         is_measured = partial(self._tasks.runs, TaskKind.BENCHMARK)
         self._excerpts = ExcerptService(self._jobs, self.send, is_measured)
         self._host = ServiceHost(
@@ -76,8 +72,6 @@ class EngineThread(threading.Thread):
         )
         self._services: tuple[Service, ...] = (
             ModelFileService(),
-            RuntimeService(),
-            self._updates,
             self._excerpts,
             DiagnosticsService(),
             LatentService(),
@@ -115,7 +109,7 @@ class EngineThread(threading.Thread):
             return  # a hundred files that were added a moment ago take seconds to read
         service = next((s for s in self._services if isinstance(command, s.commands)), None)
         try:
-            check(command)
+            c.check(command)
             if service is None:
                 self._carry_out(command)
                 return
@@ -138,7 +132,8 @@ class EngineThread(threading.Thread):
                 prepared()
                 self._sink.emit(e.EngineReady(seconds=time.monotonic() - begin))
                 self._sink.emit(devices_here(self._pretend))
-                self._updates.tidy()
+                for wing in wings():
+                    wing.tidy()
                 self._excerpts.tidy()
             case c.StopTask(kind=kind, subject=subject):
                 self._tasks.stop(kind, subject)

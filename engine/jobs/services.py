@@ -18,7 +18,7 @@ from engine.planner import preset_choice
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.tasks import RunningTask, Task, TaskKind
-from engine.settings import preset_store
+from engine.settings import presets
 
 
 class Service(Protocol):
@@ -156,13 +156,13 @@ class PresetService:
         """
         match command:
             case c.SavePreset(title=title, settings=settings):
-                preset_store.save(title, settings)
+                presets.save(title, settings)
             case c.RemovePreset(name=name):
-                preset_store.remove(name)
+                presets.remove(name)
             case c.ImportPreset(path=path):
-                preset_store.take(path)
+                presets.take(path)
             case c.ExportPreset(name=name, path=path):
-                preset_store.export(preset_choice.named(name, self._pretend), path)
+                presets.export(preset_choice.named(name, self._pretend), path)
                 return ()
         found = preset_choice.offered(self._pretend)
         listed = e.PresetsListed(presets=found.presets, card=found.gpu)

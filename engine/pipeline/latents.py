@@ -41,8 +41,8 @@ def film_of(context: JobContext, folder: Path) -> MediaInfo:
     """The film that a job reads: its source, or what is decoded of it, now or in an earlier run.
 
     Args:
-        context: Of the job; its plan may become smaller meanwhile.
-        folder: Of the job; the film stays there until the job is done.
+        context: Context of the job; its plan may become smaller meanwhile.
+        folder: Folder of the job; the video stays there until the job is done.
 
     Raises:
         InputError: The latents cannot be used (any more).
@@ -68,7 +68,7 @@ def film_of(context: JobContext, folder: Path) -> MediaInfo:
 
 
 def _checksum_of(film: Path) -> Path:
-    """Where the SHA-256 of a decoded film is kept: the result is compared with that film alone."""
+    """Path of the SHA-256 of a decoded video: the result is compared with that video alone."""
     return film.with_suffix(".sha256")
 
 

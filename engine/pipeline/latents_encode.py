@@ -241,7 +241,7 @@ class _Encoding:
 
 
 def _room(budget: Budget, frames: int) -> Room:
-    """What encoding alone may take."""
+    """Budget of encoding alone."""
 
     def ram(work: WorkPlan) -> int:
         needs = registry.family_of(work).needs(work)

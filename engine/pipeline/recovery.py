@@ -87,7 +87,7 @@ class Recovery:
     programs take memory and give it back.
 
     Args:
-        context: Of the job.
+        context: Context of the job.
         failing: The pass that is at work; None where that is not known.
     """
 

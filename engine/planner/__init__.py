@@ -1,1 +1,1 @@
-"""What may be used, and the plan that fits into it."""
+"""Plans that fit into the memory and time of a computer."""

@@ -24,8 +24,8 @@ def with_offers(
 
     Args:
         notice: The refusal.
-        settings: What the user wants.
-        sizes: Of the source and of the wanted result, px.
+        settings: Settings of the user.
+        sizes: Sizes of the source and of the wanted result, px.
         fits: Whether a job with other settings would fit.
 
     Returns:
@@ -43,7 +43,7 @@ def with_offers(
 def _offers(
     settings: JobSettings, sizes: tuple[Size, Size], fits: Fits
 ) -> Iterator[tuple[str, Message]]:
-    """What to set, and a sentence about it."""
+    """Settings to change, and a sentence about it."""
     family, _ = registry.family_for(settings)
     precision = family.smaller_file(settings)
     if precision and _fits(replace(settings, precision=precision), fits):

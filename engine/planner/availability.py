@@ -1,4 +1,4 @@
-"""What this machine can carry out of the choices, for lists; `notices` refuses the rest in plans.
+"""Choices that work on this computer, for lists; `notices` refuses the rest in plans.
 
 Decided from the GPU, the system and what is installed (`engine.settings.requirements`); loads
 neither torch nor, where there is no GPU, av.
@@ -24,7 +24,7 @@ Unavailable = Mapping[str, Mapping[str, Message]]  # setting -> value -> what is
 
 
 def devices_here(pretend: Sequence[GpuSpec] = ()) -> DevicesListed:
-    """What jobs can run on here, and what cannot be chosen there.
+    """Devices for jobs on this computer, with the choices that do not work there.
 
     Args:
         pretend: GPUs in the place of this machine's own.

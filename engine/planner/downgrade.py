@@ -1,4 +1,4 @@
-"""From a plan that did not work to the next smaller one, and the notice of it; no torch."""
+"""The next smaller plan after one that did not work, and the notice of it; no torch."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def next_plan(
     widened first. Where decoding of latents failed, nothing else changes.
 
     Args:
-        plan: That did not work.
-        why: What was wrong with it.
+        plan: Plan that did not work.
+        why: Error of it.
         of_main_memory: Main memory was short, not that of a GPU.
         failed: The pass that was at work; None where that is not known.
     """
@@ -94,7 +94,7 @@ def notice_of(
     spilled_bytes: int = 0,
     users: Sequence[GpuProcess] = (),
 ) -> Notice:
-    """What became smaller, why, and which program holds the GPU's memory where that is known."""
+    """Notice of what became smaller, why, and which program holds the GPU's memory."""
     return Notice(
         code="plan-changed",
         case=why,
@@ -110,7 +110,7 @@ def notice_of(
 
 
 def _dtype_before(before: Plan, after: Plan) -> str:
-    """Of what has changed: decoding, a first pass or the model."""
+    """Title of the changed pass: decoding, a first pass or the model."""
     if before.latent is not None and before.latent != after.latent:
         return before.latent.dtype
     if before.first_pass is not None and before.first_pass != after.first_pass:
@@ -119,7 +119,7 @@ def _dtype_before(before: Plan, after: Plan) -> str:
 
 
 def change_of(before: Plan, after: Plan) -> Message:
-    """What is different, the main thing alone: "clips of 9 instead of 21 frames"."""
+    """The main difference alone: "clips of 9 instead of 21 frames"."""
     return next(_changes(before, after), message("change.smaller-pieces"))
 
 
@@ -128,7 +128,7 @@ def no_smaller(plan: Plan, free_bytes: int, users: Sequence[GpuProcess] = ()) ->
 
     Args:
         plan: The smallest one.
-        free_bytes: Of the GPU, or of main memory where the processor computes.
+        free_bytes: Free bytes of the GPU, or of RAM where the CPU computes.
         users: Processes that hold memory of the GPU.
     """
     needed, on_gpu = plan.peak_bytes, plan.work.device == "cuda"

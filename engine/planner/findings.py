@@ -1,4 +1,4 @@
-"""What a sample of a film's frames shows, as notices: one for each finding, with its remedy."""
+"""Findings in a sample of a video's frames, as notices: one for each, with its remedy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SQUEEZED = {  # sizes that are stored with pixels that are not square: shape as
 
 
 def source_notices(media: MediaInfo, settings: JobSettings) -> Iterator[Notice]:
-    """What was found in a film, and what the settings make of it.
+    """Findings in a video, and their treatment by the settings.
 
     The param "offers" of a notice has what helps: settings as for `with_text`, parted by ";".
     """

@@ -23,10 +23,10 @@ def added(plan: Plan, video: VideoInfo, settings: JobSettings, budget: Budget) -
     """A plan with the largest first pass of the model that is to clean its frames.
 
     Args:
-        plan: Of the job, with the model that follows.
-        video: What that model gets: the source, or a part of it.
-        settings: Those of the job; `first_model` is a file.
-        budget: What the machine has.
+        plan: Plan of the job, with the model that follows.
+        video: Input of that model: the source, or a part of it.
+        settings: Settings of the job; `first_model` is a file.
+        budget: Budget of the computer.
 
     Raises:
         WeightsMissing: The file is not there.
@@ -62,7 +62,7 @@ def smallest(first: WorkPlan) -> WorkPlan:
 
 
 def choices(plan: Plan) -> Iterator[Notice]:
-    """What was decided for the first pass, a sentence each; none without one."""
+    """Decisions for the first pass, a sentence each; none without one."""
     first = plan.first_pass
     if first is not None:
         for one in registry.family_of(first).choices(first):

@@ -1,4 +1,4 @@
-"""What a job teaches about the speed of this computer."""
+"""Speed of this computer, learned from finished jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def learn(plan: Plan, seconds: float, memory: float | None = None) -> Learned | 
     """Correct the rates of this machine by a job that has finished; returns as `rates.learn`.
 
     Args:
-        plan: As the job ended, with the frames that it had.
+        plan: Plan at the end of the job, with the frames that it had.
         seconds: It took, pauses left out.
         memory: Its most bytes on the GPU over the planned ones; None: not measured.
     """
@@ -30,7 +30,7 @@ def learn(plan: Plan, seconds: float, memory: float | None = None) -> Learned | 
 
 
 def budget_of(plan: Plan) -> Budget:
-    """What a plan used of this computer."""
+    """Budget that a plan used of this computer."""
     gpu = next((gpu for gpu in gpu_table.gpu_specs() if gpu.title == plan.card), None)
     is_other = plan.work.device == "cuda" and gpu is None
     own = devices.chosen(plan.gpu, devices.gpus()) if is_other else None

@@ -34,10 +34,10 @@ def notices_of(
     """Everything worth knowing about this plan, refusals first.
 
     Args:
-        plan: With its predictions.
+        plan: Plan with its predictions.
         media: The source.
-        settings: As the user chose them.
-        budget: What the machine has.
+        settings: Settings as the user chose them.
+        budget: Budget of the computer.
         wanted: Size asked for, before the codec rounded it.
     """
     found = [
@@ -107,10 +107,10 @@ def refusal_of(plan: Plan) -> Notice | None:
 
 
 def other_model(plan: Plan, chosen: str) -> Notice:
-    """What "auto" does not stand for here, and why.
+    """Notice of a model that "auto" does not choose here, and why.
 
     Args:
-        plan: Of the model that would be preferred; it does not fit.
+        plan: Plan of the model that would be preferred; it does not fit.
         chosen: Id of the one that is taken instead.
     """
     refusal = refusal_of(plan)
@@ -126,7 +126,7 @@ def _disk_may_fill(case: str, free: int, needed: int) -> Notice:
     """A warning: too little space on a disk.
 
     Args:
-        case: What it is the disk for: "result", "job-folder" or "decoded-film".
+        case: Use of the disk: "result", "job-folder" or "decoded-film".
         free: Bytes.
         needed: Bytes.
     """
@@ -220,7 +220,7 @@ def _source(media: MediaInfo) -> Iterator[Notice]:
 
 
 def _order(order: ChapterOrder) -> Iterator[Notice]:
-    """What a file states about its order, which is not that of the result."""
+    """Notice of a playback order that the result does not have."""
     if order.elsewhere:
         params: dict[str, Param] = {"count": str(order.elsewhere)}
         yield Notice(code="chapters-ordered", case="other-files", severity="warning", params=params)
@@ -251,7 +251,7 @@ def _size(plan: Plan, wanted: Size) -> Iterator[Notice]:
 
 
 def choice_notices(plan: Plan, settings: JobSettings, budget: Budget) -> Iterator[Notice]:
-    """What cannot be carried out on the plan's device (refusals), and what makes it inexact."""
+    """Refusals of choices that the plan's device cannot carry out, and notices of inexact ones."""
     work, place = plan.work, (plan.work.device, budget.capability)
     of_latents = [] if plan.latent is None else [registry.latent_family(plan.latent.model).name]
     yield from refusals(settings, (work.family, *of_latents), *place)
@@ -271,10 +271,10 @@ def refusals(
     """A refusal for each choice that a device cannot carry out.
 
     Args:
-        settings: What the user wants.
+        settings: Settings of the user.
         families: Whose choices count.
         device: "cpu" or "cuda".
-        capability: Of the GPU.
+        capability: Compute capability of the GPU.
     """
     for name, entry, value in _chosen(with_environment(settings), families):
         why = entry.missing(value, device, capability)
@@ -305,7 +305,7 @@ def _chosen(
 def _latents(
     plan: Plan, media: MediaInfo, settings: JobSettings, budget: Budget
 ) -> Iterator[Notice]:
-    """What the user should know about a source of latents."""
+    """Notices about a source of latents."""
     if plan.latent is None:
         return
     _, header, guess = latents.examined(media)

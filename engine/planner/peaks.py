@@ -29,7 +29,7 @@ class StagePeak:
     """Bytes of one stage while it works.
 
     Attributes:
-        ram: Of main memory, without what the program needs with nothing to do.
+        ram: Bytes of RAM, without those of the idle program.
         device: On the GPU, weights included; 0 for what a processor computes.
     """
 
@@ -174,7 +174,7 @@ def _reducing(large: Size, picture: Size) -> int:
 
 
 def _latents(plan: Plan) -> dict[str, StagePeak]:
-    """Of a source of latents, which becomes a film first."""
+    """Peak of a source of latents, which becomes a video first."""
     work = registry.decoding(plan)
     if work is None:
         return {}

@@ -47,7 +47,7 @@ from engine.video.write import codecs, containers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is planned: a source, settings and, where the user named one, a result.
+    """Request for a plan: a source, settings and, where the user named one, a result.
 
     Attributes:
         machines: Names of the computers that this one is paired with, by their fingerprint.
@@ -91,7 +91,7 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
 
 
 def bare_plan(request: Request, budget: Budget, rates: Rates) -> Plan:
-    """As `plan_job`, without reasons and without what would fit instead.
+    """Plan like `plan_job`, without reasons and without what would fit instead.
 
     Of the models that "auto" may stand for it takes the first one that fits this machine while it
     is idle, else the last: which model it is does not depend on what else runs at present.
@@ -206,7 +206,7 @@ def _largest(
 
 
 def device_of(settings: JobSettings, budget: Budget) -> str:
-    """Where a job computes: "cuda" or "cpu".
+    """Device that a job computes on: "cuda" or "cpu".
 
     Raises:
         NoUsableGpu: A GPU was asked for and there is none that the program can use.
@@ -239,7 +239,7 @@ def _with_fitted(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> P
 
 
 def _room(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Room:
-    """What a job may take, and takes with other plans of one of its passes."""
+    """Memory that a job may take, and its use with other plans of one of its passes."""
     return Room(
         budget=budget,
         frames=plan.frames,
@@ -292,10 +292,10 @@ def reasons_of(plan: Plan, request: Request, budget: Budget, rates: Rates) -> Re
     """The reasons for a plan.
 
     Args:
-        plan: With its predictions.
-        request: What it was made for.
-        budget: What those of its GPUs allow that make the plan.
-        rates: How fast it and others are.
+        plan: Plan with its predictions.
+        request: Request that it was made for.
+        budget: Budget of those of its GPUs that make the plan.
+        rates: Speeds of this computer and others.
     """
     family = registry.family_of(plan.work)
     fits = all(notice.code != "plan-does-not-fit" for notice in plan.notices)
@@ -343,7 +343,7 @@ _SIZES = ("clip_frames", "encode_tile", "decode_tile", "tile")  # 0 as large as 
 
 
 def _limit(plan: Plan, settings: JobSettings, more: list[Alternative]) -> Limit:
-    """What there is too little of; with too little of both what twice as much saves more time."""
+    """Scarce kind of memory; of two, the one of which twice as much saves more time."""
     on_gpu = plan.work.device == "cuda"
     saved: dict[Limit, float] = {}
     for one in (*more, _itself(plan)):
@@ -378,7 +378,7 @@ def _itself(plan: Plan) -> Alternative:
 
 
 def _alternative(plan: Plan, budget: Budget, rates: Rates, step: Step) -> Alternative:
-    """What the whole job takes with another plan of its model."""
+    """Seconds of the whole job with another plan of its model."""
     other = replace(plan, work=step.work)
     device_bytes, ram_bytes = peaks.device_bytes(other), peaks.ram_bytes(other)
     fits_gpu = device_bytes <= plan.device_budget_bytes or step.work.device != "cuda"

@@ -19,7 +19,7 @@ from engine.files import catalogue
 from engine.hardware.budget import gpu_here
 from engine.hardware.gpu_table import GIB, GpuSpec
 from engine.runtimes.advice import needed_runtime
-from engine.settings import preset_store
+from engine.settings import presets
 from engine.settings.presets import Goal, Preset, Value, applied
 from engine.settings.schema import JobSettings
 
@@ -82,7 +82,7 @@ def presets_of(title: str, memory_bytes: int) -> tuple[Preset, ...]:
     """Fast, Balanced and Best for a GPU, also for one that is in no table; fewer where they agree.
 
     Args:
-        title: Of the GPU, as "RTX 5070 Ti, 16 GB"; "" without one.
+        title: Title of the GPU, like "RTX 5070 Ti, 16 GB"; "" without one.
         memory_bytes: Size of its memory; 0 without one.
     """
     tier = tier_of(memory_bytes)
@@ -124,7 +124,7 @@ class Offered:
     """Presets to choose from.
 
     Attributes:
-        presets: Those for the GPU, then the user's own by title.
+        presets: Presets for the GPU, then the user's own by title.
         gpu: Title of the GPU that they are for; "" for a processor.
         failures: Files of the user's presets that cannot be read.
     """
@@ -141,7 +141,7 @@ def offered(pretend: GpuSpec | None = None) -> Offered:
         pretend: A GPU in the place of this machine's own.
     """
     gpu, memory = gpu_here(pretend, awaited=needed_runtime() is not None)
-    own, failures = preset_store.load_all()
+    own, failures = presets.load_all()
     return Offered(presets=(*presets_of(gpu, memory), *own), gpu=gpu, failures=failures)
 
 

@@ -1,4 +1,4 @@
-"""How fast this machine is: measured costs of its work, corrected by every finished job."""
+"""Speeds of this computer: measured costs of its work, corrected by every finished job."""
 
 from __future__ import annotations
 
@@ -81,18 +81,18 @@ class Spread:
 
     @classmethod
     def of_error(cls, error: float) -> Spread:
-        """As far off, as a share, to either side."""
+        """Error as a share, to either side."""
         return cls(1 / (1 + error), 1 + error)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """What finished jobs of a kind taught.
+    """Corrections learned from finished jobs of a kind.
 
     Attributes:
         factor: Measured over predicted time, an average of the latest jobs.
-        error: How far the latest predictions were off, as a share, an average.
-        jobs: That have finished.
+        error: Average error of the latest predictions, as a share.
+        jobs: Number of finished jobs.
         memory: Most bytes of a GPU over the planned ones, of the latest jobs, newest last.
     """
 
@@ -109,11 +109,11 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What is known of this machine's speed.
+    """Knowledge of this computer's speed.
 
     Attributes:
         jobs: By kind of job and the GPU it ran on.
-        costs: That were measured on the processor; names and units as in COSTS.
+        costs: Costs measured on the CPU; names and units as in COSTS.
         gpus: Device seconds on GPUs, by title; names as in COSTS.
     """
 
@@ -135,7 +135,7 @@ class Rates:
         return self.gpus.get(gpu, {}).get(name)
 
     def learned(self, kind: str, gpu: str = "") -> Learned | None:
-        """What jobs of this kind taught, else the nearest that did, scaled by their work.
+        """Corrections of this kind of job, else of the nearest kind, scaled by the work.
 
         Nearest are those that differ in the encoder alone, then those of the same model at another
         scale: a guess next to a measurement of the same film would contradict it.
@@ -157,7 +157,7 @@ class Rates:
 
 
 def load_rates() -> Rates:
-    """What was measured on this machine; nothing when the file is missing, damaged or another's."""
+    """Rates measured on this computer; none when the file is missing, damaged or another's."""
     with set_aside(_file()):
         data = read_json(_file())
         if data["version"] != _VERSION or data["machine"] != machine():
@@ -199,15 +199,15 @@ def learn(
     job was too short to show much.
 
     Args:
-        kind: Of the job.
+        kind: Kind of the job.
         predicted: Seconds that its work takes without any correction.
         measured: Seconds it took in all, pauses left out.
-        fixed: Of them, what a job takes in addition to its work.
-        gpu: That it ran on, its title; "" for none.
+        fixed: Part of them that a job takes in addition to its work.
+        gpu: Title of the GPU that it ran on; "" for none.
         memory: Its most bytes on the GPU over the planned ones; None: not measured.
 
     Returns:
-        What is known of this kind now; None where this job shows nothing.
+        Corrections of this kind now; None where this job shows nothing.
     """
     work = measured - fixed
     if predicted <= 0 or work <= 0:
@@ -282,7 +282,7 @@ _NEAREST = ((_without_encoder, 0.1), (_without_scale, 0.2))
 
 
 def _middle(alike: Sequence[Learned], further: float) -> Learned:
-    """What jobs of several kinds taught together."""
+    """Corrections learned from jobs of several kinds together."""
     return Learned(
         factor=math.exp(sum(math.log(one.factor) for one in alike) / len(alike)),
         error=max(one.error for one in alike) + further,

@@ -1,4 +1,4 @@
-"""What size comes out, and what the result is called."""
+"""Size and name of the result."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def default_output(
 
     Args:
         media: The source.
-        settings: Of the job.
-        container: Of the result.
-        pattern: Of the name without its ending; characters that no name may have become "-".
+        settings: Settings of the job.
+        container: Container of the result.
+        pattern: Pattern of the name without its ending; characters that names exclude become "-".
     """
     stem = media.path.stem
     if media.kind == "sequence":
@@ -74,13 +74,13 @@ def default_output(
 
 
 def source_stem(result: str, pattern: str = _PATTERN) -> str:
-    """What the source of a result is called, both without their endings; "" where none is like it.
+    """Name of the source of a result, both without their endings; "" where none is like it.
 
     The inverse of `default_output`, for films.
 
     Args:
         result: A name that a result could have: "film_x2", "film_1080p (2)".
-        pattern: Of the names of results; one that adds nothing to the source's tells nothing.
+        pattern: Pattern of the names of results; one that adds nothing tells nothing.
     """
     words = re.escape(_usable(pattern))
     words = words.replace(re.escape("{name}"), "(?P<name>.+)", 1)

@@ -130,7 +130,7 @@ def _own_cores(plan: Plan, budget: Budget) -> int:
 
 
 def stage_seconds(plan: Plan, budget: Budget, known: Rates) -> dict[str, float]:
-    """What each stage would take by itself, in the order of the work.
+    """Seconds of each stage by itself, in the order of the work.
 
     Stages as in `peaks`, and "verify". Some overlap: a job on a GPU takes less than their sum.
     """
@@ -149,10 +149,10 @@ def model_seconds(work: WorkPlan, frames: int, budget: Budget, known: Rates) -> 
     """Seconds that the model alone takes for so many frames, without any correction.
 
     Args:
-        work: Of any family.
-        frames: Of the source.
+        work: Work of any family.
+        frames: Number of frames of the source.
         budget: The GPU and the cores.
-        known: What is known of their speed.
+        known: Knowledge of their speed.
     """
     if work.device == "cuda":
         return sum(_on_gpu(work, frames, budget, known).values())
@@ -166,7 +166,7 @@ def spread(plan: Plan, budget: Budget, known: Rates) -> Spread:
 
 
 def _spread(plan: Plan, budget: Budget, known: Rates) -> Spread:
-    """Of one GPU, or of the processor."""
+    """Seconds on one GPU, or on the CPU."""
     learned = known.learned(kind(plan), gpu_title(plan.work, budget))
     on_gpu = plan.work.device == "cuda"
     if learned is not None:
@@ -266,7 +266,7 @@ def _cores(threads: int) -> int:
 
 
 def _threads(stage: str, cores: int) -> int:
-    """That a stage of the processor can use."""
+    """Number of threads a stage on the CPU can use."""
     return min(cores, {"read": _READ_THREADS, LAST: _VERIFY_THREADS}.get(stage, cores))
 
 
@@ -308,7 +308,7 @@ def gpu_of(budget: Budget) -> GpuSpec:
 
 
 def gpu_title(work: WorkPlan, budget: Budget) -> str:
-    """What the speed of the GPU that a plan computes on is kept under; "" for the processor."""
+    """Key of the speed of the GPU that a plan computes on; "" for the CPU."""
     return name_of(budget.gpu, budget.capability) if work.device == "cuda" else ""
 
 
@@ -352,8 +352,8 @@ def compute_seconds(gpu: GpuSpec, kind: WorkKind, dtype: str, operations: float)
     """Seconds of so many floating-point operations.
 
     Args:
-        gpu: What it can do at most.
-        kind: Of the work.
+        gpu: Specification with its theoretical maxima.
+        kind: Kind of the work.
         dtype: GPUs before Ampere do not multiply bfloat16 in matrix units.
         operations: One multiply-add is two.
     """

@@ -1,1 +1,1 @@
-"""What crosses the engine's boundary: commands, events and the plain data they carry."""
+"""Boundary of the engine: commands, events and the plain data they carry."""

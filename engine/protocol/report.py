@@ -29,19 +29,12 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPeak:
-    """Most bytes of a GPU over some time.
+    """Most bytes of a GPU over some time."""
 
-    Attributes:
-        requested: That tensors of this program had: what plans count.
-        allocated: Of the blocks that they lay in.
-        reserved: That torch had reserved for blocks.
-        used: That all programs had together, as the driver says at the end of that time.
-    """
-
-    requested: int = 0
-    allocated: int = 0
-    reserved: int = 0
-    used: int = 0
+    requested: int = 0  # of tensors of this program, as plans count them
+    allocated: int = 0  # of the blocks that they lay in
+    reserved: int = 0  # that torch had reserved for blocks
+    used: int = 0  # of all programs together, as the driver says at the end of that time
 
     def larger(self, other: MemoryPeak) -> MemoryPeak:
         """The larger one of each."""
@@ -63,7 +56,7 @@ class PartMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageMemory:
-    """What a stage took of the GPU, next to the bytes that were planned."""
+    """GPU memory of a stage, next to the bytes that were planned."""
 
     stage: str
     planned: int
@@ -155,13 +148,13 @@ class DoctorLine:
 
     @property
     def hint(self) -> Message:
-        """What helps where it is not ok; renders as "" otherwise."""
+        """Advice where it is not ok; renders as "" otherwise."""
         return self.message.hint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeTrial:
-    """What an NVIDIA runtime reported when it was tried in a process of its own."""
+    """Report of an NVIDIA runtime that was tried in a process of its own."""
 
     torch: str  # "2.13.0+cu130"
     cuda: str  # "13.0"
@@ -200,7 +193,7 @@ class MeasuredRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchReport:
-    """What was measured on this machine; nothing in it identifies its owner."""
+    """Measurements of this computer; nothing in them identifies its owner."""
 
     machine: dict[str, str]  # name and value: processor, GPU, driver, versions
     switches: tuple[MeasuredSwitch, ...] = ()

@@ -51,14 +51,19 @@ def advice(gpu: DetectedGpu, known: RuntimeCatalogue) -> Advice:
     return Advice(text=message("runtime-advice.none", **about))
 
 
+def detected_gpu() -> DetectedGpu:
+    """The GPU that torch would take, as its driver describes it."""
+    gpu = devices.in_use()
+    if gpu is None:
+        return DetectedGpu()
+    return DetectedGpu(name=gpu.name, driver=gpu.driver, capability=gpu.capability)
+
+
 def needed_runtime() -> NeededRuntime | None:
     """The runtime to install before the GPU of this machine can compute.
 
     None where the torch in use can use it, where no runtime is for it and this program, and where
     the next start does not use an installed one: a checkout of the sources has its Python's torch.
-
-    Raises:
-        RuntimePackError: The program's own files are incomplete.
     """
     gpu = devices.chosen(devices.AUTO, devices.gpus())
     if gpu is None or budget.torch_has_cuda() or not start.follows_choice():
@@ -71,17 +76,21 @@ def needed_runtime() -> NeededRuntime | None:
 
 
 def lines(gpu: DetectedGpu) -> Iterator[DoctorLine]:
-    """Lines of the self-test: the torch in use and why, and the runtime that suits the GPU.
-
-    Raises:
-        RuntimePackError: The program's own files are incomplete.
-    """
+    """Lines of the self-test: the torch in use and why, and the runtime that suits the GPU."""
     choice = start.current()
     if choice.is_fallback:
         found = message("doctor.runtime.broken", why=choice.why, runtime=choice.runtime)
         yield DoctorLine(name=_NAME, state="warning", message=found)
     elif choice.folder is not None:
-        yield from _whole(choice)
+        installed = folders.read(choice.folder)
+        wrong = folders.first_wrong(choice.folder, installed, every=True) if installed else ""
+        if installed is None or wrong:
+            found = message("doctor.runtime.damaged", runtime=choice.runtime, file=wrong)
+            yield DoctorLine(name=_NAME, state="problem", message=found)
+        else:
+            facts = {"torch": installed.torch, "files": len(installed.files)}
+            found = message("doctor.runtime.whole", why=choice.why, **facts)
+            yield DoctorLine(name=_NAME, state="ok", message=found)
     else:
         found = message("doctor.runtime.used", why=choice.why)
         yield DoctorLine(name=_NAME, state="ok", message=found)
@@ -90,16 +99,3 @@ def lines(gpu: DetectedGpu) -> Iterator[DoctorLine]:
         case = "installable" if advised.runtime else "advised"
         text = message(f"doctor.runtime.{case}", advice=advised.text, runtime=advised.runtime)
         yield DoctorLine(name="runtime for the GPU", state="ok", message=text)
-
-
-def _whole(choice: start.TorchChoice) -> Iterator[DoctorLine]:
-    assert choice.folder is not None
-    installed = folders.read(choice.folder)
-    wrong = folders.first_wrong(choice.folder, installed, every=True) if installed else ""
-    if installed is None or wrong:
-        found = message("doctor.runtime.damaged", runtime=choice.runtime, file=wrong)
-        yield DoctorLine(name=_NAME, state="problem", message=found)
-    else:
-        facts = {"torch": installed.torch, "files": len(installed.files)}
-        found = message("doctor.runtime.whole", why=choice.why, **facts)
-        yield DoctorLine(name=_NAME, state="ok", message=found)

@@ -1,1 +1,1 @@
-"""What a user can choose, as data."""
+"""Choices of a user, as data."""

@@ -38,31 +38,22 @@ Kind = Literal["", "time", "path", "folder", "pattern", "command", "switches", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What the schema states about a setting; kept in the metadata of the dataclass field.
+    """Description of a setting; kept in the metadata of the dataclass field."""
 
-    Attributes:
-        group: Heading of the window under which it is shown.
-        unit: Of a number; "s" also of a time.
-        low: Least value.
-        high: Largest value.
-        values: All values that a whole number may have; () for any within the limits.
-        choices: All values that a text may have, but for names of GPUs; () for any.
-        families: Models and sources that use it: "lite", "wan", "latents" and so on; () for all.
-        kind: What a text without choices means; "" for other settings.
-        low_is_automatic: The least value leaves the choice to the planner.
-        scope: "any": part of presets. "user": a permission or a file of this user, not in presets.
-            "source": of one film, neither in presets nor kept for the next film.
-    """
-
-    group: Group = "main"
-    unit: str = ""
-    low: float | None = None
-    high: float | None = None
+    group: Group = "main"  # heading of the window under which it is shown
+    unit: str = ""  # unit of a number; "s" also of a time
+    low: float | None = None  # least value
+    high: float | None = None  # largest value
+    # All values that a whole number may have; () for any within the limits.
     values: tuple[int, ...] = ()
+    # All values that a text may have, but for names of GPUs; () for any.
     choices: Sequence[str] = ()
-    families: tuple[str, ...] = ()  # that read it; () for all
-    kind: Kind = ""
-    low_is_automatic: bool = False
+    # Models and sources that use it: "lite", "wan", "latents" and so on; () for all.
+    families: tuple[str, ...] = ()
+    kind: Kind = ""  # meaning of a text without choices; "" for other settings
+    low_is_automatic: bool = False  # the least value leaves the choice to the planner
+    # "any": part of presets. "user": a permission or a file of this user, not in presets. "source":
+    # of one film, neither in presets nor kept for the next film.
     scope: Literal["any", "user", "source"] = "any"
 
 
@@ -83,7 +74,7 @@ _COMMUNITY, _FRAMES = ("community",), ("lite", "community")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSettings:
-    """What the user requests of one job. Zero or "auto" leaves the choice to the planner."""
+    """Settings of one job. Zero or "auto" leaves the choice to the planner."""
 
     model: str = setting("auto", choices=MODELS)
     first_model: str = setting("", kind="path", scope="user")
@@ -216,7 +207,7 @@ class JobSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:
-    """What holds for every job on this machine."""
+    """Settings of every job on this computer."""
 
     output_folder: str = setting("", kind="folder")
     name_pattern: str = setting("{name}_{size}", kind="pattern")
@@ -316,7 +307,7 @@ def _check_type(name: str, value: object, expected: type[Any]) -> None:
 
 
 def type_name(kind: type[Any]) -> Message:
-    """What a value of a setting must be: "a whole number"."""
+    """Text for the type of a setting: "a whole number"."""
     return message(f"value-type.{kind.__name__}")
 
 
@@ -331,7 +322,7 @@ def renamed(settings: type[Any], table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def known(settings: type[Any], table: Mapping[str, Any]) -> dict[str, Any]:
-    """As `renamed`, without the names that this version does not know."""
+    """Result of `renamed`, without the names that this version does not know."""
     names = {field.name for field in fields(settings)}
     found = renamed(settings, table)
     return {name: value for name, value in found.items() if name in names}
@@ -347,22 +338,15 @@ def current_names(settings: type[Any]) -> dict[str, str]:
 
 
 def with_values(settings: S, values: Mapping[str, object]) -> S:
-    """Copy of the settings with other values, by name.
-
-    Raises:
-        SettingsError: A value is impossible.
-    """
+    """Copy of the settings with other values, by name."""
     changes: dict[str, Any] = dict(values)
     return dataclasses.replace(settings, **changes)
 
 
 def with_environment(settings: JobSettings) -> JobSettings:
-    """The same with the switches that are settings of their own, where these are at their default.
+    """Add the switches that are settings of their own, where these are at their default.
 
     The text `switches` and the environment (UPREEL_DIT_ATTENTION) may set them as well.
-
-    Raises:
-        SettingsError: The environment has a switch that does not exist, or an impossible value.
     """
     usual = {field.name: field.default for field in fields(JobSettings)}
     changes: dict[str, Any] = {
@@ -371,3 +355,26 @@ def with_environment(settings: JobSettings) -> JobSettings:
         if getattr(settings, name) == usual[name]
     }
     return dataclasses.replace(settings, **changes)
+
+
+# --- settings of one video, and those that other videos may get
+
+
+def for_next_films(settings: JobSettings) -> JobSettings:
+    """The settings without those that belong to one film only."""
+    usual, fields = JobSettings(), describe(JobSettings)
+    names = (name for name, about in fields.items() if about.scope == "source")
+    return dataclasses.replace(settings, **{name: getattr(usual, name) for name in names})
+
+
+def changes_for_others(before: JobSettings, after: JobSettings) -> dict[str, object]:
+    """Differences by name, without those that belong to one video only."""
+    before, after = for_next_films(before), for_next_films(after)
+    values = dataclasses.asdict(after)
+    return {name: value for name, value in values.items() if value != getattr(before, name)}
+
+
+def with_latents_of(source: JobSettings, settings: JobSettings) -> JobSettings:
+    """`settings` with those of `source` that say how latents are read."""
+    names = (name for name, about in describe(JobSettings).items() if "latents" in about.families)
+    return dataclasses.replace(settings, **{name: getattr(source, name) for name in names})

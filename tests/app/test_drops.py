@@ -10,7 +10,7 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDragMoveEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QLineEdit, QMessageBox, QWidget
 
-from app.installs.updates_page import UpdateView
+from app.installs.updates_page import UpdatesPage
 from app.jobs.report_dialog import ReportDialog
 from app.latents.latent_sheet import LatentSheet
 from app.widgets.controls import bring_up
@@ -47,7 +47,7 @@ WINDOWS = {
     **{name: page(name) for name in ("models", "bench", "settings", "help", "runtime")},
     "presets": made(lambda bench: bench.program.taste.view),
     "report": made(lambda bench: ReportDialog(make_report(plan()), bench.window)),
-    "update": made(lambda bench: UpdateView(bench.program.update_model, bench.window)),
+    "update": made(lambda bench: UpdatesPage(bench.program.update_model, bench.window)),
     "latents": made(lambda bench: LatentSheet(bench.window)),
     "question": made(lambda bench: QMessageBox(bench.window)),
 }

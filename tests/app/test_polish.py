@@ -79,7 +79,6 @@ def test_digits_are_grouped_alike_everywhere(bench):
 def test_only_bit_depths_that_there_are_can_be_chosen(qtbot):
     editor = make_editor("bit_depth")
     qtbot.addWidget(editor)
-    editor.retranslate_ui()
     box = editor.control
     shown = [(box.itemText(at), box.itemData(at)) for at in range(box.count())]
     assert shown == [("Automatic", 0), ("8 bit", 8), ("10 bit", 10), ("12 bit", 12)]

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from engine.core import paths
+from engine.delivery.runtimes import RuntimeStore
+from engine.delivery.wheels import needed_bytes
 from engine.files.transfer import Listener
 from engine.runtimes.catalogue import load
-from engine.runtimes.store import RuntimeStore
-from engine.runtimes.unpack_wheel import needed_bytes
 from installer import pin_runtime
 from tests.helpers import runtimes
 from tests.helpers.servers import FaultyServer, faulty_server

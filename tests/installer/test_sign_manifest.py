@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine import __version__
-from engine.updates import build
+from engine.delivery import manifest
 from installer import sign_manifest
 
 ROOT = Path(__file__).parents[2]
@@ -135,10 +135,10 @@ def test_address_and_keys_are_filled_in(release):
     options = ("--address", "https://example.org/update.json", "--public", release.public)
     assert release.run("fill", *options, "--public", "ab" * 32, "--file", file) == 0
     assert release.run("fill", "--check", "--file", file) == 0
-    expected = build.UpdateSource(
+    expected = manifest.UpdateSource(
         address="https://example.org/update.json", keys=(release.public, "ab" * 32)
     )
-    assert build.read(file) == expected
+    assert manifest.source_in(file) == expected
     assert file.read_text("utf-8").startswith(before.partition("\naddress")[0])  # comments stay
 
 

@@ -39,7 +39,7 @@ _expected: ContextVar[Mapping[Path, FileIdentity]] = ContextVar("expected", defa
 
 
 def expect(path: Path, identity: FileIdentity) -> None:
-    """From now on this thread opens a path only while it leads to the file that was hashed."""
+    """Let this thread open a path only while it leads to the file that was hashed."""
     _expected.set({**_expected.get(), path: identity})
 
 

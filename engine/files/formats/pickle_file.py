@@ -170,7 +170,7 @@ def _place(file: BinaryIO, info: zipfile.ZipInfo, size: int) -> tuple[int, int]:
 
 
 def _entry(tensor: StoredTensor, begin: int, end: int) -> PickleEntry:
-    """Where a tensor is in the file; it has no more values than its storage."""
+    """Place of a tensor in the file; it has no more values than its storage."""
     item, storage = ITEM_BYTES[tensor.dtype], tensor.storage
     length = storage.length * (ITEM_BYTES[storage.dtype] if storage.dtype else 1)
     values = max(tensor.end, math.prod(tensor.shape))  # strides of 0 would make many of few
@@ -277,9 +277,9 @@ _NAMES: dict[str, Callable[..., Any] | _Kind] = {
 
 
 def described(program: bytes | BinaryIO) -> Any:
-    """What a pickle describes: of dict, list, tuple, text, int, float, None and `StoredTensor`.
+    """Content of a pickle, in dict, list, tuple, text, int, float, None and `StoredTensor`.
 
-    Of an open file it reads to the end of the pickle.
+    An open file is read to the end of the pickle.
 
     Raises:
         UnsafeProgramError: It calls something else, or has a step that tensors do not need.

@@ -34,7 +34,7 @@ _NAMED = 4
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What comes with a weight: its scale and its marker, by name; "": there is no marker."""
+    """Tensors that come with a weight, by name: its scale, and its marker ("" for none)."""
 
     name: str
     marker: str = ""
@@ -122,7 +122,7 @@ def _check_shape(file: WeightsFile, weight: str, scale: str) -> None:
 
 
 def _marker(file: WeightsFile, weight: str, scale: Scale) -> Mapping[str, object]:
-    """What a file says of a layer; {} where it says nothing that can be read."""
+    """Statement of a file about a layer; {} where it makes none that can be read."""
     layer = weight.removesuffix(".weight")
     try:
         if scale.marker:

@@ -8,12 +8,12 @@ from PySide6.QtWidgets import QMessageBox, QPushButton, QTextBrowser, QWidget
 from app import desktop
 from app.application import start_next
 from app.controllers import restart
-from app.installs.updates_page import UpdateView
+from app.installs.updates_page import UpdatesPage
 from engine.core import paths
 from engine.core.errors import UpdateDamaged, UpdateOutdated, UpdateUnreachable, UpdateUntrusted
 from engine.core.messages import message
+from engine.delivery import updates
 from engine.protocol import commands as c
-from engine.updates import installer
 from tests.app.conftest import Bench, part, texts
 from tests.app.test_narrow_window import cut_off
 from tests.helpers.fake_states import NEWER, OWN
@@ -21,7 +21,7 @@ from tests.helpers.fake_tasks import UPDATE
 from tests.helpers.servers import Release, faulty_server
 
 
-def opened(bench: Bench) -> UpdateView:
+def opened(bench: Bench) -> UpdatesPage:
     """As a user goes there: settings, then the button."""
     bench.do("settings")
     part(bench.program.settings.dialog, "openUpdates").click()
@@ -29,12 +29,12 @@ def opened(bench: Bench) -> UpdateView:
     return bench.program.updates.view
 
 
-def shown(view: UpdateView) -> str:
+def shown(view: UpdatesPage) -> str:
     notes = view.findChild(QTextBrowser)
     return texts(view) + "\n" + (notes.toPlainText() if notes.isVisible() else "")
 
 
-def buttons(view: UpdateView) -> list[str]:
+def buttons(view: UpdatesPage) -> list[str]:
     found = [button for button in view.findChildren(QPushButton) if button.isVisible()]
     return [button.text() for button in found if button.objectName() != "updateClose"]
 
@@ -210,14 +210,13 @@ def test_every_line_has_room_and_every_control_is_reached_by_keyboard(bench):
 
 def test_the_real_engine_from_the_button_to_the_start(program, qtbot, tmp_path, monkeypatch):
     started: list[Path] = []
-    monkeypatch.setattr(installer, "_start", started.append)
-    for name in ("engine.updates.build.installed_as", "engine.updates.installer.installed_as"):
-        monkeypatch.setattr(name, lambda: "setup")
+    monkeypatch.setattr(updates, "_start", started.append)
+    monkeypatch.setattr("engine.delivery.manifest.installed_as", lambda: "setup")
     with faulty_server() as server:
         release = Release(server)
         release.publish()
         folder = release.build(tmp_path / "resources")
-        monkeypatch.setattr("engine.updates.build.resource", lambda name: folder / name)
+        monkeypatch.setattr("engine.delivery.manifest.resource", lambda name: folder / name)
         program.updates.open_view()
         view, model = program.updates.view, program.update_model
         for wanted in ("", "download", "install"):

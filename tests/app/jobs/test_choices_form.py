@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.jobs.choices_form import ChoicesForm
-from app.jobs.seedvr2_form import strength_of
+from app.jobs.output_form import strength_of
 from app.settings.editors import Editor
 from engine.core.errors import SettingsError
 from engine.core.messages import message

@@ -47,7 +47,6 @@ def test_every_setting_is_shown_exactly_once_and_number_fields_are_wide_enough(b
 def test_showing_a_value_is_not_a_change(qtbot):
     for name in FIELDS:
         editor, emitted = made(qtbot, name)
-        editor.retranslate_ui()
         editor.set_value(getattr(schema.JobSettings(), name))
         assert emitted == []
         if name in ("blocks_on_device", "clip_frames"):  # the lowest value

@@ -92,8 +92,8 @@ def test_a_catalogue_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
         catalogue.load(resource("runtime.toml")).runtime("cu1")
 
 
-def test_another_wheel_is_another_folder(wheel: Path) -> None:
-    one = runtimes.runtime(wheel)
+def test_another_wheel_is_another_folder(tmp_path: Path) -> None:
+    one = runtimes.runtime(runtimes.wheel(tmp_path))
     other = dataclasses.replace(one.wheels[0], sha256=DIGEST)
     assert one.folder_name.startswith("cu999-9.9.9-")
     assert one.folder_name != dataclasses.replace(one, wheels=(other,)).folder_name

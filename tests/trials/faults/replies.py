@@ -11,9 +11,9 @@ from pathlib import Path
 from random import Random
 
 from engine.core.control import Control
+from engine.delivery.updates import description
 from engine.files.model_files import download
 from engine.files.transfer import Listener, RetryPolicy
-from engine.updates.store import description
 from tests.helpers.servers import CONTENT, published, store_of
 from tests.trials.faults.group import Group
 from tests.trials.faults.outcomes import INCOMPLETE, Outcome, outcome_of

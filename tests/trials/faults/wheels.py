@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 from random import Random
 
-from engine.runtimes.unpack_wheel import needed_bytes, unpack
+from engine.delivery.wheels import needed_bytes, unpack
 from tests.helpers import runtimes
 from tests.trials.faults import mutators
 from tests.trials.faults.group import Group

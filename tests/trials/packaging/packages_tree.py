@@ -21,7 +21,7 @@ _CONTENTS = (
     *("installer", "tools/windows_build", "tests/trials/packaging", "resources/icons"),
     *("main.py", "pyproject.toml", "app/smoke_test.py", "app/application.py", "app/__init__.py"),
     "app/jobs/file_suffixes.py",  # file types that the setup registers
-    *("app/desktop", "engine/runtimes", "engine/__main__.py"),
+    *("app/desktop", "engine/runtimes", "engine/delivery", "engine/__main__.py"),
     *("engine/core/paths.py", "engine/core/windows_paths.py", "engine/core/serialization.py"),
 )
 _SKIPPED_NAMES = {"__pycache__", ".DS_Store", Path(RECORD).name}

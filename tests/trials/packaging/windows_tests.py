@@ -26,7 +26,7 @@ _TOOLS: Final = ROOT / "installer" / "windows-tests.lock"
 
 ARCHIVES: Final = (
     "tests/engine/core/test_zip_reader.py",
-    "tests/engine/runtimes/test_unpack_wheel.py",
+    "tests/engine/delivery/test_unpack_wheel.py",
 )
 """Tests that need no package."""
 
@@ -44,18 +44,18 @@ FILES: Final = (
     "tests/engine/hardware/test_shared_memory.py",
     "tests/engine/hardware/test_devices.py",
     "tests/engine/cli/test_console.py",
-    "tests/engine/cli/test_runtime.py",
     # settings, jobs on the disk
     "tests/engine/settings",
     "tests/engine/jobs/test_job_store.py",
     "tests/engine/runtimes",
+    "tests/engine/delivery",
     "tests/engine/jobs/test_presets.py",
     # downloads
+    "tests/engine/files/test_artifacts.py",
     "tests/engine/files/test_catalogue.py",
     "tests/engine/files/test_download.py",
-    "tests/engine/files",
+    "tests/engine/files/test_http_client.py",
     "tests/engine/files/test_model_files.py",
-    "tests/engine/updates",
     "tests/engine/jobs/test_task_runner.py",
     "tests/engine/jobs/test_model_file_service.py",
 )

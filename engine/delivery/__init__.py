@@ -1,0 +1,1 @@
+"""A wing: NVIDIA builds of torch and newer versions of the program, brought to this computer."""

@@ -1,0 +1,249 @@
+"""Answers commands about NVIDIA runtimes: a list at once, everything else as a task."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+from engine.core.control import Control
+from engine.core.errors import RuntimeBroken, RuntimeBusy, RuntimeNotAccepted, UnsuitableWheel
+from engine.core.messages import Message, message
+from engine.core.serialization import from_plain, read_json
+from engine.core.units import bytes_text
+from engine.delivery.runtimes import RuntimeStore
+from engine.files.transfer import Listener, host
+from engine.hardware.process import NO_CONSOLE
+from engine.protocol import commands as c
+from engine.protocol.events import RuntimesListed
+from engine.protocol.plan import Notice
+from engine.protocol.report import RuntimeTrial
+from engine.protocol.runtime_state import RuntimeState
+from engine.protocol.tasks import Outcome, Phase, RunningTask, Task, TaskKind
+from engine.runtimes import installation as folders
+from engine.runtimes import start
+from engine.runtimes.advice import DetectedGpu, advice, detected_gpu
+from engine.runtimes.catalogue import Runtime
+
+Try = Callable[[Path, Control], RuntimeTrial]
+
+_LONGEST_TRIAL_S = 300.0  # a virus scanner reads gigabytes of new libraries at the first start
+_CHECK_EVERY_S = 0.1
+_LAST_LINES = 3
+
+
+class RuntimeService:
+    """Makes tasks of commands; a second one is refused while the first runs.
+
+    Args:
+        store: Store of this computer; made on first use.
+        try_: Loads an installed runtime and reports what it computes; by default in a process.
+    """
+
+    kind = TaskKind.RUNTIME
+    commands = c.RuntimeCommand
+
+    def __init__(self, store: RuntimeStore | None = None, try_: Try | None = None) -> None:
+        self._own_store = store
+        self._try = try_ or try_runtime
+
+    def answer(self, command: c.RuntimeCommand) -> Task | tuple[RuntimesListed]:
+        """The list, or a task."""
+        match command:
+            case c.InstallRuntime(runtime=name, accepted=sums):
+                return self._task(name, "download", partial(self._install, name, sums))
+            case c.ImportRuntime(paths=paths, accepted=sums):
+                names = ", ".join(path.name for path in paths)
+                return self._task(names, "import", partial(self._import, paths, sums))
+            case c.UseRuntime(runtime=name):
+                return self._task(name, "use", partial(self._use, name))
+            case c.RemoveRuntime(runtime=name):
+                return self._task(name, "remove", partial(self._remove, name))
+        return (self._listed(),)
+
+    @property
+    def _store(self) -> RuntimeStore:
+        if self._own_store is None:
+            self._own_store = RuntimeStore()
+        return self._own_store
+
+    def _task(self, name: str, phase: Phase, do: Callable[[RunningTask], Outcome]) -> Task:
+        return Task(
+            kind=self.kind,
+            subject=name,
+            phase=phase,
+            do=do,
+            busy=lambda running: RuntimeBusy("at-work", runtime=running),
+            state=self._listed,
+        )
+
+    # --- tasks
+
+    def _install(self, name: str, sums: Sequence[str], work: RunningTask) -> Outcome:
+        if not self._store.is_whole(name):
+            runtime = self._store.find(name, Listener.of(work))
+            self._accept(
+                runtime, sums, host(runtime.wheels[0].address(self._store.catalogue.index))
+            )
+            wheels = self._store.download(name, Listener.of(work))
+            self._unpack(self._store.catalogue.runtime(name), wheels, work)
+        return self._use(name, work)
+
+    def _import(self, paths: Sequence[Path], sums: Sequence[str], work: RunningTask) -> Outcome:
+        runtime, wheels = self._store.recognise(paths, Listener.of(work))
+        self._accept(runtime, sums, str(wheels[0].parent))
+        self._unpack(runtime, wheels, work)
+        return self._use(runtime.id, work)
+
+    def _accept(self, runtime: Runtime, sums: Sequence[str], source: str) -> None:
+        """Pin wheels that the user has accepted by their SHA-256; nothing to do for pinned ones."""
+        if self._store.is_accepted(runtime):
+            return
+        gpu = detected_gpu()
+        if gpu.name and not runtime.runs_on(gpu.driver, gpu.capability):
+            about = {"cuda": runtime.cuda, "gpu": gpu.name, "driver": gpu.driver}
+            raise UnsuitableWheel("gpu", name=runtime.wheels[0].filename, **about)
+        if not set(runtime.hashes) <= set(sums):
+            raise RuntimeNotAccepted(
+                name=tuple(wheel.filename for wheel in runtime.wheels),
+                size=bytes_text(runtime.bytes),
+                source=source,
+                sha256=runtime.hashes,
+            )
+        self._store.accept(runtime)
+
+    def _unpack(self, runtime: Runtime, wheels: Sequence[Path], work: RunningTask) -> None:
+        work.begin("unpack", runtime.id)
+        self._store.install(runtime, wheels, Listener.of(work))
+
+    def _use(self, name: str, work: RunningTask) -> Outcome:
+        """Try it, then let the next start use it."""
+        if not name:
+            self._store.use("")
+            return _changed()
+        folder = self._store.folder_of(name)
+        self._store.forgive(name)
+        self._store.check(name)
+        work.begin("try")
+        try:
+            found = self._try(folder, work.control)
+        except RuntimeBroken as err:
+            why = err.as_message.params.get("why", err.as_message)
+            if not isinstance(why, Message):
+                why = message("reason.runtime.marked", why=why)
+            folders.note_broken(folder, why)
+            raise
+        self._store.use(name)
+        work.begin("use")
+        case = "on-gpu" if found.card else "no-gpu"
+        return _changed(case, torch=found.torch, runtime=name, gpu=found.card)
+
+    def _remove(self, name: str, work: RunningTask) -> Outcome:
+        self._store.remove(name)
+        return _changed("removed", runtime=name)
+
+    # --- the list
+
+    def _listed(self) -> RuntimesListed:
+        """State of every runtime, and which suits this computer."""
+        store, gpu = self._store, detected_gpu()
+        found = advice(gpu, store.catalogue)
+        return RuntimesListed(
+            runtimes=tuple(_on(gpu, state, store) for state in store.states()),
+            used=start.current().why,
+            advice=found.text,
+            suited=found.runtime,
+            free_mb=store.wheels.free_bytes() / 1e6,
+            card=gpu.name,
+            driver=gpu.driver,
+            driver_needed=found.driver,
+            follows_choice=start.follows_choice(),
+        )
+
+
+def _changed(case: str = "", **params: str) -> Outcome:
+    notice = Notice(code="runtime-changed", case=case, severity="info", params=params)
+    return Outcome(notice=notice)
+
+
+def _on(gpu: DetectedGpu, state: RuntimeState, store: RuntimeStore) -> RuntimeState:
+    known = {runtime.id: runtime for runtime in store.catalogue}
+    if state.id not in known or not gpu.name:
+        return state
+    suits = known[state.id].runs_on(gpu.driver, gpu.capability)
+    return dataclasses.replace(state, suits_card=suits)
+
+
+# --- trial of an installed runtime, in a process of its own, so that a crash does no harm
+
+
+def try_runtime(folder: Path, control: Control) -> RuntimeTrial:
+    """Load the torch of a runtime and compute with it, on the GPU too where there is one.
+
+    Args:
+        folder: Folder of the runtime.
+        control: Cancels the trial.
+
+    Raises:
+        RuntimeBroken: It does not load or computes wrongly; with the last lines of its output.
+        Cancelled: The control was cancelled.
+    """
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
+        out, errors = Path(temporary) / "trial.json", Path(temporary) / "errors.txt"
+        with errors.open("wb") as output:
+            status = _run(
+                [*_program(), "runtime", "try", "--out", str(out)], folder, output, control
+            )
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            found = from_plain(RuntimeTrial, read_json(out))
+            if status == 0:
+                return found
+        text = errors.read_text(encoding="utf-8", errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()][-_LAST_LINES:]
+    raise _broken(folder, " ".join(lines) or message("reason.runtime.trial-status", status=status))
+
+
+def _broken(folder: Path, why: str | Message) -> RuntimeBroken:
+    return RuntimeBroken("trial", runtime=folder.name, why=why)
+
+
+def _program() -> list[str]:
+    """The command line of this program."""
+    if not getattr(sys, "frozen", False):
+        return [sys.executable, "-m", "engine"]
+    is_console = Path(sys.executable).stem.endswith("-cli")
+    return [sys.executable] if is_console else [sys.executable, "--headless"]
+
+
+def _run(command: list[str], folder: Path, output: BinaryIO, control: Control) -> int:
+    root = None if getattr(sys, "frozen", False) else Path(__file__).parents[2]
+    child = subprocess.Popen(  # noqa: S603 - this program with words of its own
+        command,
+        env=os.environ | {"UPREEL_RUNTIME": folder.name},
+        cwd=root,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=output,
+        creationflags=NO_CONSOLE,
+    )
+    end = time.monotonic() + _LONGEST_TRIAL_S
+    try:
+        while child.poll() is None:
+            control.check()
+            if time.monotonic() > end:
+                seconds = f"{_LONGEST_TRIAL_S:.0f}"
+                raise _broken(folder, message("reason.runtime.trial-timeout", seconds=seconds))
+            time.sleep(_CHECK_EVERY_S)
+    finally:
+        if child.poll() is None:
+            child.kill()
+            child.wait()
+    return child.returncode

@@ -1,0 +1,263 @@
+"""Wheels of torch: unpinned ones on an index, and the safe way to unpack one.
+
+Where this build pins no SHA-256 of a wheel, the user sees file, size and SHA-256 before it is used.
+Unpacking never writes outside the folder or without bound, and only what a program needs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import stat
+import sys
+import zipfile
+from collections.abc import Iterable
+from html import unescape
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+from urllib.parse import unquote, urldefrag, urljoin
+
+from engine.core.control import Control
+from engine.core.errors import DownloadFailed, UnsafeArchive, UnsuitableWheel
+from engine.core.messages import message
+from engine.core.windows_paths import LONG, problem_on_windows
+from engine.core.zip_reader import AmbiguousZip, UnreadableZip, ZipReader
+from engine.files import http_client
+from engine.files.hashing import OnProgress, ignore_progress
+from engine.files.http_client import HttpError
+from engine.files.transfer import host
+from engine.runtimes.catalogue import Runtime, Wheel
+
+_MOST_PAGE_BYTES = 2**23
+_TIMEOUT_S = 60.0
+_HREF = re.compile(r"""\bhref\s{0,9}=\s{0,9}["']([^"'<>\s]{1,2000})""", re.IGNORECASE)
+_MOST_FILES = 100_000
+_MOST_GROWTH = 60  # times the size of the wheel: text packs to a twentieth at best
+_FREE_BYTES = 2**20  # small archives may grow more
+_LONGEST_NAME = 240  # characters, of a path in the wheel
+# Headers, import libraries, debugging data and programs of developers: half of the files.
+_LEFT_OUT = re.compile(
+    r"torch/(test|include|share)/|torch/bin/(?!torch_shm_manager)|.*\.(lib|pdb)$|.*\.pyc$"
+)
+# Files of a wheel that belong elsewhere than into its packages; only libraries are unpacked.
+_DATA = re.compile(r"[^/]+\.data/(?:(?:purelib|platlib)/(?P<kept>.+)|.*)")
+
+
+# --- unpinned wheels
+
+
+def from_index(runtime: Runtime, index: str, control: Control | None = None) -> Runtime:
+    """A runtime with address, size and SHA-256 of its wheels, as an index gives them.
+
+    Args:
+        runtime: A runtime of the catalogue.
+        index: Base address. The page of the project `torch` is `<id of the runtime>/torch/` below
+            it; a link of a page ends in `#sha256=` and the sum (PEP 503).
+        control: Cancels it.
+    """
+    base = index.rstrip("/") + "/"
+    found = (_from_index(wheel, f"{base}{runtime.id}/", base, control) for wheel in runtime.wheels)
+    return dataclasses.replace(runtime, wheels=tuple(found))
+
+
+def _from_index(wheel: Wheel, folder: str, base: str, control: Control | None) -> Wheel:
+    page = urljoin(folder, f"{_project(wheel.filename).replace('_', '-')}/")
+    try:
+        with _reply(page, wheel, control) as reply:
+            text = reply.read_whole(_MOST_PAGE_BYTES).decode("utf-8", "replace")
+            url, digest = links_in(text, reply.url).get(wheel.filename, ("", ""))
+        if not digest:
+            case = "no-sum" if url else "no-link"
+            raise UnsuitableWheel(case, host=host(page), name=wheel.filename, address=url)
+        with _reply(url, wheel, control) as reply:
+            if reply.status != 200:
+                raise HttpError("status", status=reply.status)
+            size = reply.content_bytes
+        if not size:
+            raise UnsuitableWheel("no-size", host=host(url), name=wheel.filename)
+    except HttpError as err:
+        raise DownloadFailed(
+            "server",
+            host=host(page),
+            name=wheel.filename,
+            file=wheel.filename,
+            why=err.why,
+            help=message("help.transfer.connection"),
+        ) from err
+    return dataclasses.replace(wheel, bytes=size, sha256=digest, place=url.removeprefix(base))
+
+
+def _reply(url: str, wheel: Wheel, control: Control | None) -> http_client.Reply:
+    if not http_client.is_safe(url):
+        raise UnsuitableWheel("not-https", name=wheel.filename, address=url)
+    return http_client.get(url, timeout_s=_TIMEOUT_S, control=control)
+
+
+def links_in(page: str, address: str) -> dict[str, tuple[str, str]]:
+    """Address and SHA-256 ("" if the page does not name it) of each wheel by its file name."""
+    found = {}
+    for href in _HREF.findall(page):
+        try:
+            url, fragment = urldefrag(urljoin(address, unescape(href)))
+        except ValueError:  # no address
+            continue
+        digest = re.fullmatch(r"sha256=([0-9a-f]{64})", fragment)
+        found[unquote(url.rpartition("/")[2])] = (url, digest[1] if digest else "")
+    return {name: link for name, link in found.items() if name.endswith(".whl")}
+
+
+def check_name(name: str, known: Iterable[Runtime]) -> None:
+    """Refuse a file that is not named like a wheel of one of these runtimes: UnsuitableWheel.
+
+    The error states why: project, version of torch, CUDA build, Python or system.
+    """
+    runtimes = tuple(known)
+    wheels = [wheel.filename for runtime in runtimes for wheel in runtime.wheels]
+    if name in wheels:
+        return
+    parts = name.removesuffix(".whl").split("-")
+    if not name.endswith(".whl") or len(parts) < 5:
+        raise UnsuitableWheel("no-wheel", name=name, wheels=tuple(wheels))
+    project, version = parts[:2]
+    if project not in map(_project, wheels):
+        raise UnsuitableWheel("project", name=name, project=project)
+    torch, _, build = version.partition("+")
+    if all(runtime.torch.partition("+")[0] != torch for runtime in runtimes):
+        wanted = runtimes[0].torch.partition("+")[0]
+        raise UnsuitableWheel("torch", name=name, torch=torch, wanted=wanted)
+    if all(runtime.torch != version for runtime in runtimes):
+        builds = tuple(runtime.id for runtime in runtimes)
+        raise UnsuitableWheel("cuda", name=name, build=build or "cpu", wanted=builds)
+    raise UnsuitableWheel("system", name=name, wheels=tuple(wheels))
+
+
+def _project(filename: str) -> str:
+    return filename.partition("-")[0]
+
+
+# --- unpacking
+
+
+def needed_bytes(wheels: Iterable[BinaryIO]) -> int:
+    """Bytes that these wheels take when they are unpacked; raises UnsafeArchive as `unpack`."""
+    return sum(info.file_size for wheel in wheels for info in _examined(wheel)[1].values())
+
+
+def unpack(
+    wheel: BinaryIO,
+    folder: Path,
+    on_progress: OnProgress = ignore_progress,
+    control: Control | None = None,
+) -> dict[str, int]:
+    """Unpack what a program needs of a wheel.
+
+    Args:
+        wheel: The open file whose SHA-256 was compared.
+        folder: Destination; existing files are an error.
+        on_progress: Called with bytes written and bytes in total.
+        control: Cancels it.
+
+    Returns:
+        Bytes of every file by its path in the folder, with "/".
+
+    Raises:
+        UnsafeArchive: It is damaged, or would write outside the folder; found before the first
+            byte is written where possible.
+        OSError: The folder cannot be written.
+        Cancelled: The control was cancelled.
+    """
+    control = control or Control()
+    archive, members = _examined(wheel)
+    total, done = sum(info.file_size for info in members.values()), 0
+    root = long_path(folder)
+    for place, info in members.items():
+        target = root / place
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as file:
+            try:
+                for piece in archive.pieces(info.orig_filename):
+                    control.check()
+                    file.write(piece)
+                    done += len(piece)
+                    on_progress(done, total)
+            except UnreadableZip as err:
+                why = f"it contains the damaged file {info.orig_filename} ({err})"
+                raise _unsafe(wheel, why) from err
+    return {place: info.file_size for place, info in members.items()}
+
+
+def long_path(folder: Path) -> Path:
+    """A folder in the form that Windows allows long paths for; unchanged on other systems."""
+    text = str(folder.absolute())
+    if sys.platform != "win32" or text.startswith(LONG):
+        return folder
+    return Path(f"{LONG}UNC{text[1:]}" if text.startswith("\\\\") else f"{LONG}{text}")
+
+
+def _examined(wheel: BinaryIO) -> tuple[ZipReader, dict[str, zipfile.ZipInfo]]:
+    """The members to unpack, by their paths; refuses the whole archive for one bad member."""
+    try:
+        archive = ZipReader(wheel)
+        size = wheel.seek(0, 2)
+    except AmbiguousZip as err:
+        raise _unsafe(wheel, str(err)) from err
+    except (UnreadableZip, OSError) as err:
+        raise _unsafe(wheel, f"it is not a readable archive ({err})") from err
+    members = archive.members
+    most_bytes = _FREE_BYTES + _MOST_GROWTH * size
+    if len(members) > _MOST_FILES or sum(info.file_size for info in members.values()) > most_bytes:
+        raise _unsafe(wheel, "it contains far more data than a wheel")
+    kept = []
+    for name, info in members.items():
+        why_not = _why_not(name, info)
+        if why_not:
+            raise _unsafe(wheel, why_not)
+        place = place_of(name)
+        if place:
+            kept.append((place, info))
+    for names in (members, [place for place, _ in kept]):
+        same = _same_twice(names)
+        if same:
+            raise _unsafe(wheel, f"it contains {same!r} twice")
+    return archive, dict(kept)
+
+
+def _same_twice(names: Iterable[str]) -> str:
+    """The first path that Windows takes for another one, or for a folder of one; "" for none."""
+    folded = [name.casefold() for name in names]
+    files: set[str] = set()
+    for name in folded:
+        if name in files:
+            return name
+        files.add(name)
+    folders = (str(folder) for name in folded for folder in PurePosixPath(name).parents)
+    return next((folder for folder in folders if folder in files), "")
+
+
+def _why_not(name: str, info: zipfile.ZipInfo) -> str:
+    """Fault of a member; "" for none."""
+    parts = name.split("/")
+    if len(name) > _LONGEST_NAME or not all(map(_is_name, parts)):
+        return f"it contains a file with the invalid path {name!r}"
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    if kind not in (0, stat.S_IFREG) or info.flag_bits & 0x1:
+        return f"it contains {name!r}, which is not a regular file"
+    return ""
+
+
+def _is_name(part: str) -> bool:
+    """Whether a component of a path is a file name on every system."""
+    return part not in ("", ".", "..") and problem_on_windows(part) is None
+
+
+def place_of(name: str) -> str:
+    """Path of a wheel's member in the folder of the runtime; "" for members that are left out."""
+    data = _DATA.fullmatch(name)
+    if data is not None:
+        name = data["kept"] or ""
+    return "" if _LEFT_OUT.match(name) else name
+
+
+def _unsafe(wheel: BinaryIO, why: str) -> UnsafeArchive:
+    path = Path(wheel.name)
+    return UnsafeArchive("wheel", name=path.name, why=why, path=path)

@@ -1,1 +1,0 @@
-"""Updates of the program: the signed description, the setup, and starting it."""

@@ -1,0 +1,99 @@
+import dataclasses
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.core.messages import message
+from engine.delivery.runtimes import RuntimeStore
+from engine.files.transfer import Listener
+from engine.hardware import budget, devices
+from engine.hardware.budget import gpu_here
+from engine.runtimes import advice as advice_module
+from engine.runtimes import start
+from engine.runtimes.advice import DetectedGpu, advice, lines, needed_runtime
+from engine.runtimes.catalogue import catalogue
+from tests.helpers import runtimes
+
+GPU = DetectedGpu(name="RTX 5070 Ti", driver="581.29", capability=(12, 0))
+
+
+@pytest.fixture
+def store(wheel: Path) -> RuntimeStore:
+    store = RuntimeStore(runtimes.catalogue(runtimes.runtime(wheel)))
+    store.install(*store.recognise([wheel], Listener()), Listener())
+    return store
+
+
+CHOSEN = message("torch-choice.chosen", runtime="cu999")
+UNUSED = message("torch-choice.not-used", runtime="cu130", why="c10.dll")
+
+
+def test_what_suits_a_machine() -> None:
+    for name, driver, capability, runtime, words in (
+        ("", "", None, "", "no NVIDIA GPU:"),
+        ("RTX 5070 Ti", "581.29", (12, 0), "cu130", "one for RTX 5070 Ti with driver 581.29"),
+        ("RTX 5070", "566.14", (12, 0), "", "update it to 580.0 or newer"),
+        ("RTX 2060", "566.14", (7, 5), "cu126", "CUDA 12.6 is the right one"),
+        ("GTX 1080", "581.29", (6, 1), "", "runs on the CPU"),
+    ):
+        gpu = DetectedGpu(name=name, driver=driver, capability=capability)
+        found = advice(gpu, catalogue())
+        assert found.runtime == runtime
+        assert words in str(found.text)
+
+
+def test_a_runtime_is_needed_where_torch_cannot_use_the_gpu(
+    wheel: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = devices.Gpu(
+        name="RTX 5070 Ti",
+        total_bytes=2**34,
+        free_bytes=2**34,
+        driver="581.29",
+        capability=(12, 0),
+    )
+    known = runtimes.catalogue(runtimes.runtime(wheel))
+    monkeypatch.setattr(advice_module, "catalogue", lambda: known)
+    for gpus, torch_has_cuda, follows_choice, runtime in (
+        ((gpu,), False, True, "cu999"),
+        ((), False, True, ""),
+        ((gpu,), True, True, ""),
+        ((gpu,), False, False, ""),  # a checkout of the sources
+        ((dataclasses.replace(gpu, driver="500.0"),), False, True, ""),
+    ):
+        monkeypatch.setattr(devices, "gpus", lambda found=gpus: found)
+        monkeypatch.setattr(budget, "torch_has_cuda", lambda found=torch_has_cuda: found)
+        monkeypatch.setattr(start, "follows_choice", lambda found=follows_choice: found)
+        needed = needed_runtime()
+        assert (needed.id if needed else "") == runtime
+        assert needed is None or needed.bytes == wheel.stat().st_size
+        assert bool(gpu_here(awaited=needed is not None)[0]) == bool(runtime or torch_has_cuda)
+
+
+def test_the_self_test_reports_the_torch_in_use_and_why(
+    store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (line,) = lines(GPU)
+    assert (line.state, str(line.message)) == ("ok", str(start.current().why))
+    folder = store.folder_of("cu999")
+    used = start.TorchChoice(why=CHOSEN, folder=folder, runtime="cu999")
+    monkeypatch.setattr(start, "_choice", used)
+    (line,) = lines(GPU)
+    assert line.state == "ok"
+    assert str(line.message) == f"{CHOSEN} torch {runtimes.VERSION}, 6 files, complete."
+    (folder / "torch/version.py").unlink()
+    (line,) = lines(GPU)
+    assert (line.state, "torch/version.py" in str(line.message)) == ("problem", True)
+    broken = start.TorchChoice(why=UNUSED, runtime="cu130", is_fallback=True)
+    monkeypatch.setattr(start, "_choice", broken)
+    (line,) = lines(DetectedGpu())
+    assert (line.state, str(line.message)) == ("warning", str(UNUSED))
+    assert "runtime install cu130" in str(line.hint)
+
+
+def test_a_packaged_program_with_a_gpu_is_advised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    line = list(lines(GPU))[-1]
+    assert "the right one for RTX 5070 Ti" in str(line.message)
+    assert "runtime install cu130" in str(line.hint)
