@@ -129,7 +129,7 @@ def phrase_of(part: Notice) -> str:
 
 
 def latent_parts(plan: LatentPlan) -> list[str]:
-    """What becomes of latents before anything else is done."""
+    """Step of decoding latents, before anything else."""
     title, _ = READINGS["normalised" if plan.normalised else "raw"]
     parts = [tr("latents: {reading}", reading=tr(title))]
     if plan.decode_tile is not None:

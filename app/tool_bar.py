@@ -14,7 +14,7 @@ from app.state.telemetry_model import TelemetryModel
 from app.theme import tokens
 from app.theme.icons import icon
 from app.widgets.controls import SegmentedControl
-from app.widgets.layouts import STRETCH, layout_of, row
+from app.widgets.layouts import Stretch, layout_of, row
 from app.widgets.parts import bind_text, elided, named, set_kind
 from app.widgets.plain import Label, set_tip
 from engine.core import paths
@@ -54,7 +54,7 @@ class ToolBar(QWidget):
             self._name,
             6,
             self._chip,
-            STRETCH,
+            Stretch(1),
             self._gauges,
             self._models,
             bench,

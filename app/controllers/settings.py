@@ -17,7 +17,7 @@ from app.settings.diagnostics_line import DiagnosticsLine
 from app.settings.dialog import SettingsDialog
 from app.state.listings import DiagnosticsModel, PresetsModel
 from app.ui_state import UiState
-from app.widgets.controls import bring_up, is_confirmed
+from app.widgets.controls import is_confirmed
 from engine.protocol import commands
 from engine.settings.presets import Preset
 from engine.settings.schema import EngineSettings, with_values
@@ -35,7 +35,7 @@ class SettingsController(QObject):
         self._window, self._controller, self._ui_state = window, controller, ui_state
         self._dialog: SettingsDialog | None = None
         self._parts: list[Callable[[], QWidget]] = []
-        window.actions_["settings"].triggered.connect(lambda: bring_up(self.dialog))
+        window.actions_["settings"].triggered.connect(lambda: self.dialog.bring_up())
 
     @property
     def dialog(self) -> SettingsDialog:

@@ -13,7 +13,7 @@ from app.bound import bind
 from app.i18n import mark, tr
 from app.preview.film_clock import clock
 from app.widgets.controls import ChoiceBox, FlowLayout
-from app.widgets.layouts import LEFT, MIDDLE, STRETCH, TOP, column, row
+from app.widgets.layouts import LEFT, MIDDLE, TOP, Stretch, column, row
 from app.widgets.notice_line import NoticeLine
 from app.widgets.page import Page
 from app.widgets.parts import bind_text, button, label, named
@@ -112,7 +112,7 @@ class TasteView(Page):
             wraps=True,
         )
         add = button("Add current frame", "tasteAdd", on=self.add_requested)
-        below = self._make, self._stop, self._progress, STRETCH, self._look
+        below = self._make, self._stop, self._progress, Stretch(1), self._look
         self.fill(
             lead,
             label("Scenes", "section"),

@@ -14,7 +14,7 @@ from app.bound import bind
 from app.i18n import current_language, mark, tr
 from app.preview import compare_canvas, playback
 from app.widgets.controls import SegmentedControl
-from app.widgets.layouts import STRETCH, column, grid, row
+from app.widgets.layouts import Stretch, column, grid, row
 from app.widgets.page import Page
 from app.widgets.parts import bind_text, button, label, named
 from app.widgets.plain import Label
@@ -95,7 +95,7 @@ class HelpView(Page):
         self._pages.addWidget(about)
         buttons = row(
             button("Open manual", "openManual", on=lambda: desktop.open_file(manual())),
-            STRETCH,
+            Stretch(1),
             button("Close", "closeHelp", on=self.close),
         )
         self.fill(self._switch, (self._pages, 1), buttons, spacing=12, focus=self._keys)

@@ -34,7 +34,7 @@ from engine.core.units import bytes_text
 
 GAP, MORE_WIDTH = 12, 36
 BOTTOM = Qt.AlignmentFlag.AlignBottom
-ACTIONS = {  # what buttons request, and their texts
+ACTIONS = {  # requests of buttons, with their texts
     "download": mark("Download"),
     "continue": mark("Continue"),
     "again": mark("Download again"),
@@ -80,12 +80,12 @@ class Installable:
     id: str
     title: str
     about: str
-    full_title: str  # can stand alone: for screen readers and the menu
-    button_for: str  # the same, after the text of the button
+    full_title: str  # can stand alone: for the menu and its tip
+    button_for: str  # follows the text of the button for screen readers
     place: str = ""  # a line about where it is
     facts: tuple[tuple[str, str], ...] = ()  # texts of further columns, with their tool tips
     standing: Standing
-    action: str = ""  # of the button, from `ACTIONS`; "" for no button
+    action: str = ""  # request of the button, from `ACTIONS`; "" for no button
     can_act: bool = True
     menu: Mapping[str, bool] = field(default_factory=dict)  # entries, with whether each is possible
     task: TaskState | None = None  # running: its figures are shown
@@ -98,7 +98,7 @@ class Widths(NamedTuple):
     facts: tuple[int, ...]
     state: int
     button: int
-    more: int = MORE_WIDTH  # of that column's width
+    more: int = MORE_WIDTH  # of the menu's button
 
 
 def progress(task: TaskState) -> str:

@@ -14,7 +14,7 @@ from engine.protocol.model_file_state import PublishedState, facts_of
 from engine.protocol.plan import Notice
 from engine.settings import schema
 
-_TITLES = {  # of models that are no choice of their own
+_TITLES = {  # titles of models that are no choice in the settings
     "wan21-vae": "Wan 2.1 VAE",
     "wan22-vae": "Wan 2.2 VAE",
 }

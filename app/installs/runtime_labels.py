@@ -18,7 +18,7 @@ from engine.protocol.events import RuntimesListed
 from engine.protocol.runtime_state import RuntimeState
 
 OWN = ""  # id of the torch that came with the program
-_PHASES = {  # as a title, and in a row
+_PHASES = {  # title of the bar, text of a row
     "download": (mark("Downloading the NVIDIA runtime"), mark("Downloading")),
     "import": (mark("Verifying the file"), mark("Verifying")),
     "unpack": (mark("Unpacking the NVIDIA runtime"), mark("Unpacking")),
@@ -26,7 +26,7 @@ _PHASES = {  # as a title, and in a row
     "use": (mark("Switching the NVIDIA runtime"), mark("Switching")),
     "remove": (mark("Removing the NVIDIA runtime"), mark("Removing")),
 }
-_TITLES = {  # of errors that elsewhere are about models
+_TITLES = {  # titles of errors that elsewhere are about models
     "download-failed": mark("The NVIDIA runtime could not be downloaded"),
     "hash-mismatch": mark("This is not a published file"),
     "output-unwritable": mark("The folder of the NVIDIA runtime cannot be written to"),
@@ -34,7 +34,7 @@ _TITLES = {  # of errors that elsewhere are about models
     "weights-damaged": mark("The download is corrupt"),
 }
 
-HINTS = {  # where the hint of the engine is a command: here is a button
+HINTS = {  # replace hints of the engine that are commands: the window has buttons
     "runtime-broken.unusable": mark("Repair downloads it again."),
     "runtime-busy.in-use": mark("Select the built-in runtime, restart Upreel, then try again."),
     "unknown-runtime.no-such-runtime": mark("Refresh lists the available runtimes."),

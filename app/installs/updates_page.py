@@ -33,7 +33,7 @@ _DOING = {
     "download": mark("Downloading the setup …"),
     "install": mark("Verifying the setup …"),
 }
-_INSTEAD = {  # of a setup, by the kind of copy that none can update
+_INSTEAD = {  # ways to update copies that no setup can update
     "portable": mark(
         "This copy was unpacked from an archive: download the new archive and replace this folder "
         "with it."

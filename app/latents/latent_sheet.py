@@ -27,7 +27,7 @@ from app.state.model_files_model import Package
 from app.state.tasks_model import TaskState
 from app.widgets.compact_scroll import CompactScroll
 from app.widgets.controls import Switch
-from app.widgets.layouts import MIDDLE, STRETCH, column, grid, layout_of, row
+from app.widgets.layouts import MIDDLE, STRETCH, Stretch, column, grid, layout_of, row
 from app.widgets.notice_line import NoticeLine
 from app.widgets.page import Page
 from app.widgets.parts import button, elided, label, named, set_kind
@@ -364,7 +364,7 @@ class LatentSheet(Page):
         self._choices.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         parts = (self._trouble_line, 1), (self._get, 0, MIDDLE)
         row(*parts, spacing=12, margins=(14, 12), on=self._trouble)
-        buttons = (self._for_all, STRETCH, self._cancel, self._add, self._upscale)
+        buttons = (self._for_all, Stretch(1), self._cancel, self._add, self._upscale)
         self.fill(
             row((self._name, 1), (self._count, 0, Qt.AlignmentFlag.AlignBottom)),
             self._facts,

@@ -269,7 +269,7 @@ def _problem(kind: TaskKind, error: ErrorInfo) -> tuple[str, str]:
 
 
 class _Line(QWidget):
-    """What is done, its figures, and a bar below."""
+    """A download's title, its figures, and a bar below."""
 
     def __init__(self) -> None:
         super().__init__()
