@@ -125,7 +125,7 @@ class Columns(QWidget):
 
 
 class _Strip(QWidget):
-    """What is left of a folded queue: how many films, and a button for more."""
+    """Rest of a folded queue: the number of videos, and a button for more."""
 
     queue_requested = Signal()
 

@@ -73,7 +73,7 @@ def about_gpu(gpu: GpuReading) -> str:
 
 
 def _lines(gpu: GpuReading, planned_bytes: int) -> list[str]:
-    """What the ring shows as text, and which programs hold memory."""
+    """Text of the ring, and the programs that hold memory."""
     ours, others = labels.gigabytes(gpu.ours_mb), labels.gigabytes(gpu.others_mb)
     lines = [tr("Upreel {ours} GB, others {others} GB", ours=ours, others=others)]
     if gpu.spilled_mb:
@@ -157,7 +157,7 @@ class Gauges(QAbstractButton):
         bind(self, self._show_names, theme=True)
 
     def sizeHint(self) -> QSize:
-        """That of the row."""
+        """Title of the row."""
         return layout_of(self).sizeHint()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:

@@ -1,4 +1,4 @@
-"""What opens below the gauges: their last minute, and how long the stages of the film take."""
+"""Panel below the gauges: their last minute, and the seconds of the video's stages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AROUND = ("latents", "verify")  # planned stages outside of "run"
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """What a curve shows: all figures in one unit.
+    """Data of a curve: all figures in one unit.
 
     Attributes:
         name: Its title, to be translated.
@@ -124,7 +124,7 @@ class LastMinute(QFrame):
         self.move(left, top)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """What opened it closes it, too; Escape does anyway."""
+        """Closed by its opener; Escape closes it anyway."""
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
             self.close()
             return
@@ -153,7 +153,7 @@ class GpuChoice(ChoiceBox):
         self.activated.connect(lambda at: self.chosen.emit(self._gpus[at]))
 
     def show_gpus(self, model: TelemetryModel) -> None:
-        """Those of the latest reading, with the one that is shown."""
+        """GPUs of the latest reading, with the one that is shown."""
         gpus, reading = model.gpus, model.reading
         self.setVisible(len(gpus) > 1)
         found = tuple(gpu.number for gpu in gpus)
@@ -313,7 +313,7 @@ def stage_rows(model: TelemetryModel, now: float) -> list[tuple[str, str, str]]:
 def _rows_inside(
     taken: Mapping[str, float], planned: Mapping[str, float]
 ) -> Iterator[tuple[str, str, str]]:
-    """The same of stages that take turns or go on side by side; none that is 0 s."""
+    """Lines of stages that take turns or run in parallel; none of 0 s."""
     for stage in dict.fromkeys(("load", *planned, "wait")):
         seconds, plan = taken.get(stage), planned.get(stage, 0.0)
         if stage not in _AROUND and (round(seconds or 0.0) or round(plan)):

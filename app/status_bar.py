@@ -10,7 +10,7 @@ from app import labels
 from app.bound import bind
 from app.engine_messages import choice_text, text
 from app.i18n import tr
-from app.latents.readings_form import READINGS
+from app.latents.latent_sheet import READINGS
 from app.state.log_model import KEPT_LINES, LogModel
 from app.theme import tokens
 from app.widgets.layouts import MIDDLE, RIGHT, row
@@ -129,7 +129,7 @@ def phrase_of(part: Notice) -> str:
 
 
 def latent_parts(plan: LatentPlan) -> list[str]:
-    """What becomes of latents before anything else is done."""
+    """Step of decoding latents, before anything else."""
     title, _ = READINGS["normalised" if plan.normalised else "raw"]
     parts = [tr("latents: {reading}", reading=tr(title))]
     if plan.decode_tile is not None:

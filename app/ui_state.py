@@ -1,4 +1,4 @@
-"""What the window remembers between runs: places, folders, theme, language, last choices."""
+"""State that the window keeps between runs: places, folders, theme, language, choices."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class UiState:
         self._store.setValue("maximised", "true" if value else "false")
 
     def place(self, screen: str) -> QRect:
-        """Where the window was on a screen, in logical px; not valid where it was never there."""
+        """Place of the window on a screen, in logical px; not valid where it was never there."""
         value = self._store.value(f"places/{screen}")
         return value if isinstance(value, QRect) else QRect()
 
@@ -80,7 +80,7 @@ class UiState:
 
     @property
     def volume(self) -> int:
-        """Of playback, in per cent."""
+        """Volume of playback, %."""
         try:
             return min(max(int(str(self._store.value("volume", 100))), 0), 100)
         except ValueError:
@@ -121,7 +121,7 @@ class UiState:
 
     @property
     def engine_settings(self) -> EngineSettings:
-        """What holds for every film."""
+        """Settings of every video."""
         return self._settings("engine", EngineSettings)
 
     @engine_settings.setter

@@ -36,7 +36,7 @@ def measure(seconds: float, height: int) -> dict[str, float]:
     from app.preview.compare_canvas import CompareCanvas
     from app.preview.player import Frame, Player
     from app.preview.scene import Mode
-    from engine.bench.clips import RATE, make_clip
+    from engine.bench.jobs import RATE, make_clip
     from engine.core.geometry import Size
     from engine.jobs.playback import PlayedFrame
     from engine.video.read.frame_reader import FrameReader

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import (
-    QAbstractTableModel,
     QEvent,
     QModelIndex,
     QPersistentModelIndex,
     QRect,
     QRectF,
+    QRegularExpression,
     QSize,
     QSortFilterProxyModel,
     Qt,
 )
-from PySide6.QtGui import QColor, QPainter
+from PySide6.QtGui import QColor, QPainter, QStandardItem, QStandardItemModel
 from PySide6.QtWidgets import (
     QHeaderView,
     QStyledItemDelegate,
@@ -28,15 +28,17 @@ from app import engine_messages
 from app.engine_messages import text
 from app.i18n import mark, tr
 from app.theme import tokens
-from app.widgets.plain import tip
+from app.widgets.plain import set_tip
 from engine.core.messages import catalogue, message
 from engine.protocol.report import MeasuredSwitch
 from engine.settings.optimisations import ALL
 
-RATIO_ROLE = Qt.ItemDataRole.UserRole + 1  # float: with it over without it; None where not measured
+_RATIO_ROLE = (
+    Qt.ItemDataRole.UserRole + 1
+)  # float: with it over without it; None where not measured
 CALM_ROLE = Qt.ItemDataRole.UserRole + 2  # float: a ratio this near to 1 is noise
+_WORDS_ROLE = Qt.ItemDataRole.UserRole + 3  # str: all that can be looked for in a row
 Index = QModelIndex | QPersistentModelIndex
-_TOP = QModelIndex()
 _FULL = 0.5  # of a ratio: a bar this far from 1 is as long as it gets
 _MARGIN = 20  # px of a cell without text
 _CALM = 0.02  # of ratios with a smaller or unknown scatter
@@ -68,89 +70,17 @@ _TIPS = {
 }
 
 
-class SwitchesModel(QAbstractTableModel):
-    """One row for each measured switch."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._rows: tuple[MeasuredSwitch, ...] = ()
-
-    def show(self, rows: Sequence[MeasuredSwitch]) -> None:
-        """Another report."""
-        self.beginResetModel()
-        self._rows = tuple(rows)
-        self.endResetModel()
-
-    def rowCount(self, parent: Index = _TOP) -> int:
-        """Number of switches."""
-        return 0 if parent.isValid() else len(self._rows)
-
-    def columnCount(self, parent: Index = _TOP) -> int:
-        """Number of columns."""
-        return 0 if parent.isValid() else len(_HEADS)
-
-    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """Texts, ratios and tool tips."""
-        if not index.isValid():
-            return None
-        row, column = self._rows[index.row()], index.column()
-        if role == Qt.ItemDataRole.DisplayRole:
-            return _COLUMNS[column](row)
-        if role == RATIO_ROLE:
-            return {_TIME: row.time, _MEMORY: row.memory}.get(column)
-        if role == CALM_ROLE:
-            return _CALM if column != _TIME or row.scatter is None else max(_CALM, 2 * row.scatter)
-        if role == Qt.ItemDataRole.ToolTipRole:
-            return tip(_tip(row, column))
-        return None
-
-    def words(self, row: int) -> str:
-        """All texts of a row and its name, in lower case."""
-        found = self._rows[row]
-        return " ".join((found.name, *(column(found) for column in _COLUMNS))).casefold()
-
-    def headerData(
-        self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole
-    ) -> object:
-        """Names of the columns."""
-        if orientation is not Qt.Orientation.Horizontal:
-            return None
-        if role == Qt.ItemDataRole.DisplayRole:
-            return tr(_HEADS[section])
-        if role == Qt.ItemDataRole.ToolTipRole:
-            return tr(_TIPS[section]) if section in _TIPS else None
-        if role == Qt.ItemDataRole.TextAlignmentRole:
-            return int(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
-        return None
-
-
-class _Filtered(QSortFilterProxyModel):
-    """Rows whose texts have every word that is looked for."""
-
-    def __init__(self, model: SwitchesModel, parent: QWidget) -> None:
-        super().__init__(parent)
-        self._model = model
-        self._wanted: list[str] = []
-        self.setSourceModel(model)
-
-    def look_for(self, text: str) -> None:
-        """Show rows with all words of a text; every row for ""."""
-        self._wanted = text.casefold().split()
-        self.invalidate()
-
-    def filterAcceptsRow(self, row: int, _parent: Index) -> bool:
-        words = self._model.words(row)
-        return all(word in words for word in self._wanted)
-
-
 class SwitchesTable(QTableView):
-    """Shows the model; arrow keys move by rows."""
+    """A row for each measured switch; arrow keys move by rows."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("benchTable")
-        self.switches = SwitchesModel(self)
-        self._filtered = _Filtered(self.switches, self)
+        self._rows: tuple[MeasuredSwitch, ...] = ()
+        self._items = QStandardItemModel(0, len(_HEADS), self)
+        self._filtered = QSortFilterProxyModel(self)
+        self._filtered.setSourceModel(self._items)
+        self._filtered.setFilterRole(_WORDS_ROLE)
         self.setModel(self._filtered)
         self.setItemDelegate(_Cell(self))
         self.setShowGrid(False)
@@ -163,28 +93,53 @@ class SwitchesTable(QTableView):
         self.verticalHeader().setVisible(False)
         self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         heads = self.horizontalHeader()
+        heads.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         heads.setHighlightSections(False)
         heads.setStretchLastSection(True)
         for column, width in enumerate(_WIDTHS):
             self.setColumnWidth(column, width)
         heads.sectionResized.connect(lambda *_: self.resizeRowsToContents())
+        self.show_switches(())
 
     def show_switches(self, rows: Sequence[MeasuredSwitch]) -> None:
-        """Another report."""
-        self.switches.show(rows)
+        """Show another report, or the same one in another language."""
+        self._rows = tuple(rows)
+        self._items.setRowCount(0)
+        for column, head in enumerate(_HEADS):
+            item = QStandardItem(tr(head))
+            set_tip(item, tr(_TIPS[column]) if column in _TIPS else "")
+            self._items.setHorizontalHeaderItem(column, item)
+        for row in self._rows:
+            self._items.appendRow([_item(row, column) for column in range(len(_HEADS))])
 
     def look_for(self, text: str) -> tuple[int, int]:
-        """Show the rows with all words of a text; how many these are, and of how many."""
-        self._filtered.look_for(text)
-        return self._filtered.rowCount(), self.switches.rowCount()
+        """Show the rows with all words of a text; the number of these, and of all rows."""
+        words = (f"(?=.*{QRegularExpression.escape(word)})" for word in text.split())
+        any_case = QRegularExpression.PatternOption.CaseInsensitiveOption
+        self._filtered.setFilterRegularExpression(
+            QRegularExpression("^" + "".join(words), any_case)
+        )
+        return self._filtered.rowCount(), self._items.rowCount()
 
     def changeEvent(self, event: QEvent) -> None:
         """Follow the language."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.LanguageChange:
-            last = self.switches.columnCount() - 1
-            self.switches.headerDataChanged.emit(Qt.Orientation.Horizontal, 0, last)
-            self.viewport().update()
+            self.show_switches(self._rows)
+
+
+def _item(row: MeasuredSwitch, column: int) -> QStandardItem:
+    item = QStandardItem(_COLUMNS[column](row))
+    set_tip(item, _tip(row, column))
+    if column == 0:
+        words = " ".join((row.name, *(text_of(row) for text_of in _COLUMNS)))
+        item.setData(words.replace("\n", " "), _WORDS_ROLE)
+    if column in _TEXT:
+        is_time = column == _TIME
+        item.setData(row.time if is_time else row.memory, _RATIO_ROLE)
+        calm = _CALM if not is_time or row.scatter is None else max(_CALM, 2 * row.scatter)
+        item.setData(calm, CALM_ROLE)
+    return item
 
 
 class _Cell(QStyledItemDelegate):
@@ -201,7 +156,7 @@ class _Cell(QStyledItemDelegate):
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         super().paint(painter, option, index)
-        ratio = index.data(RATIO_ROLE)
+        ratio = index.data(_RATIO_ROLE)
         if isinstance(ratio, float):
             place = QRectF(option.rect).adjusted(_TEXT[index.column()], 0, -10, 0)
             _paint_ratio(painter, place, ratio, index.data(CALM_ROLE))

@@ -2,191 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QResizeEvent
-from PySide6.QtWidgets import (
-    QDialog,
-    QFrame,
-    QGridLayout,
-    QHBoxLayout,
-    QLineEdit,
-    QPushButton,
-    QScrollArea,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QFrame, QLineEdit, QScrollArea, QWidget
 
+from app.actions import SPECS
 from app.bench.table import SwitchesTable
+from app.bound import bind
 from app.engine_messages import hint, text
-from app.i18n import tr
+from app.i18n import mark, tr
 from app.state.listings import BenchmarkModel
 from app.theme.icons import icon
-from app.widgets.controls import ElidedLabel, Themed
+from app.widgets.layouts import MIDDLE, RIGHT, column, grid, row
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
-from app.widgets.plain import Label, set_tip
-from app.window_place import resize_on_screen
+from app.widgets.page import Page
+from app.widgets.parts import bind_text, button, elided, label, named
+from app.widgets.plain import set_tip
 from engine.protocol.report import BenchReport, MeasuredRate, MeasuredSwitch
 
 _NOTHING = "none"
-_LOW_PAGE = 520  # px
-_NEXT_TO_TABLE, _IN_LOW_PAGE = 132, 82  # px of the figures at most, next to a table
-_IN_A_LINE = 2
-
-
-class FiguresCard(QFrame):
-    """Hidden while there are none."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setObjectName("benchFigures")
-        self.setProperty("kind", "card")
-        self._shown: tuple[tuple[str, str], ...] = ()
-        self._scroll = QScrollArea()
-        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self._scroll.setWidgetResizable(True)
-        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(14, 10, 8, 10)
-        column.addWidget(self._scroll)
-
-    def limit(self, height: int) -> None:
-        """Take so much height at most, in px; 0 hides it."""
-        self.setMaximumHeight(height)
-        self.setVisible(bool(self._shown) and height > 0)
-
-    def show_figures(self, figures: tuple[MeasuredRate, ...]) -> None:
-        """Show the figures of another report, in the current language."""
-        texts = tuple((text(figure.title), text(figure.value)) for figure in figures)
-        if texts != self._shown:
-            self._shown = texts
-            self._scroll.setWidget(_body(texts))
-
-
-def _body(figures: tuple[tuple[str, str], ...]) -> QWidget:
-    body = QWidget()
-    body.setObjectName("scrolled")
-    grid = QGridLayout(body)
-    grid.setContentsMargins(0, 0, 12, 0)
-    grid.setHorizontalSpacing(12)
-    grid.setVerticalSpacing(6)
-    lines = -(-len(figures) // _IN_A_LINE)
-    for at, (name, value) in enumerate(figures):
-        side, line = divmod(at, lines)
-        caption, figure = ElidedLabel(), Label(value)
-        caption.setText(name)
-        caption.setProperty("kind", "secondary")
-        figure.setProperty("kind", "strong")
-        figure.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        grid.addWidget(caption, line, 3 * side)
-        grid.addWidget(figure, line, 3 * side + 1)
-    for side in range(_IN_A_LINE):
-        grid.setColumnStretch(3 * side, 1)
-    grid.setColumnMinimumWidth(2, 28)  # between the two halves
-    grid.setRowStretch(lines, 1)
-    return body
-
-
-def machine_of(machine: Mapping[str, str]) -> str:
-    """The machine of a report in one line; absent parts are left out."""
-    parts = [machine.get("processor", "")]
-    if "threads" in machine:
-        parts.append(tr("{count} threads", count=machine["threads"]))
-    parts += [machine.get(name, "") for name in ("memory", "card")]
-    if machine.get("driver", _NOTHING) != _NOTHING:
-        parts.append(tr("Driver {version}", version=machine["driver"]))
-    if "torch" in machine:
-        parts.append(f"torch {machine['torch'].removeprefix('torch ')}")
-    return " · ".join(part for part in parts if part not in ("", _NOTHING))
-
-
 _SMALL, _LARGE = QSize(760, 320), QSize(1080, 660)  # before and after a measurement
 _COPIED_MS = 2500  # how long the button shows it
+_LOW_PAGE = 520  # px
+_NEXT_TO_TABLE, _IN_LOW_PAGE = 132, 82  # px of the figures at most, next to a table
 
 
-class BenchView(Themed, QDialog):
+class BenchView(Page):
     """Shows the model; emits the user's requests."""
 
     run_requested = Signal(bool)  # True for the speed test alone
     stop_requested = Signal()
 
     def __init__(self, model: BenchmarkModel, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setObjectName("benchDialog")
-        self.setMinimumSize(_SMALL)
-        self.resize(_SMALL)
+        super().__init__("benchDialog", SPECS["bench"].text, parent, size=_SMALL, least=_SMALL)
         self._model = model
         self._busy = ""
-        self._title, self._lead, self._nothing = Label(), Label(), Label()
-        self._quick, self._full, self._stop = (QPushButton() for _ in range(3))
-        self._copy, self._close = QPushButton(), QPushButton()
-        self._notice = NoticeLine()
-        self._progress, self._doing = ShareBar(), ElidedLabel()
-        self._figures = FiguresCard()
-        self._table = SwitchesTable()
-        self._filter, self._found = QLineEdit(), Label()
-        self._notes, self._machine = Label(), ElidedLabel()
         self._shown: tuple[MeasuredSwitch, ...] = ()
+        self._shown_figures: tuple[tuple[str, str], ...] = ()
         self._was_filled = False
-        self._name_parts()
+        self._copied = QTimer(self, interval=_COPIED_MS, singleShot=True)
+        self._make_parts()
         self._lay_out()
-        self._quick.clicked.connect(lambda: self.run_requested.emit(True))
-        self._full.clicked.connect(lambda: self.run_requested.emit(False))
-        self._stop.clicked.connect(self.stop_requested)
-        self._copy.clicked.connect(self._copy_report)
-        self._close.clicked.connect(self.close)
         self._filter.textChanged.connect(self._look_for)
-        self._timer = QTimer(self)
-        self._timer.setSingleShot(True)
-        self._timer.setInterval(_COPIED_MS)
-        self._timer.timeout.connect(self._name_copy)
+        self._copied.timeout.connect(self._name_copy)
         model.changed.connect(self._show)
         model.progressed.connect(self._show)
-        self.retranslate_ui()
+        bind(self, self._name_copy, theme=True)
+        bind(self, self._show)
 
     def show_busy(self, reason: str) -> None:
         """Show why nothing can be measured now; "" where it can."""
         self._busy = reason
         self._show()
 
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
-        self.setWindowTitle(tr("Speed test and benchmark"))
-        self._title.setText(tr("How fast is this computer?"))
-        self._lead.setText(
-            tr(
-                "The speed test takes up to a minute; plans then show times measured on this "
-                "computer. The full benchmark also measures each optimisation on its own, on and "
-                "off, and takes several minutes. Nothing leaves this computer."
-            )
-        )
-        self._quick.setText(tr("Speed test"))
-        self._quick.setIcon(icon("gauge", size=16))
-        self._full.setText(tr("Full benchmark"))
-        self._table.setAccessibleName(tr("Full benchmark"))
-        self._filter.setPlaceholderText(tr("Search optimisations and claims"))
-        self._filter.setAccessibleName(self._filter.placeholderText())
-        self._stop.setText(tr("Stop"))
-        self._close.setText(tr("Close"))
-        self._nothing.setText(
-            tr(
-                "Nothing measured since Upreel was started. Results of earlier runs are kept and "
-                "used for plans."
-            )
-        )
-        self._name_copy()
-        self._show()
-
     # Showing
 
     def _show(self, _subject: str = "") -> None:
         model = self._model
-        for button in (self._quick, self._full):
-            button.setVisible(not model.is_running)
-            button.setEnabled(not self._busy)
-            set_tip(button, self._busy)
+        for start in (self._quick, self._full):
+            start.setVisible(not model.is_running)
+            start.setEnabled(not self._busy)
+            set_tip(start, self._busy)
         self._stop.setVisible(model.is_running)
         self._stop.setEnabled(not model.was_stopped)
         for part in (self._progress, self._doing):
@@ -225,11 +104,11 @@ class BenchView(Themed, QDialog):
     def _show_report(self, report: BenchReport | None) -> None:
         self._copy.setEnabled(report is not None and bool(report.markdown))
         self._nothing.setVisible(report is None and not self._model.is_running)
-        self._figures.show_figures(report.figures if report is not None else ())
+        self._show_figures(report.figures if report is not None else ())
         switches = report.switches if report is not None else ()
         if report is not None and not self._was_filled:
             self._was_filled = True
-            resize_on_screen(self, self.size().expandedTo(_LARGE))
+            self.resize_on_screen(self.size().expandedTo(_LARGE))
         for part in (self._table, self._filter, self._found):
             part.setVisible(bool(switches))
         self._filler.setVisible(report is None)
@@ -240,7 +119,27 @@ class BenchView(Themed, QDialog):
         notes = report.notes if report is not None else ()
         self._notes.setText("\n".join(map(text, notes)))
         self._notes.setVisible(bool(notes))
-        self._machine.setText(machine_of(report.machine) if report is not None else "")
+        self._machine.setText(_machine(report.machine) if report is not None else "")
+
+    def _show_figures(self, figures: Sequence[MeasuredRate]) -> None:
+        """Show names and values in two columns, in the current language."""
+        texts = tuple((text(figure.title), text(figure.value)) for figure in figures)
+        if texts == self._shown_figures:
+            return
+        self._shown_figures = texts
+        body = named(QWidget(), "scrolled")
+        cells = grid(spacing=(12, 6), margins=(0, 0, 12, 0), wide=(0, 3), on=body)
+        lines = -(-len(texts) // 2)
+        for at, (name, value) in enumerate(texts):
+            side, line = divmod(at, lines)
+            caption, figure = elided(kind="secondary"), label(kind="strong", align=RIGHT | MIDDLE)
+            caption.setText(name)
+            figure.setText(value)
+            cells.addWidget(caption, line, 3 * side)
+            cells.addWidget(figure, line, 3 * side + 1)
+        cells.setColumnMinimumWidth(2, 28)  # between the two halves
+        cells.setRowStretch(lines, 1)
+        self._scroll.setWidget(body)
 
     def _look_for(self, _text: str = "") -> None:
         """Show the rows that have the words of the filter, and how many these are."""
@@ -253,79 +152,97 @@ class BenchView(Themed, QDialog):
         height = _NEXT_TO_TABLE if self._shown else 16_777_215
         if self._shown and self.height() < _LOW_PAGE:
             height = 0 if self._filter.text() else _IN_LOW_PAGE
-        self._figures.limit(height)
+        self._figures.setMaximumHeight(height)
+        self._figures.setVisible(bool(self._shown_figures) and height > 0)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """A low page has room for less."""
+        """Give less room to figures in a low page."""
         super().resizeEvent(event)
         self._make_room()
 
     def _copy_report(self) -> None:
-        report = self._model.report
-        if report is not None:
-            QGuiApplication.clipboard().setText(report.markdown)
-            self._copy.setText(tr("Copied"))
-            self._copy.setIcon(icon("check", size=16))
-            self._timer.start()
+        if self._model.report is not None:
+            QGuiApplication.clipboard().setText(self._model.report.markdown)
+            self._copied.start()
+            self._name_copy()
 
     def _name_copy(self) -> None:
-        self._timer.stop()
-        self._copy.setText(tr("Copy report"))
-        self._copy.setIcon(icon("copy", size=16))
-        set_tip(self._copy, tr("Copy as text with tables, without personal data"))
+        is_copied = self._copied.isActive()
+        self._copy.setText(tr("Copied") if is_copied else tr("Copy report"))
+        self._copy.setIcon(icon("check" if is_copied else "copy", size=16))
 
-    def _name_parts(self) -> None:
-        self._title.setProperty("kind", "headline")
-        labels = (self._lead, self._nothing, self._notes, self._doing, self._machine, self._found)
-        for label in labels:
-            label.setProperty("kind", "secondary")
-        for label in (self._lead, self._notes):
-            label.setWordWrap(True)
-        self._quick.setObjectName("benchQuick")
-        self._full.setObjectName("benchFull")
-        self._stop.setObjectName("benchStop")
-        self._copy.setObjectName("benchCopy")
-        self._close.setObjectName("benchClose")
-        self._filter.setObjectName("benchFilter")
+    # Layout
+
+    def _make_parts(self) -> None:
+        self._quick = button("Speed test", "benchQuick", icon="gauge")
+        self._quick.clicked.connect(lambda: self.run_requested.emit(True))
+        self._full = button("Full benchmark", "benchFull")
+        self._full.clicked.connect(lambda: self.run_requested.emit(False))
+        self._stop = button("Stop", "benchStop", on=self.stop_requested)
+        self._notice = named(NoticeLine(), "benchNotice")
+        self._progress, self._doing = ShareBar(), elided(kind="secondary", name="benchDoing")
+        self._nothing = label(
+            "Nothing measured since Upreel was started. Results of earlier runs are kept and "
+            "used for plans.",
+            "secondary",
+        )
+        self._figures, self._scroll = named(QFrame(), "benchFigures", "card"), QScrollArea()
+        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._filter, self._found = named(QLineEdit(), "benchFilter"), label(kind="secondary")
         self._filter.setClearButtonEnabled(True)
-        self._notice.setObjectName("benchNotice")
-        self._doing.setObjectName("benchDoing")
-        self._close.setDefault(True)  # otherwise Enter would start minutes of work
+        sought = mark("Search optimisations and claims")
+        bind_text(self._filter, self._filter.setPlaceholderText, sought)
+        bind_text(self._filter, self._filter.setAccessibleName, sought)
+        self._table = SwitchesTable()
+        bind_text(self._table, self._table.setAccessibleName, "Full benchmark")
+        self._filler = QWidget()
+        self._notes = label(kind="secondary", wraps=True)
+        self._machine = elided(kind="secondary")
+        self._copy = button(
+            name="benchCopy",
+            tip="Copy as text with tables, without personal data",
+            on=self._copy_report,
+        )
 
     def _lay_out(self) -> None:
-        head = QHBoxLayout()
-        head.setSpacing(8)
-        head.addWidget(self._title, 1)
-        for button in (self._quick, self._full, self._stop):
-            head.addWidget(button)
-        running = QHBoxLayout()
-        running.setSpacing(12)
-        running.addWidget(self._progress, 1)
-        running.addWidget(self._doing, 2)
-        finding = QHBoxLayout()
-        finding.setSpacing(12)
-        finding.addWidget(self._filter, 1)
-        finding.addWidget(self._found)
-        foot = QHBoxLayout()
-        foot.setSpacing(12)
-        foot.addWidget(self._machine, 1)
-        foot.addWidget(self._copy)
-        foot.addWidget(self._close)
-        self._filler = QWidget()
-        column = QVBoxLayout(self)
-        column.setContentsMargins(20, 16, 20, 16)
-        column.setSpacing(10)
-        column.addLayout(head)
-        column.addWidget(self._lead)
-        column.addWidget(self._notice)
-        column.addLayout(running)
-        column.addWidget(self._nothing)
-        column.addWidget(self._figures)
-        column.addLayout(finding)
-        column.addWidget(self._table, 1)
-        column.addWidget(self._filler, 1)
-        column.addWidget(self._notes)
-        column.addLayout(foot)
+        title = label("How fast is this computer?", "headline")
+        lead = label(
+            "The speed test takes up to a minute; plans then show times measured on this "
+            "computer. The full benchmark also measures each optimisation on its own, on and "
+            "off, and takes several minutes. Nothing leaves this computer.",
+            "secondary",
+            wraps=True,
+        )
+        close = button("Close", "benchClose", on=self.close)
+        close.setDefault(True)  # otherwise Enter would start minutes of work
+        column(self._scroll, margins=(14, 10, 8, 10), on=self._figures)
+        self.fill(
+            row((title, 1), self._quick, self._full, self._stop, spacing=8),
+            lead,
+            self._notice,
+            row((self._progress, 1), (self._doing, 2), spacing=12),
+            self._nothing,
+            self._figures,
+            row((self._filter, 1), self._found, spacing=12),
+            (self._table, 1),
+            (self._filler, 1),
+            self._notes,
+            row((self._machine, 1), self._copy, close, spacing=12),
+            focus=title,
+        )
         self._table.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self._title.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
-        self._title.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before Tab is pressed
+
+
+def _machine(machine: Mapping[str, str]) -> str:
+    """Describe the machine of a report in one line; absent parts are left out."""
+    parts = [machine.get("processor", "")]
+    if "threads" in machine:
+        parts.append(tr("{count} threads", count=machine["threads"]))
+    parts += [machine.get(name, "") for name in ("memory", "card")]
+    if machine.get("driver", _NOTHING) != _NOTHING:
+        parts.append(tr("Driver {version}", version=machine["driver"]))
+    if "torch" in machine:
+        parts.append(f"torch {machine['torch'].removeprefix('torch ')}")
+    return " · ".join(part for part in parts if part not in ("", _NOTHING))

@@ -13,7 +13,7 @@ from app.machines.pairing_dialog import PairingDialog
 from app.main_window import MainWindow
 from app.state.machines_model import MachinesModel, Step
 from app.ui_state import UiState
-from app.widgets.controls import bring_up, is_confirmed
+from app.widgets.controls import is_confirmed
 from engine.protocol import commands, machines
 from engine.settings.schema import EngineSettings
 
@@ -90,7 +90,7 @@ class MachinesController(QObject):
     def open_page(self) -> None:
         """Show the page; from here on this computer can be found."""
         self._controller.send(machines.ShowMachines())
-        bring_up(self.page)
+        self.page.bring_up()
 
     def _hide(self) -> None:
         """The page was closed: from here on this computer cannot be found."""
@@ -102,7 +102,7 @@ class MachinesController(QObject):
         if self._model.step is Step.REST or (self._dialog is not None and self.dialog.isVisible()):
             return
         if not self.page.isVisible():
-            bring_up(self.page)
+            self.page.bring_up()
         self.dialog.open()
 
     def _answer(self, words: tuple[str, ...], are_same: bool) -> None:

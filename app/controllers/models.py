@@ -1,4 +1,4 @@
-"""Model files and the window: requests become commands, films that waited are planned again."""
+"""Model files and the window: requests become commands, waiting videos are planned again."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QFileDialog, QMessageBox
 
+from app import desktop
 from app.controllers.queue import QueueController
+from app.i18n import tr
 from app.installs import model_labels
 from app.installs.models_page import ModelsPage
-from app.installs.recommended import Recommended
 from app.main_window import MainWindow
 from app.state.downloads_model import MISSING
 from app.state.listings import PresetsModel
@@ -18,12 +20,16 @@ from app.state.model_files_model import ModelFilesModel
 from app.state.runtimes_model import RuntimesModel
 from app.state.telemetry_model import TelemetryModel
 from app.ui_state import UiState
-from app.widgets.controls import bring_up
+from app.widgets.controls import is_confirmed
+from app.widgets.plain import message_box
 from engine.core.errors import LibraryMissing
+from engine.core.units import bytes_text
 from engine.protocol import commands
-from engine.protocol.model_file_state import LIBRARIES, ImportMode, PublishedState
+from engine.protocol.model_file_state import LIBRARIES, ImportMode, PublishedState, is_library
 from engine.settings import schema
 from engine.settings.schema import JobSettings, with_values
+
+_ENDINGS = "*.safetensors *.gguf *.pt *.pth *.ckpt *.whl"
 
 
 class ModelsController(QObject):
@@ -57,34 +63,65 @@ class ModelsController(QObject):
     def view(self) -> ModelsPage:
         """The page; made when the user first opens it."""
         if self._view is None:
-            card = Recommended(self.model, *self._recommends)
-            card.runtime_requested.connect(self.runtime_requested)
-            view = self._view = ModelsPage(self.model, self._telemetry, card, self._window)
-            view.get_requested.connect(self.get)
-            view.stop_requested.connect(self.stop)
-            view.verify_requested.connect(self.verify)
-            view.remove_requested.connect(self.remove)
-            view.import_requested.connect(self.take_file)
-            view.refresh_requested.connect(self.look)
-            view.use_requested.connect(self.use)
+            view = ModelsPage(self.model, self._telemetry, self._recommends, self._window)
+            self._view = view
+            view.requested.connect(self.act)
             if self._ui_state.shows_all_models:
                 view.unfold()
             view.unfolded.connect(self._keep_fold)
         return self._view
 
     def open_view(self) -> None:
-        """Show the page, with what lies on the disk now."""
+        """Show the page, with the present state of the disk."""
         self.look()
-        bring_up(self.view)
+        self.view.bring_up()
 
     # Requests
 
     def look(self) -> None:
-        """Ask what is here."""
+        """Request the states of all files."""
         self._controller.send(commands.ListModelFiles())
 
+    def act(self, name: str, subject: str) -> None:
+        """A request of the page.
+
+        Args:
+            name: An action of a row or of the page.
+            subject: Id of a file, or path of an import.
+        """
+        file = self.model.find(subject)
+        match name:
+            case "refresh":
+                self.look()
+            case "file":
+                self._ask_file()
+            case "add":
+                self._ask_library()
+            case "dismiss":
+                self.model.dismiss(subject)
+            case "runtime":
+                self.runtime_requested.emit("download", subject)
+            case "stop":
+                self.stop(subject)
+            case "download" | "continue" | "again":
+                self.get(subject)
+            case "retry" if file is not None:
+                task = self.model.task_of(self.model.package(file))
+                phase = task.phase if task is not None else ""
+                self.act(phase if phase in ("verify", "remove") else "download", subject)
+            case "verify":
+                self.model.request("verify", [subject])
+                self._controller.send(commands.VerifyModelFile(file=subject))
+            case "use" if file is not None:
+                self.use(file)
+            case "folder" if file is not None and file.path is not None:
+                desktop.show_in_folder(file.path)
+            case "remove" if file is not None and self.confirm_remove(file):
+                self.model.dismiss(subject)
+                self._controller.send(commands.RemoveModelFile(file=subject))
+
     def get(self, file: str) -> None:
-        """Download a file and what it cannot work without, as far as it is not here."""
+        """Download a file and its companions, as far as they are not installed."""
         known = self.model.find(file)  # None before the engine has listed it
         parts = self.model.package(known).lacking if known is not None else ()
         lacking = [part.id for part in parts] if known is not None else [file]
@@ -97,43 +134,78 @@ class ModelsController(QObject):
                 self._controller.send(commands.DownloadModelFile(file=name))
 
     def stop(self, file: str) -> None:
-        """Stop what runs for a file; parts stay for the next time."""
+        """Stop the tasks of a file; partial downloads resume next time."""
         for name in self.model.stoppable(file):
             self._controller.send(commands.StopTask(kind=self.model.kind, subject=name))
 
-    def verify(self, file: str) -> None:
-        """Compare a file with the published SHA-256."""
-        self.model.request("verify", [file])
-        self._controller.send(commands.VerifyModelFile(file=file))
+    def use(self, file: PublishedState) -> None:
+        """Choose a file for the selected video; for the next ones where its choices are fixed."""
+        values = _choices(file, self._window.choices.settings.model)
+        self.view.close()
+        if not self._window.choices.choose(values):
+            settings = with_values(self._controller.settings, values)
+            self._controller.choose("", settings, None)
 
-    def remove(self, file: str) -> None:
-        """Delete our copy of a file, or forget an external one."""
-        self.model.dismiss(file)
-        self._controller.send(commands.RemoveModelFile(file=file))
+    def confirm_remove(self, file: PublishedState) -> bool:
+        """Ask before a removal; an external file only leaves the list."""
+        freed = bytes_text(file.bytes if file.is_here else file.done_bytes)
+        if file.borrowed:
+            details = tr("The file stays in its folder; Upreel only stops using it.")
+        elif file.is_own or file.kind == "library":
+            details = tr("This frees {size}. Upreel cannot download it again.", size=freed)
+        else:
+            details = tr("This frees {size}. It can be downloaded again.", size=freed)
+        question = tr("Remove {name}?", name=model_labels.full_title(file))
+        return is_confirmed(self.view, question, details, yes=tr("Remove"), no=tr("Keep"))
+
+    # Imports
 
     def take_file(self, path: Path, mode: ImportMode) -> None:
-        """Import a file of the user's: copy it, or remember where it lies."""
+        """Import a file of the user: copy it, or use it in place."""
         self._modes[str(path)] = mode
         self.model.request("import", [str(path)])
         self._controller.send(commands.ImportModelFile(path=path, mode=mode))
 
     def take_dropped(self, files: Sequence[Path]) -> None:
-        """Import files that were dropped on the window, and show the page, which says of what."""
+        """Import files that were dropped on the window, and show the page, which describes them."""
         self.open_view()
         self.view.unfold()
         for path in files:
             self.take_file(path, "copy")
 
-    def use(self, file: str) -> None:
-        """Choose a file for the selected film, or for the next ones where its choices are fixed."""
-        known = self.model.find(file)
-        if known is None or not known.models:
-            return
-        values = _choices(known, self._window.choices.settings.model)
-        self.view.close()
-        if not self._window.choices.choose(values):
-            settings = with_values(self._controller.settings, values)
-            self._controller.choose("", settings, None)
+    def ask_mode(self, file: Path) -> ImportMode | None:
+        """Ask whether to copy a file or to use it in place; None for neither."""
+        box = message_box(
+            QMessageBox.Icon.Question,
+            tr("Copy {name} to Upreel's folder?", name=file.name),
+            tr("Used in place, it takes no extra space, but must stay there unchanged."),
+            parent=self.view,
+        )
+        copy = box.addButton(tr("Copy"), QMessageBox.ButtonRole.AcceptRole)
+        link = box.addButton(tr("Use in place"), QMessageBox.ButtonRole.AcceptRole)
+        box.addButton(tr("Cancel"), QMessageBox.ButtonRole.RejectRole)
+        box.setDefaultButton(copy)
+        box.exec()
+        clicked = box.clickedButton()
+        return "copy" if clicked is copy else "link" if clicked is link else None
+
+    def _ask_file(self) -> None:
+        endings = f"{tr('Models')} ({_ENDINGS});;{tr('All files')} (*)"
+        chosen, _ = QFileDialog.getOpenFileName(self.view, tr("Import model file"), "", endings)
+        path = Path(chosen)
+        mode = "copy" if is_library(path) else self.ask_mode(path) if chosen else None
+        if mode is not None:
+            self.take_file(path, mode)
+
+    def _ask_library(self) -> None:
+        """Let the user choose the wheel of a library that is not installed."""
+        lacking = [f for f in self.model.files if f.kind == "library" and not f.is_here]
+        names = " ".join(file.filename for file in lacking)
+        chosen, _ = QFileDialog.getOpenFileName(
+            self.view, tr("Library for community models"), "", f"{names} (*.whl)"
+        )
+        if chosen:
+            self.take_file(Path(chosen), "copy")
 
     # Showing
 
@@ -143,14 +215,19 @@ class ModelsController(QObject):
     def _show(self, _file: str = "") -> None:
         model = self.model
         published = (*schema.SEEDVR2, *schema.WAN_UPSCALERS)
-        known = {name: _availability(model, name) for name in published if model.is_known}
+        packages = ((name, model.best_package(name)) for name in published if model.is_known)
+        known = {
+            name: model_labels.availability(package, model.task_of(package))
+            for name, package in packages
+            if package is not None
+        }
         self._window.choices.show_availability(known)
         self._window.choices.show_first_models(model.cleaners)
         overall = model.overall
         self._window.top.show_models(model_labels.short_progress(overall) if overall else "")
 
     def _plan_again(self) -> None:
-        """Do again what was refused for a file or a library that is here now."""
+        """Plan again what was refused for a file or a library that has been installed."""
         if not self.model.is_known:
             return
         here = frozenset(file.id for file in self.model.files if file.is_here)
@@ -161,7 +238,7 @@ class ModelsController(QObject):
             self._take_again()
 
     def _take_again(self) -> None:
-        """A library is here now: films and imports that were refused without it."""
+        """Plan videos and repeat imports that were refused without a library."""
         self._controller.plan_again(LibraryMissing.code, lambda _settings: True)
         refused = {path: task.error for path, task in self.model.imports.items() if task.error}
         for path, error in refused.items():
@@ -174,7 +251,7 @@ class ModelsController(QObject):
 
 
 def _choices(file: PublishedState, model: str) -> dict[str, object]:
-    """What to choose so that a film is made with a file; `model` stays where the file serves it."""
+    """Settings that make a video with a file; `model` stays where the file serves it."""
     values: dict[str, object] = {"model": model if model in file.models else file.models[0]}
     own = str(file.path) if file.is_own and file.path is not None else ""
     if file.kind == "dit":
@@ -182,8 +259,3 @@ def _choices(file: PublishedState, model: str) -> dict[str, object]:
     if file.kind == "upscaler":
         return {**values, "model_file": own}
     return {**values, "vae": own}
-
-
-def _availability(model: ModelFilesModel, name: str) -> str:
-    package = model.best_package(name)
-    return model_labels.availability(package, model.task_of(package) if package else None)

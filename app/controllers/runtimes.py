@@ -15,12 +15,11 @@ from app.controllers.queue import QueueController
 from app.controllers.restart import RestartController
 from app.i18n import tr
 from app.installs import runtime_labels
-from app.installs.offer_bar import OfferBar
-from app.installs.runtimes_page import RuntimeLine, RuntimeView
+from app.installs.runtimes_page import OfferBar, RuntimeLine, RuntimesPage
 from app.main_window import MainWindow
 from app.state.runtimes_model import RuntimesModel, find
 from app.ui_state import UiState
-from app.widgets.controls import bring_up, is_confirmed
+from app.widgets.controls import is_confirmed
 from engine.core.errors import ErrorInfo, RuntimeNotAccepted
 from engine.core.units import bytes_text
 from engine.protocol import commands, events
@@ -36,7 +35,7 @@ _Request = (
 class RuntimesController(QObject):
     """Joins bar, page, model and engine. One request at a time: the engine refuses a second."""
 
-    refused = Signal(object)  # ErrorInfo of what the user did not accept
+    refused = Signal(object)  # ErrorInfo of a file that the user did not accept
 
     def __init__(
         self,
@@ -50,7 +49,7 @@ class RuntimesController(QObject):
         super().__init__(window)
         self._window, self._controller, self._model = window, controller, model
         self._restart, self._ui_state = restart, ui_state
-        self._view: RuntimeView | None = None
+        self._view: RuntimesPage | None = None
         self._last: tuple[_Request, Phase, str] | None = None
         self._discards = ""  # id of a runtime whose download was cancelled
         self.bar = OfferBar(model)
@@ -65,14 +64,11 @@ class RuntimesController(QObject):
         hub.subscribe(events.TaskFailed, self._ask_acceptance)
 
     @property
-    def view(self) -> RuntimeView:
+    def view(self) -> RuntimesPage:
         """The page; made when the user first opens it."""
         if self._view is None:
-            view = self._view = RuntimeView(self._model, self._window)
-            view.requested.connect(self.act_on)
-            view.file_requested.connect(self.ask_file)
-            view.look_requested.connect(self.look)
-            view.restart_requested.connect(lambda: self.act("restart"))
+            self._view = RuntimesPage(self._model, self._window)
+            self._view.requested.connect(self.act)
         return self._view
 
     def settings_part(self) -> QWidget:
@@ -86,13 +82,31 @@ class RuntimesController(QObject):
         self._controller.send(commands.ListRuntimes())
 
     def open_view(self) -> None:
-        """Show the page, with what lies on the disk now."""
+        """Show the page, with the present state of the disk."""
         self.look()
-        bring_up(self.view)
+        self.view.bring_up()
 
-    def act(self, name: str) -> None:
-        """A request of the bar."""
+    def act(self, name: str, runtime: str | None = None) -> None:
+        """A request of the page or the bar.
+
+        Args:
+            name: An action of a row, of the page or of the bar.
+            runtime: Id of the runtime, "" for the program's own; None for the one of the bar.
+        """
+        model = self._model
+        if runtime is None:
+            about = model.status.runtime
+            runtime = about.id if about is not None else model.task.subject if model.task else ""
+        state = find(model.listed, runtime)
         match name:
+            case "refresh":
+                self.look()
+            case "file":
+                self.ask_file()
+            case "details":
+                self.open_view()
+            case "driver":
+                desktop.open_page(_DRIVERS)
             case "restart":
                 self._restart.request()
             case "restart_now":
@@ -100,34 +114,23 @@ class RuntimesController(QObject):
             case "stay":
                 self._restart.cancel()
             case "hide":
-                self._model.hide(for_good=True)
-                self._ui_state.runtime_hidden = self._model.hidden
+                model.hide(for_good=True)
+                self._ui_state.runtime_hidden = model.hidden
             case "later":
-                self._model.hide(for_good=False)
+                model.hide(for_good=False)
             case "dismiss":
-                self._model.dismiss()
-            case "details":
-                self.open_view()
-            case "driver":
-                desktop.open_page(_DRIVERS)
-            case "file":
-                self.ask_file()
-            case "retry":
-                self._again()
-            case _:
-                about, task = self._model.status.runtime, self._model.task
-                self.act_on(name, about.id if about is not None else task.subject if task else "")
-
-    def act_on(self, name: str, runtime: str) -> None:
-        """A request of a row, or of the bar about that runtime."""
-        state = find(self._model.listed, runtime)
-        match name:
+                model.dismiss()
+            case "retry" if self._last is not None:
+                self._order(*self._last)  # a download resumes
+            case "retry":  # the list itself could not be read
+                model.dismiss()
+                self.look()
             case "download" | "continue" | "repair":
                 self._order(commands.InstallRuntime(runtime=runtime), "download", runtime)
             case "use":
                 self._order(commands.UseRuntime(runtime=runtime), "use", runtime)
             case "pause":
-                self._controller.send(commands.StopTask(kind=self._model.kind))
+                self._controller.send(commands.StopTask(kind=model.kind))
             case "cancel":
                 self._cancel(runtime)
             case "folder" if state is not None and state.path is not None:
@@ -142,19 +145,6 @@ class RuntimesController(QObject):
         details = tr("This frees {size}. It can be downloaded again.", size=freed)
         return is_confirmed(self._asker, question, details, yes=tr("Remove"), no=tr("Keep"))
 
-    def confirm_cancel(self, done_mb: float) -> bool:
-        """Ask before downloaded parts are deleted."""
-        return is_confirmed(
-            self._asker,
-            tr("Stop the download and delete the partial file?"),
-            tr(
-                "{size} downloaded. Pause keeps the partial download.",
-                size=bytes_text(done_mb * 1e6),
-            ),
-            yes=tr("Delete"),
-            no=tr("Keep downloading"),
-        )
-
     def ask_file(self) -> None:
         """Let the user choose a wheel, or several of one runtime."""
         chosen, _ = QFileDialog.getOpenFileNames(
@@ -166,7 +156,7 @@ class RuntimesController(QObject):
         self.take_files([Path(name) for name in chosen])
 
     def offer_import(self, files: Sequence[Path]) -> None:
-        """Wheels were dropped on the window."""
+        """Ask whether to import wheels that were dropped on the window."""
         names = ", ".join(file.name for file in files)
         if not self._model.is_running and is_confirmed(
             self._window,
@@ -221,27 +211,26 @@ class RuntimesController(QObject):
             self._model.request(phase, runtime)
             self._controller.send(command)
 
-    def _again(self) -> None:
-        """The last request once more: a download resumes."""
-        if self._last is None:  # the list itself could not be read
-            self._model.dismiss()
-            self.look()
-        else:
-            self._order(*self._last)
-
     def _cancel(self, runtime: str) -> None:
         """Stop; delete the downloaded part too, after a question."""
         task = self._model.task
         if task is None or not task.runs:
             return
         if task.phase == "download":
-            if task.done and not self.confirm_cancel(task.done):
+            size = bytes_text(task.done * 1e6)
+            if task.done and not is_confirmed(
+                self._asker,
+                tr("Stop the download and delete the partial file?"),
+                tr("{size} downloaded. Pause keeps the partial download.", size=size),
+                yes=tr("Delete"),
+                no=tr("Keep downloading"),
+            ):
                 return
             self._discards = runtime
         self._controller.send(commands.StopTask(kind=self._model.kind))
 
     def _delete_cancelled(self, event: events.TaskEvent) -> None:
-        """Delete what a cancelled download has left, by the list from before its end."""
+        """Delete the rest of a cancelled download, by the list from before its end."""
         state = find(self._model.listed, self._discards)
         if event.kind is not self._model.kind or state is None:
             return

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QColor, QHideEvent, QImage, QPainter, QPaintEvent
-from PySide6.QtWidgets import QCheckBox, QDialog, QSizePolicy, QWidget
+from PySide6.QtCore import QSize, Signal
+from PySide6.QtGui import QHideEvent, QImage
+from PySide6.QtWidgets import QCheckBox, QWidget
 
 from app.bound import bind
 from app.i18n import mark, tr
 from app.preview.film_clock import clock
-from app.theme import tokens
 from app.widgets.controls import ChoiceBox, FlowLayout
 from app.widgets.layouts import LEFT, MIDDLE, TOP, Stretch, column, row
 from app.widgets.notice_line import NoticeLine
+from app.widgets.page import Page
 from app.widgets.parts import bind_text, button, label, named
+from app.widgets.picture_box import PictureBox
 from app.widgets.plain import Label, caption
 from engine.protocol.excerpt import Scene
 
@@ -33,7 +34,7 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snippet:
-    """What is shown of one preset at the place that is looked at; an empty name is the original."""
+    """One preset at the place that is looked at; an empty name is the original."""
 
     name: str
     title: str
@@ -47,7 +48,7 @@ class LoopPane(QWidget):
 
     def __init__(self, snippet: Snippet, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        named(self, f"loop-{snippet.name or 'original'}")
+        self.setObjectName(f"loop-{snippet.name or 'original'}")
         self.picture = PictureBox()
         use = button(
             "Use this preset",
@@ -55,46 +56,16 @@ class LoopPane(QWidget):
             says=lambda: tr("Use the preset {name}", name=snippet.title),
             on=lambda: self.taken.emit(snippet.name),
         )
-        column(
-            (self.picture, 1),
-            named(Label(snippet.title), kind="strong"),
-            named(Label(snippet.figures or " "), kind="secondary"),
-            (use, 0, LEFT),
-            spacing=4,
-            on=self,
-        )
         policy = use.sizePolicy()
         policy.setRetainSizeWhenHidden(True)  # all pictures are equally high
         use.setSizePolicy(policy)
         use.setVisible(bool(snippet.name))
+        title = named(Label(snippet.title), kind="strong")
+        figures = named(Label(snippet.figures or " "), kind="secondary")
+        column((self.picture, 1), title, figures, (use, 0, LEFT), spacing=4, on=self)
 
 
-class PictureBox(QWidget):
-    """The frame of a loop, as large as fits."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.image = QImage()
-        self.setMinimumSize(120, 68)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-
-    def show_image(self, image: QImage) -> None:
-        """The next frame."""
-        self.image = image
-        self.update()
-
-    def paintEvent(self, _event: QPaintEvent) -> None:
-        """The frame in the middle."""
-        painter = QPainter(self)
-        painter.fillRect(self.rect(), QColor(tokens.SURROUND))
-        if not self.image.isNull():
-            painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
-            size = self.image.size().scaled(self.size(), Qt.AspectRatioMode.KeepAspectRatio)
-            left, top = (self.width() - size.width()) // 2, (self.height() - size.height()) // 2
-            painter.drawImage(self.rect().adjusted(left, top, -left, -top), self.image)
-
-
-class TasteView(QDialog):
+class TasteView(Page):
     """Shows what the controller sets; emits the user's requests."""
 
     make_requested = Signal()
@@ -107,47 +78,55 @@ class TasteView(QDialog):
     retranslated = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        named(self, "tasteDialog")
-        self.setMinimumSize(QSize(720, 400))
-        self.resize(QSize(1080, 640))
-        bind_text(self, self.setWindowTitle, "Compare presets")
-        self._progress, self._notice = label(kind="secondary"), NoticeLine()
-        self._make = button(name="tasteMake", kind="primary", on=self.make_requested)
-        self._stop = button("Stop", "tasteStop", on=self.stop_requested)
+        super().__init__(
+            "tasteDialog",
+            mark("Compare presets"),
+            parent,
+            size=QSize(1080, 640),
+            least=QSize(720, 400),
+        )
         self._offered: tuple[Scene | float, ...] = ()
         self._places: dict[float, QCheckBox] = {}
-        self._look = named(ChoiceBox(), "tasteLook")
-        self._look.setSizeAdjustPolicy(ChoiceBox.SizeAdjustPolicy.AdjustToContents)
-        bind_text(self._look, self._look.setAccessibleName, "Scene shown")
         self._presets: dict[str, QCheckBox] = {}
         self._panes: dict[str, LoopPane] = {}
         self._shown: tuple[Snippet, ...] = ()
+        self._count = 0  # snippets that are missing
+        self._make = button(self._make_text, "tasteMake", "primary", on=self.make_requested)
+        self._stop = button("Stop", "tasteStop", on=self.stop_requested)
+        self._progress, self._notice = label(kind="secondary"), NoticeLine()
+        self._look = named(ChoiceBox(), "tasteLook")
+        self._look.setSizeAdjustPolicy(ChoiceBox.SizeAdjustPolicy.AdjustToContents)
+        self._look.activated.connect(lambda _index: self.look_changed.emit())
+        bind_text(self._look, self._look.setAccessibleName, mark("Scene shown"))
         self._place_row, self._preset_row = FlowLayout(spacing=16), FlowLayout(spacing=16)
         self._loops = row(spacing=12)
+        self._lay_out()
+        self.show_state()
+        bind(self, self._show_texts)
+
+    def _lay_out(self) -> None:
+        lead = label(
+            "Two-second samples from characteristic scenes, processed with each preset and "
+            "looped next to the original. Speed and memory are measured on this computer.",
+            "secondary",
+            wraps=True,
+        )
         add = button("Add current frame", "tasteAdd", on=self.add_requested)
-        work = self._make, self._stop, self._progress, Stretch(1), self._look
-        column(
-            label(
-                "Two-second samples from characteristic scenes, processed with each preset and "
-                "looped next to the original. Speed and memory are measured on this computer.",
-                "secondary",
-                wraps=True,
-            ),
+        below = self._make, self._stop, self._progress, Stretch(1), self._look
+        self.fill(
+            lead,
             label("Scenes", "section"),
             row((self._place_row, 1), (add, 0, TOP)),
             label("Presets (up to four)", "section"),
             self._preset_row,
-            row(*work, align=MIDDLE),
+            row(*below, align=MIDDLE),
             self._notice,
             (self._loops, 1),
-            spacing=10,
-            margins=(20, 16),
-            on=self,
         )
-        self._look.activated.connect(lambda _index: self.look_changed.emit())
-        self.show_state()
-        bind(self, self._show_language)
+
+    def _show_texts(self) -> None:
+        self.show_places(self._offered)
+        self.retranslated.emit()
 
     # Choices
 
@@ -216,12 +195,12 @@ class TasteView(QDialog):
     def show_state(
         self, *, count: int = 0, progress: str = "", why_not: str = "", problem: str = ""
     ) -> None:
-        """How many snippets are to be made, or how that goes on.
+        """Show the number of snippets to be made, or how that goes on.
 
         Args:
             count: Snippets that are missing.
-            progress: What is being made; "" for nothing.
-            why_not: What keeps any from being made; "" for nothing.
+            progress: Description of the work that goes on; "" for none.
+            why_not: Reason why none can be made; "" where they can.
             problem: Why the last one has failed.
         """
         self._count = count
@@ -238,7 +217,7 @@ class TasteView(QDialog):
         return tr("Create samples ({count})", count=count) if count else tr("Create samples")
 
     def show_snippets(self, snippets: Sequence[Snippet]) -> None:
-        """What can be seen of the place that is looked at."""
+        """Show the snippets of the place that is looked at."""
         if tuple(snippets) == self._shown:
             return
         self._shown = tuple(snippets)
@@ -259,17 +238,10 @@ class TasteView(QDialog):
 
     @property
     def picture_size(self) -> QSize:
-        """That a picture may have, in px of the screen."""
+        """Size of an image, in px of the screen."""
         pane = next(iter(self._panes.values()), None)
         size = pane.picture.size() if pane is not None else QSize(320, 180)
         return size * self.devicePixelRatioF()
-
-    # Language, end
-
-    def _show_language(self) -> None:
-        self._make.setText(self._make_text())
-        self.show_places(self._offered)
-        self.retranslated.emit()
 
     def hideEvent(self, event: QHideEvent) -> None:
         """Nothing plays once the page is closed."""

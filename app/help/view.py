@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QSize
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QDialog, QPlainTextEdit, QScrollArea, QStackedWidget, QWidget
+from PySide6.QtWidgets import QPlainTextEdit, QScrollArea, QStackedWidget, QWidget
 
 from app import desktop, labels
 from app.actions import SPECS
@@ -15,6 +15,7 @@ from app.i18n import current_language, mark, tr
 from app.preview import compare_canvas, playback
 from app.widgets.controls import SegmentedControl
 from app.widgets.layouts import Stretch, column, grid, row
+from app.widgets.page import Page
 from app.widgets.parts import bind_text, button, label, named
 from app.widgets.plain import Label
 from engine import __version__
@@ -55,26 +56,41 @@ def manual() -> Path:
     return paths.resource("manual", current_language(), "index.html")
 
 
-class HelpView(QDialog):
+class HelpView(Page):
     """Two pages, one shown at a time."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        named(self, "helpView")
-        self.resize(620, 640)
-        bind_text(self, self.setWindowTitle, "Help")
+        super().__init__("helpView", SPECS["help"].text, parent, size=QSize(620, 640))
         self._switch = SegmentedControl(list(PAGES))
-        bind_text(self._switch, self._switch.setAccessibleName, "Help")
+        bind_text(self._switch, self._switch.setAccessibleName, SPECS["help"].text)
+        self._pages = QStackedWidget()
         self._keys = named(QScrollArea(), "helpKeys")
         self._keys.setWidgetResizable(True)
-        bind_text(self._keys, self._keys.setAccessibleName, "Keyboard shortcuts")
+        bind_text(self._keys, self._keys.setAccessibleName, PAGES["keys"])
         self._licences = named(QPlainTextEdit(), "licences")
         self._licences.setReadOnly(True)
         self._licences.setTabChangesFocus(True)
-        bind_text(self._licences, self._licences.setAccessibleName, "Licences")
+        bind_text(self._licences, self._licences.setAccessibleName, mark("Licences"))
+        bind_text(self._licences, self._licences.setPlainText, licences)
+        self._lay_out()
+        self._switch.chosen.connect(self.show_page)
+        for keys in SPECS["help"].shortcuts:  # what opens it closes it, as Escape does
+            QShortcut(QKeySequence(keys), self, self.close)
+        self.show_page("keys")
+        bind(self, self._show_texts)
+
+    def show_page(self, page: str) -> None:
+        """Show one of `PAGES`."""
+        self._switch.set_current(page)
+        self._pages.setCurrentIndex(list(PAGES).index(page))
+
+    def _show_texts(self) -> None:
+        self._switch.set_labels({page: tr(text) for page, text in PAGES.items()})
+        self._keys.setWidget(_table())
+
+    def _lay_out(self) -> None:
         about = QWidget()
         column(label(_about, wraps=True), (self._licences, 1), spacing=12, on=about)
-        self._pages = QStackedWidget()
         self._pages.addWidget(self._keys)
         self._pages.addWidget(about)
         buttons = row(
@@ -82,32 +98,15 @@ class HelpView(QDialog):
             Stretch(1),
             button("Close", "closeHelp", on=self.close),
         )
-        parts = self._switch, (self._pages, 1), buttons
-        column(*parts, spacing=12, margins=(20, 16), on=self)
-        self._keys.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before the first tab
-        self._switch.chosen.connect(self.show_page)
-        for keys in SPECS["help"].shortcuts:  # closes as it opens, and as Escape does
-            QShortcut(QKeySequence(keys), self, self.close)
-        self.show_page("keys")
-        bind(self, self._show)
-
-    def show_page(self, page: str) -> None:
-        """Show one of `PAGES`."""
-        self._switch.set_current(page)
-        self._pages.setCurrentIndex(list(PAGES).index(page))
-
-    def _show(self) -> None:
-        self._switch.set_labels({page: tr(text) for page, text in PAGES.items()})
-        self._keys.setWidget(_table())
-        self._licences.setPlainText(licences())
+        self.fill(self._switch, (self._pages, 1), buttons, spacing=12, focus=self._keys)
 
 
 def _about() -> str:
     version = tr("You have Upreel {version}.", version=__version__)
     terms = tr(
-        "Upreel's own code, artwork and Lite weights are licensed under the Apache License 2.0. "
-        "Because of the encoders it contains, the packaged program as a whole may be redistributed "
-        "under the GNU General Public License 3."
+        "Upreel's own code, artwork and Lite weights are licensed under the Apache License "
+        "2.0. Because of the encoders it contains, the packaged program as a whole may be "
+        "redistributed under the GNU General Public License 3."
     )
     return f"{version} {terms}"
 
@@ -115,20 +114,22 @@ def _about() -> str:
 def _table() -> QWidget:
     """First steps, then a line for each key."""
     table = named(QWidget(), "scrolled")
-    rows = grid(spacing=(24, 8), margins=(0, 0, 12, 0), wide=[1], on=table)
-    first = label(
-        "Drop a video, choose the output, check the plan, press Start. The source file is never "
-        "changed, and removing a video from the queue can be undone.",
-        wraps=True,
+    cells = grid(spacing=(24, 8), margins=(0, 0, 12, 0), wide=(1,), on=table)
+    first = Label(
+        tr(
+            "Drop a video, choose the output, check the plan, press Start. The source file is "
+            "never changed, and removing a video from the queue can be undone."
+        )
     )
-    rows.addWidget(first, 0, 0, 1, 2)
+    first.setWordWrap(True)
+    cells.addWidget(first, 0, 0, 1, 2)
     for heading, keys in groups().items():
-        rows.addWidget(named(Label(heading), kind="section"), rows.rowCount(), 0, 1, 2)
+        cells.addWidget(named(Label(heading), kind="section"), cells.rowCount(), 0, 1, 2)
         for key, text in keys:
-            at = rows.rowCount()
-            rows.addWidget(named(Label(key), kind="strong"), at, 0)
-            rows.addWidget(Label(text), at, 1)
-    rows.setRowStretch(rows.rowCount(), 1)
+            line = cells.rowCount()
+            cells.addWidget(named(Label(key), kind="strong"), line, 0)
+            cells.addWidget(Label(text), line, 1)
+    cells.setRowStretch(cells.rowCount(), 1)
     return table
 
 

@@ -1,20 +1,20 @@
-"""Texts about models, their files and the status of those, in the current language."""
+"""Texts about models, and the row of a model file, in the current language."""
 
 from __future__ import annotations
 
 from app import labels
 from app.engine_messages import choice_text, hint, text
 from app.i18n import mark, tr
-from app.state.model_files_model import MB, FileStatus, Package, size_of
+from app.installs.installable import Installable, Message, Standing, problem
+from app.state.model_files_model import MB, Package, PackageState, size_of, state_of
 from app.state.tasks_model import TaskState
-from app.widgets.error_view import error_title
-from engine.core.errors import ErrorInfo
 from engine.core.plain_text import one_line
 from engine.core.units import bytes_text
 from engine.protocol.model_file_state import PublishedState, facts_of
+from engine.protocol.plan import Notice
 from engine.settings import schema
 
-_TITLES = {  # of models that are no choice of their own
+_TITLES = {  # titles of models that are no choice in the settings
     "wan21-vae": "Wan 2.1 VAE",
     "wan22-vae": "Wan 2.2 VAE",
 }
@@ -38,15 +38,17 @@ _SHARED = {
     "text": (mark("Text embedding"), mark("The fixed text prompt that the model uses")),
 }
 _OWN = mark("Your own file")
-_STATUSES = {
-    FileStatus.MISSING: mark("Not installed"),
-    FileStatus.INCOMPLETE: mark("Shared files missing"),
-    FileStatus.DAMAGED: mark("Damaged"),
-    FileStatus.UNCHECKED: mark("Installed, not verified"),
-    FileStatus.HERE: mark("Installed, verified"),
-    FileStatus.ELSEWHERE: mark("Another program uses it"),
-    FileStatus.WAITING: mark("Queued"),
-    FileStatus.FAILED: mark("Failed"),
+_STATES: dict[PackageState, tuple[str, str, str, str]] = {  # icon, severity, text and action
+    "missing": ("download", "info", mark("Not installed"), "download"),
+    "partial": ("pause", "info", "", "continue"),
+    "incomplete": ("warning", "warning", mark("Shared files missing"), "download"),
+    "damaged": ("error", "refusal", mark("Damaged"), "again"),
+    "unverified": ("check", "info", mark("Installed, not verified"), "verify"),
+    "here": ("check", "good", mark("Installed, verified"), "verify"),
+    "busy": ("info", "info", mark("Another program uses it"), "download"),
+    "waiting": ("pause", "info", mark("Queued"), "stop"),
+    "running": ("download", "good", "", "stop"),
+    "failed": ("error", "refusal", mark("Failed"), "retry"),
 }
 _PHASES = {
     "download": mark("Downloading"),
@@ -61,53 +63,41 @@ def model_title(model: str) -> str:
     return _TITLES.get(model) or choice_text("model", model)
 
 
-def _ending(file: PublishedState) -> str:
-    """The suffix, which distinguishes two files of the same weights."""
-    ending = file.filename.rsplit(".", 1)[-1]
-    return "" if ending == "safetensors" else ending.upper()
-
-
 def model_text(model: str) -> str:
     """Purpose of a model; "" for an unknown one."""
     return tr(_MODELS[model]) if model in _MODELS else ""
 
 
-def file_title(file: PublishedState) -> str:
-    """A short name inside its group."""
+def file_texts(file: PublishedState) -> tuple[str, str]:
+    """A short name inside its group, and the consequence of choosing the file."""
     if file.is_own:
-        return one_line(file.filename)
-    if file.kind == "library":
-        return tr("Library: {name}", name=file.title)
-    if is_whole_model(file):
-        precision = tr("16 bit") if file.precision == "16-bit" else file.precision.upper()
-        return " · ".join(part for part in (precision, _ending(file)) if part)
-    if file.kind in _SHARED:
-        return tr(_SHARED[file.kind][0])
-    return tr(_FILES[file.precision][0]) if file.precision in _FILES else file.precision.upper()
-
-
-def file_text(file: PublishedState) -> str:
-    """Consequence of the choice of this file."""
+        title, about = one_line(file.filename), tr(_OWN)
+    elif file.kind == "library":
+        title, about = tr("Library: {name}", name=file.title), file.filename
+    elif is_whole_model(file):
+        title = tr("16 bit") if file.precision == "16-bit" else file.precision.upper()
+        ending = file.filename.rsplit(".", 1)[-1]  # distinguishes two files of the same weights
+        if ending != "safetensors":
+            title = " · ".join(filter(None, (title, ending.upper())))
+        about = f"{file.filename.rsplit('/', 1)[-1]} · {file.repository}"
+    elif file.kind in _SHARED:
+        title, about = map(tr, _SHARED[file.kind])
+    elif file.precision in _FILES:
+        title, about = map(tr, _FILES[file.precision])
+    else:
+        title, about = file.precision.upper(), file.filename
     if file.network is not None:
         facts = facts_of(file)[:-1]  # the licence has a column of its own
-        return " · ".join((one_line(file.network.architecture), *map(text, facts)))
-    if file.is_own:
-        return tr(_OWN)
-    if file.kind == "library":
-        return file.filename
-    if is_whole_model(file):
-        return f"{file.filename.rsplit('/', 1)[-1]} · {file.repository}"
-    if file.kind in _SHARED:
-        return tr(_SHARED[file.kind][1])
-    return tr(_FILES[file.precision][1]) if file.precision in _FILES else file.filename
+        about = " · ".join((one_line(file.network.architecture), *map(text, facts)))
+    return title, about
 
 
 def full_title(file: PublishedState) -> str:
     """A name that can stand alone: for screen readers and questions."""
     is_part = file.kind != "dit" and not is_whole_model(file)
     if is_part or file.is_own or not file.models:
-        return file_title(file)
-    return f"{model_title(file.models[0])} {file_title(file)}"
+        return file_texts(file)[0]
+    return f"{model_title(file.models[0])} {file_texts(file)[0]}"
 
 
 def is_whole_model(file: PublishedState) -> bool:
@@ -118,7 +108,7 @@ def is_whole_model(file: PublishedState) -> bool:
 
 
 def can_redraw(file: PublishedState) -> bool:
-    """Whether a film can be made with the model that this file stands for."""
+    """Whether a video can be made with the model that this file stands for."""
     is_main = file.kind == "dit" or is_whole_model(file)
     return is_main and bool(set(schema.MODELS).intersection(file.models))
 
@@ -130,37 +120,64 @@ def size(file: PublishedState) -> str:
     return f"≈ {bytes_text(file.about_bytes)}"
 
 
-def status(package: Package, status: FileStatus, task: TaskState | None) -> str:
-    """State of a package."""
-    if status is FileStatus.BUSY and task is not None:
-        return tr(_PHASES[task.phase])
-    if status is FileStatus.PARTIAL:
-        file = package.main
-        if not size_of(file):
-            return tr("{size} downloaded", size=bytes_text(file.done_bytes))
-        percent = min(99, int(100 * file.done_bytes / size_of(file)))
-        return tr("{percent} % downloaded", percent=percent)
-    return tr(_STATUSES[status])
+def item_of(package: Package, task: TaskState | None, notice: Notice | None) -> Installable:
+    """Row of a file with its companions.
+
+    Args:
+        package: The file.
+        task: Task on it, or how that ended.
+        notice: Remark on a file that was imported all the same.
+    """
+    file, state = package.main, state_of(package, task)
+    name, is_model = full_title(file), can_redraw(file)
+    icon, severity, said, action = _STATES[state]
+    if state == "running" and task is not None:
+        said = _PHASES[task.phase]
+    said = tr(said) if said else _downloaded(file)
+    if action == "verify" and is_model:
+        action = "use"
+    elif file.kind == "library" and state in ("missing", "partial", "damaged", "busy"):
+        action = "add"
+    rests = state not in ("busy", "waiting", "running")
+    menu = {
+        "use": rests and package.is_complete,
+        "verify": file.is_here and rests,
+        "folder": file.path is not None,
+        "remove": rests and file.path is not None and (file.is_own or not file.borrowed),
+    }
+    if not is_model:
+        del menu["use"]
+    place = ""
+    if file.borrowed and file.path is not None:
+        place = tr("Used in place: {folder}", folder=labels.folder(file.path.parent))
+    error = None
+    if task is not None and task.error is not None:
+        error = Message("refusal", *problem(task.error))
+    elif notice is not None:
+        error = Message(notice.severity, text(notice), hint(notice))
+    title, about = file_texts(file)
+    return Installable(
+        id=file.id,
+        title=title,
+        about=about,
+        full_title=name,
+        button_for=f"{name}, {one_line(file.filename)}",
+        place=place,
+        facts=((size(file), ""), (one_line(file.licence) or "–", one_line(file.repository))),
+        standing=Standing(icon, severity, said),
+        action=action,
+        can_act=state != "busy",
+        menu=menu,
+        task=task,
+        problem=error,
+    )
 
 
-def progress(task: TaskState) -> str:
-    """Megabytes, speed and time left in one line."""
-    done = round(task.done)
-    if task.total:
-        parts = [tr("{done} of {total} MB", done=done, total=round(task.total))]
-    else:
-        parts = [tr("{done} MB", done=done)]
-    if task.per_second:
-        parts.append(tr("{speed} MB/s", speed=f"{task.per_second:.1f}"))
-    if task.seconds_left:
-        parts.append(tr("{time} left", time=labels.duration(task.seconds_left)))
-    return " · ".join(parts)
-
-
-def problem(error: ErrorInfo) -> tuple[str, str]:
-    """Title of an error, and below it the engine's sentence and what to do, a line each."""
-    lines = (text(error), hint(error))
-    return error_title(error), "\n".join(line for line in lines if line)
+def _downloaded(file: PublishedState) -> str:
+    if not size_of(file):
+        return tr("{size} downloaded", size=bytes_text(file.done_bytes))
+    percent = min(99, int(100 * file.done_bytes / size_of(file)))
+    return tr("{percent} % downloaded", percent=percent)
 
 
 def short_progress(task: TaskState) -> str:
@@ -170,10 +187,8 @@ def short_progress(task: TaskState) -> str:
     return f"{task.done:,.0f} MB" if task.done else "…"
 
 
-def availability(package: Package | None, task: TaskState | None) -> str:
-    """Remark after a model in the list; "" where nothing is known."""
-    if package is None:
-        return ""
+def availability(package: Package, task: TaskState | None) -> str:
+    """Remark after a model in the list."""
     if task is not None and task.runs:
         return short_progress(task)
     if package.is_complete:

@@ -1,137 +1,99 @@
-"""The list of models: what each file is for, its state, and one button for each."""
+"""The page of models: what is recommended, every file with its state, and imports."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtWidgets import (
-    QDialog,
-    QFileDialog,
-    QHBoxLayout,
-    QMessageBox,
-    QPushButton,
-    QScrollArea,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QFrame, QToolButton, QWidget
 
-from app import desktop
-from app.i18n import tr
-from app.installs import model_labels
-from app.installs.file_rows import (
+from app.bound import bind
+from app.i18n import mark, tr
+from app.installs import model_labels, runtime_labels
+from app.installs.installable import (
     GAP,
-    SHARED,
-    ColumnHeads,
-    DownloadRow,
+    MORE_WIDTH,
     Group,
-    ImportRow,
-    group_texts,
+    InstallsPage,
+    Message,
+    PageSpec,
+    Widths,
+    problem,
+    progress,
+    show_message,
 )
-from app.installs.recommended import Recommended
-from app.state.model_files_model import MB, ModelFilesModel, Package
+from app.state.listings import PresetsModel
+from app.state.model_files_model import ModelFilesModel, Package, size_of
+from app.state.runtimes_model import RuntimesModel, Situation, can_repair
+from app.state.tasks_model import TaskState
 from app.state.telemetry_model import TelemetryModel
-from app.theme.icons import icon
-from app.widgets.controls import Themed, is_confirmed
+from app.widgets.layouts import RIGHT, column, row
+from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
-from app.widgets.plain import Label, message_box
+from app.widgets.parts import bind_text, button, elided, label, named
 from app.widgets.reveal import bring_into_view
-from app.window_place import resize_on_screen
+from engine.core.errors import LibraryMissing
 from engine.core.units import bytes_text
-from engine.protocol.model_file_state import is_library
+from engine.protocol.model_file_state import PublishedState
+from engine.protocol.runtime_state import RuntimeState
+from engine.settings.presets import Preset
 
-_FOLDED, _UNFOLDED = QSize(900, 380), QSize(900, 660)
-_ENDINGS = "*.safetensors *.gguf *.pt *.pth *.ckpt *.whl"
+_SPEC = PageSpec(
+    name="models",
+    title=mark("Models"),
+    file=mark("Import file …"),
+    foot=mark(
+        "Lite is built in and always available. Files in ComfyUI or Hugging Face folders "
+        "are used in place. Without internet access, download a file on another computer "
+        "and import it."
+    ),
+    foot_spacing=24,
+    widths=Widths(facts=(72, 88), state=168, button=104),
+    size=(900, 380),
+    least=(760, 380),
+)
+_UNFOLDED = QSize(900, 660)
+_GOALS = {"balanced", "best"}
 
 
-class ModelsPage(Themed, QDialog):
-    """Shows the model of files; emits requests of the user. Stays open while films run."""
+class ModelsPage(InstallsPage):
+    """The recommendation, then all files, folded away until the user opens them."""
 
-    get_requested = Signal(str)  # id of a file: it and what it cannot work without
-    stop_requested = Signal(str)  # id of a file, or path of an import
-    verify_requested = Signal(str)
-    remove_requested = Signal(str)
-    use_requested = Signal(str)
-    import_requested = Signal(Path, str)  # file, "copy" or "link"
-    refresh_requested = Signal()
     unfolded = Signal(bool)  # all files are shown, or no longer
 
     def __init__(
         self,
         model: ModelFilesModel,
         telemetry: TelemetryModel,
-        recommended: Recommended,
+        recommends: tuple[PresetsModel, RuntimesModel],
         parent: QWidget | None = None,
     ) -> None:
-        super().__init__(parent)
-        self.setObjectName("modelsDialog")
-        self.resize(_FOLDED)
-        self.setMinimumSize(760, _FOLDED.height())
+        super().__init__(_SPEC, parent)
         self._model, self._telemetry = model, telemetry
-        self.recommended = recommended
-        self._all = QToolButton()
-        self._all.setObjectName("allModels")
+        self._recommended = Recommended(model, *recommends)
+        self._recommended.requested.connect(self._ask_recommended)
+        self._all = named(QToolButton(), "allModels")
         self._all.setCheckable(True)
         self._all.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         self._all.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        self._no_gpu = NoticeLine()
-        self._no_gpu.setObjectName("noGpu")
-        self._ids: tuple[tuple[str, str], ...] = ()
-        self._rows: dict[str, DownloadRow] = {}
-        self._groups: dict[str, Group] = {}
+        bind_text(self._all, self._all.setText, mark("All models"))
+        self._no_gpu = named(NoticeLine(), "noGpu")
+        self._nothing = label(kind="secondary", name="noModels")
         self._imports: dict[str, ImportRow] = {}
-        self._title, self._room, self._nothing = Label(), Label(), Label()
-        self._foot = Label()
-        self._import, self._again, self._close = QPushButton(), QPushButton(), QPushButton()
-        self._import.setObjectName("importModelFile")
-        self._again.setObjectName("refreshModelFiles")
-        self._list = QWidget()
-        self._list.setObjectName("scrolled")
-        self._heads = ColumnHeads()
-        self._lay_out()
-        recommended.get_requested.connect(self.get_requested)
-        recommended.get_requested.connect(self.unfold)  # the rows show how far it is, and errors
+        self._top = column(spacing=8)
+        self._heads, self._space = column_heads(), QWidget()
+        self._inside.insertWidget(0, self._heads)
+        above = (self._no_gpu, self._top, self._recommended, self._nothing, self._all)
+        self.lay_out(above, ((self._space, 1),))
         self._all.toggled.connect(self._fold)
         self._all.toggled.connect(self.unfolded)
         self._fold(False)
-        self._import.clicked.connect(self._ask_file)
-        self._again.clicked.connect(self.refresh_requested)
-        self._close.clicked.connect(self.close)
-        model.changed.connect(self._show_all)
+        model.changed.connect(self._show)
         model.progressed.connect(self._show_progress)
         telemetry.changed.connect(self._warn)
-        self.retranslate_ui()
-
-    def retranslate_ui(self) -> None:
-        """All texts in the current language; rows follow by themselves."""
-        self.setWindowTitle(tr("Models"))
-        self._title.setText(tr("Models"))
-        self._scroll.setAccessibleName(tr("Models"))
-        self._all.setText(tr("All models"))
-        self.recommended.show_all()
-        self._import.setText(tr("Import file …"))
-        self._import.setIcon(icon("folder", size=16))
-        self._again.setText(tr("Refresh"))
-        self._again.setIcon(icon("retry", size=16))
-        self._close.setText(tr("Close"))
-        self._foot.setText(
-            tr(
-                "Lite is built in and always available. Files in ComfyUI or Hugging Face folders "
-                "are used in place. Without internet access, download a file on another computer "
-                "and import it."
-            )
-        )
-        self._heads.retranslate_ui()
-        self._no_gpu.show_message(
-            "warning",
-            tr("SeedVR2 and Wan are made for NVIDIA GPUs, and this computer has none."),
-            tr("On the CPU they are very slow; Lite is the better choice on this computer."),
-        )
-        self._warn()
-        for model, group in self._groups.items():
-            group.set_texts(*group_texts(model))
-        self._show_all()
+        bind(self, self._warn)
+        bind(self, self._show, theme=True)
 
     def unfold(self) -> None:
         """Show all files; they stay open."""
@@ -145,136 +107,75 @@ class ModelsPage(Themed, QDialog):
             bring_into_view(row)
             row.focus_button()
 
-    def act(self, name: str, file: str) -> None:
-        """A request of a row."""
-        known = self._model.find(file)
-        if known is None:
-            return
-        match name:
-            case "get":
-                self.get_requested.emit(file)
-            case "add":
-                self._ask_library()
-            case "stop":
-                self.stop_requested.emit(file)
-            case "verify":
-                self.verify_requested.emit(file)
-            case "use":
-                self.use_requested.emit(file)
-            case "folder" if known.path is not None:
-                desktop.show_in_folder(known.path)
-            case "remove" if self.confirm_remove(self._model.package(known)):
-                self.remove_requested.emit(file)
-
-    def confirm_remove(self, package: Package) -> bool:
-        """Ask before a removal; an external file only leaves the list."""
-        file = package.main
-        freed = bytes_text(file.bytes if file.is_here else file.done_bytes)
-        if file.borrowed:
-            details = tr("The file stays in its folder; Upreel only stops using it.")
-        elif file.is_own or file.kind == "library":
-            details = tr("This frees {size}. Upreel cannot download it again.", size=freed)
-        else:
-            details = tr("This frees {size}. It can be downloaded again.", size=freed)
-        question = tr("Remove {name}?", name=model_labels.full_title(file))
-        return is_confirmed(self, question, details, yes=tr("Remove"), no=tr("Keep"))
-
-    def ask_mode(self, file: Path) -> str:
-        """Whether to copy a file or to read it where it lies; "" for neither."""
-        box = message_box(
-            QMessageBox.Icon.Question,
-            tr("Copy {name} to Upreel's folder?", name=file.name),
-            tr("Used in place, it takes no extra space, but must stay there unchanged."),
-            parent=self,
-        )
-        copy = box.addButton(tr("Copy"), QMessageBox.ButtonRole.AcceptRole)
-        link = box.addButton(tr("Use in place"), QMessageBox.ButtonRole.AcceptRole)
-        box.addButton(tr("Cancel"), QMessageBox.ButtonRole.RejectRole)
-        box.setDefaultButton(copy)
-        box.exec()
-        clicked = box.clickedButton()
-        return "copy" if clicked is copy else "link" if clicked is link else ""
-
-    # Showing
-
     def _fold(self, is_open: bool) -> None:
         self._all.setArrowType(Qt.ArrowType.DownArrow if is_open else Qt.ArrowType.RightArrow)
         self._scroll.setVisible(is_open)
         self._space.setVisible(not is_open)
         if is_open:
-            resize_on_screen(self, self.size().expandedTo(_UNFOLDED))
+            self.resize_on_screen(self.size().expandedTo(_UNFOLDED))
 
-    def _show_all(self) -> None:
-        self._room.setText(
-            tr("{size} free on disk", size=bytes_text(self._model.free_mb * MB))
-            if self._model.is_known
-            else ""
-        )
-        self._nothing.setVisible(not self._model.files)
-        self._nothing.setText(
-            tr("The list of models cannot be read. See the log.")
-            if self._model.is_known
-            else tr("Checking installed files …")
-        )
-        self._all.setVisible(bool(self._model.files))
-        self._heads.setVisible(bool(self._model.files))
-        self._show_imports()
-        found = self._found()
-        requested = tuple((model, package.main.id) for model, package in found)
-        before = {file for _, file in self._ids}
-        if requested != self._ids:
-            self._build(requested)
-        for _, package in found:
-            file = package.main.id
-            self._rows[file].show_package(
-                package, self._model.task_of(package), self._model.notices.get(file)
-            )
-        imported = [file for _, file in requested if file not in before] if before else []
-        if imported and self.isVisible():
-            self.reveal(imported[-1])
+    def _ask_recommended(self, action: str, subject: str) -> None:
+        self.requested.emit(action, subject)
+        if action == "download":
+            self.unfold()  # the rows show progress and errors
 
     def _warn(self) -> None:
         """Warn before gigabytes are downloaded: without a GPU they are of little use."""
+        self._no_gpu.show_message(
+            "warning",
+            tr("SeedVR2 and Wan are made for NVIDIA GPUs, and this computer has none."),
+            tr("On the CPU they are very slow; Lite is the better choice on this computer."),
+        )
         reading = self._telemetry.reading
         self._no_gpu.setVisible(reading is not None and reading.gpu is None)
+
+    def _show(self) -> None:
+        model = self._model
+        self.show_room(model.free_mb if model.is_known else None)
+        self._nothing.setVisible(not model.files)
+        self._nothing.setText(
+            tr("The list of models cannot be read. See the log.")
+            if model.is_known
+            else tr("Checking installed files …")
+        )
+        self._all.setVisible(bool(model.files))
+        self._heads.setVisible(bool(model.files))
+        self._show_imports()
+        imported = self.show_groups(self._groups_of_files())
+        if imported and self.isVisible():
+            self.reveal(imported[-1])
+
+    def _groups_of_files(self) -> list[Group]:
+        """Packages by model, each once; what transformers share is below those."""
+        model = self._model
+        large, small, found = list[Group](), list[Group](), set[str]()
+        for name in model.models:
+            packages = [one for one in model.packages(name) if one.main.id not in found]
+            found |= {package.main.id for package in packages}
+            if packages:
+                texts = model_labels.model_title(name), model_labels.model_text(name)
+                kept = large if packages[0].main.kind == "dit" else small
+                kept.append(self._group(*texts, packages))
+        shared = tr("Used by all SeedVR2 models"), tr("Downloaded with the first model.")
+        between = [self._group(*shared, model.shared)] if model.shared else []
+        return [*large, *between, *small]
+
+    def _group(self, title: str, about: str, packages: Sequence[Package]) -> Group:
+        model = self._model
+        items = (
+            model_labels.item_of(one, model.task_of(one), model.notices.get(one.main.id))
+            for one in packages
+        )
+        return Group(title=title, about=about, items=tuple(items))
 
     def _show_progress(self, name: str) -> None:
         """Only what the progress of one file changes."""
         if name in self._imports:
             self._imports[name].show_task(self._model.imports[name])
-        for _, package in self._found():
-            task = self._model.task_of(package)
-            if task is not None and task.runs:
-                self._rows[package.main.id].show_progress(task)
-
-    def _found(self) -> list[tuple[str, Package]]:
-        """Every package under its model, once; what transformers share stands below them."""
-        found: dict[str, tuple[str, Package]] = {}
-        for model in self._model.models:
-            for package in self._model.packages(model):
-                found.setdefault(package.main.id, (model, package))
-        shared = [(SHARED, package) for package in self._model.shared]
-        large = [pair for pair in found.values() if pair[1].main.kind == "dit"]
-        return [*large, *shared, *(pair for pair in found.values() if pair not in large)]
-
-    def _build(self, requested: tuple[tuple[str, str], ...]) -> None:
-        """New rows: the engine knows other files than before."""
-        self._ids = requested
-        for group in self._groups.values():
-            group.hide()
-            group.deleteLater()
-        self._groups, self._rows = {}, {}
-        for model, file in requested:
-            if model not in self._groups:
-                group = self._groups[model] = Group()
-                group.set_texts(*group_texts(model))
-                self._groups_column.insertWidget(self._groups_column.count() - 1, group)
-            row = self._rows[file] = DownloadRow(file)
-            row.requested.connect(self.act)
-            self._groups[model].add(row)
-            row.show()
-        for group in self._groups.values():
-            group.show()  # now, not with the next event: a row may be brought into view at once
+        for file in map(self._model.find, self._rows):
+            task = self._model.task_of(self._model.package(file)) if file is not None else None
+            if file is not None and task is not None and task.runs:
+                self.show_progress(file.id, task)
 
     def _show_imports(self) -> None:
         running = self._model.imports
@@ -285,75 +186,164 @@ class ModelsPage(Themed, QDialog):
         for path, task in running.items():
             if path not in self._imports:
                 line = self._imports[path] = ImportRow(path)
-                line.stop_requested.connect(self.stop_requested)
-                line.dismissed.connect(self._model.dismiss)
-                line.library_requested.connect(self._ask_library)
+                line.requested.connect(self.requested)
                 self._top.addWidget(line)
             self._imports[path].show_task(task)
 
-    def _ask_file(self) -> None:
-        chosen, _ = QFileDialog.getOpenFileName(
-            self,
-            tr("Import model file"),
-            "",
-            f"{tr('Models')} ({_ENDINGS});;{tr('All files')} (*)",
-        )
-        path = Path(chosen)
-        mode = "copy" if is_library(path) else self.ask_mode(path) if chosen else ""
-        if mode:
-            self.import_requested.emit(path, mode)
 
-    def _ask_library(self) -> None:
-        """Let the user choose the wheel of a library that is not here."""
-        lacking = [f for f in self._model.files if f.kind == "library" and not f.is_here]
-        names = " ".join(file.filename for file in lacking)
-        chosen, _ = QFileDialog.getOpenFileName(
-            self, tr("Library for community models"), "", f"{names} (*.whl)"
-        )
-        if chosen:
-            self.import_requested.emit(Path(chosen), "copy")
+def column_heads() -> QWidget:
+    """Names of the columns, above them."""
+    heads, widths = QWidget(), _SPEC.widths
+    parts = [
+        label("File", "secondary"),
+        label("Size", "secondary", align=RIGHT),
+        label("Licence", "secondary"),
+        label("State", "secondary"),
+    ]
+    for part, width in zip(parts[1:], (*widths.facts, widths.state), strict=True):
+        part.setFixedWidth(width)
+    right = 9 + widths.button + MORE_WIDTH + 2 * GAP
+    row((parts[0], 1), *parts[1:], spacing=GAP, margins=(15, 0, right, 0), on=heads)
+    return heads
 
-    def _lay_out(self) -> None:
-        self._title.setProperty("kind", "headline")
-        for label in (self._room, self._foot, self._nothing):
-            label.setProperty("kind", "secondary")
-        self._foot.setWordWrap(True)
-        self._nothing.setObjectName("noModels")
-        self._close.setObjectName("closeModels")
-        self._close.setDefault(True)  # else Enter would press the first button: gigabytes
-        head = QHBoxLayout()
-        head.setSpacing(GAP)
-        head.addWidget(self._title)
-        head.addWidget(self._room, 0, Qt.AlignmentFlag.AlignBottom)
-        head.addStretch(1)
-        head.addWidget(self._again)
-        head.addWidget(self._import)
-        self._top = QVBoxLayout()
-        self._top.setSpacing(8)
-        inner = self._groups_column = QVBoxLayout(self._list)
-        inner.setContentsMargins(0, 0, 12, 0)
-        inner.setSpacing(16)
-        inner.addWidget(self._heads)
-        inner.addStretch(1)
-        self._scroll = QScrollArea()
-        self._scroll.setWidgetResizable(True)
-        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._scroll.setWidget(self._list)
-        foot = QHBoxLayout()
-        foot.setSpacing(24)
-        foot.addWidget(self._foot, 1)
-        foot.addWidget(self._close, 0, Qt.AlignmentFlag.AlignBottom)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(20, 16, 20, 16)
-        column.setSpacing(10)
-        column.addLayout(head)
-        column.addWidget(self._no_gpu)
-        column.addLayout(self._top)
-        column.addWidget(self.recommended)
-        column.addWidget(self._nothing)
-        column.addWidget(self._all)
-        column.addWidget(self._scroll, 1)
-        self._space = QWidget()
-        column.addWidget(self._space, 1)
-        column.addLayout(foot)
-        self._scroll.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before the first tab
+
+class ImportRow(QFrame):
+    """Name, progress and Stop; or what is wrong with the file, and a way to what it lacks."""
+
+    requested = Signal(str, str)  # "stop", "dismiss" or "add" (a library); path
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        named(self, "importLine", "card")
+        self._path, self._action = path, "stop"
+        self._name, self._figures = elided(kind="strong"), label(kind="secondary")
+        self._bar, self._problem = ShareBar(), NoticeLine()
+        self._bar.setFixedWidth(160)
+        self._add = button(
+            "Add library …", "addLibrary", on=lambda: self.requested.emit("add", path)
+        )
+        self._button = button(
+            name="importButton", on=lambda: self.requested.emit(self._action, path)
+        )
+        parts = (self._figures, self._bar, self._add, self._button)
+        head = row((self._name, 1), *parts, spacing=12)
+        column(head, self._problem, margins=(14, 10), on=self)
+
+    def show_task(self, task: TaskState) -> None:
+        """Show how far the import is, or its error."""
+        name, error = Path(self._path).name, task.error
+        self._action = "stop" if task.runs else "dismiss"
+        self._name.setText(tr("Importing {name}", name=name) if task.runs else name)
+        self._figures.setText("" if task.waits else progress(task))
+        self._bar.set_shares(task.share)
+        self._bar.setAccessibleName(self._figures.text())
+        for part in (self._bar, self._figures):
+            part.setVisible(task.runs)
+        self._button.setText(tr("Stop") if task.runs else tr("Close"))
+        self._button.setAccessibleName(f"{self._button.text()}: {name}")
+        self._add.setVisible(error is not None and error.code == LibraryMissing.code)
+        show_message(self._problem, Message("refusal", *problem(error)) if error else None)
+
+
+class Recommended(QFrame):
+    """Models of the presets Balanced and Best on this GPU; one button downloads missing files."""
+
+    requested = Signal(str, str)  # "download" and id of a file, "runtime" and id of a runtime
+
+    def __init__(
+        self, files: ModelFilesModel, presets: PresetsModel, runtimes: RuntimesModel
+    ) -> None:
+        super().__init__()
+        named(self, "recommended", "card")
+        self._files, self._presets, self._runtimes = files, presets, runtimes
+        self._title, self._text = label(kind="title"), label(wraps=True)
+        self._state = label(kind="secondary")
+        self._problem = named(NoticeLine(), "brokenRuntime")
+        self._button = button("Download missing files", "getRecommended", "primary", on=self._get)
+        texts = column(self._title, self._text, self._problem, self._state)
+        row((texts, 1), self._button, margins=(14, 10), on=self)
+        bind(self, self._show)
+        for changed in (files.changed, presets.changed, runtimes.changed):
+            changed.connect(self._show)
+
+    def _show(self) -> None:
+        presets = self._presets.presets
+        self.setVisible(bool(presets and self._files.files))
+        packages, runtime = recommended(presets, self._files), self._runtime()
+        is_broken = self._runtimes.status.situation is Situation.BROKEN
+        show_message(self._problem, runtime_labels.message(self._runtimes) if is_broken else None)
+        if not packages:
+            self._title.setText(tr("Recommended: Lite, built in"))
+            self._text.setText(tr("The presets for this computer use it; nothing to download."))
+            self._state.setText(tr("Everything is installed"))
+            self._button.hide()
+            return
+        files = {file.id: file for package in packages for file in package.files}
+        parts = [model_labels.full_title(file) for file in files.values()]
+        if runtime is not None:
+            parts.append(runtime_labels.title_of(runtime))
+        self._title.setText(
+            tr("Recommended for {gpu}", gpu=self._presets.card or tr("this computer"))
+        )
+        self._text.setText(tr("Balanced and Best use: {parts}", parts=" · ".join(reversed(parts))))
+        lacks = runtime is not None or any(package.lacking for package in packages)
+        runs = any(file in self._files.running for file in files) or self._runtimes.is_running
+        self._state.setText(
+            tr("Downloading") if runs else _sizes(files.values(), runtime, lacks=lacks)
+        )
+        self._button.setVisible(lacks)
+        self._button.setEnabled(not runs)
+
+    def _runtime(self) -> RuntimeState | None:
+        """The one that is to be downloaded, also for a broken one."""
+        status = self._runtimes.status
+        if status.situation is Situation.BROKEN and status.runtime is not None:
+            return status.runtime if can_repair(status.runtime) else None
+        is_offered = status.situation in (Situation.OFFER, Situation.PARTIAL)
+        return status.runtime if is_offered else None
+
+    def _get(self) -> None:
+        runtime = self._runtime()
+        for package in recommended(self._presets.presets, self._files):
+            if package.lacking:
+                self.requested.emit("download", package.main.id)
+        if runtime is not None:
+            self.requested.emit("runtime", runtime.id)
+
+
+def recommended(presets: Sequence[Preset], files: ModelFilesModel) -> tuple[Package, ...]:
+    """Packages of these presets, each once; none where they use Lite."""
+    found: dict[str, Package] = {}
+    for preset in presets:
+        if not _GOALS.isdisjoint(preset.goals):
+            package = _package(preset, files)
+            if package is not None:
+                found.setdefault(package.main.id, package)
+    return tuple(found.values())
+
+
+def _package(preset: Preset, files: ModelFilesModel) -> Package | None:
+    """The file that suits the GPU, or another one that is here already, as in a plan."""
+    model = str(preset.changes.get("model", "auto"))
+    model = preset.automatic if model == "auto" else model
+    precision = str(preset.changes.get("precision", "auto"))
+    package = files.best_package(model, precision)
+    suited = files.best_package(model, preset.precision or precision)
+    if precision != "auto" or package is None or suited is None:
+        return package
+    return suited if suited.is_complete or not package.main.is_here else package
+
+
+def _sizes(files: Collection[PublishedState], runtime: RuntimeState | None, *, lacks: bool) -> str:
+    """Bytes of all parts, and how many of them are here."""
+    total = sum(map(size_of, files))
+    here = sum(map(size_of, (file for file in files if file.is_here)))
+    here += sum(file.done_bytes for file in files if file.state == "partial")
+    if runtime is not None:
+        total += size_of(runtime)
+        here += runtime.done_bytes if runtime.state == "partial" else 0
+    if not lacks:
+        return f"{tr('Everything is installed')} · {bytes_text(total)}"
+    if not here:
+        return tr("{size} total", size=bytes_text(total))
+    return tr("{here} of {total} downloaded", here=bytes_text(here), total=bytes_text(total))

@@ -1,36 +1,32 @@
-"""Texts about NVIDIA runtimes, in the current language."""
+"""Texts about NVIDIA runtimes, and the row of one, in the current language."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from app.engine_messages import hint, text
 from app.i18n import mark, tr
-from app.installs.model_labels import progress
-from app.state.runtimes_model import (
-    RuntimesModel,
-    RuntimeStatus,
-    Situation,
-    is_known,
-    size_of,
-)
+from app.installs.installable import Installable, Message, Standing, progress
+from app.state.model_files_model import size_of
+from app.state.runtimes_model import RuntimesModel, Situation, can_repair, is_known
 from app.state.tasks_model import TaskState
 from app.widgets.error_view import error_title
 from engine.core.errors import ErrorInfo, RuntimeNotAccepted
 from engine.core.units import bytes_text
+from engine.protocol.events import RuntimesListed
 from engine.protocol.runtime_state import RuntimeState
 
-_PHASES = {
-    "download": mark("Downloading the NVIDIA runtime"),
-    "import": mark("Verifying the file"),
-    "unpack": mark("Unpacking the NVIDIA runtime"),
-    "try": mark("Testing the NVIDIA runtime"),
-    "use": mark("Switching the NVIDIA runtime"),
-    "remove": mark("Removing the NVIDIA runtime"),
+OWN = ""  # id of the torch that came with the program
+_PHASES = {  # title of the bar, text of a row
+    "download": (mark("Downloading the NVIDIA runtime"), mark("Downloading")),
+    "import": (mark("Verifying the file"), mark("Verifying")),
+    "unpack": (mark("Unpacking the NVIDIA runtime"), mark("Unpacking")),
+    "try": (mark("Testing the NVIDIA runtime"), mark("Testing")),
+    "use": (mark("Switching the NVIDIA runtime"), mark("Switching")),
+    "remove": (mark("Removing the NVIDIA runtime"), mark("Removing")),
 }
-_TRYING = mark("This may take several minutes: virus scanners check every new file.")
-_TITLES = {  # of errors that elsewhere are about models
+_TITLES = {  # titles of errors that elsewhere are about models
     "download-failed": mark("The NVIDIA runtime could not be downloaded"),
     "hash-mismatch": mark("This is not a published file"),
     "output-unwritable": mark("The folder of the NVIDIA runtime cannot be written to"),
@@ -38,20 +34,79 @@ _TITLES = {  # of errors that elsewhere are about models
     "weights-damaged": mark("The download is corrupt"),
 }
 
-HINTS = {  # where the hint of the engine is a command: here is a button
+HINTS = {  # replace hints of the engine that are commands: the window has buttons
     "runtime-broken.unusable": mark("Repair downloads it again."),
     "runtime-busy.in-use": mark("Select the built-in runtime, restart Upreel, then try again."),
     "unknown-runtime.no-such-runtime": mark("Refresh lists the available runtimes."),
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """A sentence, and smaller what it means."""
+def message(model: RuntimesModel) -> Message:
+    """The situation as the bar shows it."""
+    listed, status, task = model.listed, model.status, model.task
+    runtime, situation = status.runtime, status.situation
+    if task is not None and situation is Situation.BUSY:
+        offers = {"download": ("pause", "cancel"), "remove": (), "use": ()}
+        said = tr("Please wait …") if task.waits else progress(task)
+        if task.phase in ("try", "use"):
+            said = tr("This may take several minutes: virus scanners check every new file.")
+        return Message("info", phase_title(task), said, offers.get(task.phase, ("cancel",)))
+    if task is not None and task.error is not None:
+        again = () if task.phase == "import" else ("retry",)
+        return Message("refusal", *problem(task.error), (*again, "file", "dismiss"))
+    if situation is Situation.READY:
+        title = tr("After a restart Upreel runs on the CPU again")
+        if runtime is not None:
+            title = tr("The NVIDIA runtime is installed and will be used after a restart")
+        done = text(model.done) if model.done else tr("Queued videos are kept.")
+        return Message("good", title, done, ("restart", "later"))
+    if listed is None or situation is Situation.QUIET:
+        return Message()
+    gpu = gpu_name(listed.card)
+    if runtime is None:
+        return _no_runtime(listed, gpu)
+    done, size = bytes_text(runtime.done_bytes), bytes_text(size_of(runtime))
+    if situation is Situation.PARTIAL:
+        title = tr("NVIDIA runtime: {done} of {size} downloaded", done=done, size=size)
+        said = tr("The download resumes where it stopped.")
+        return Message("info", title, said, ("continue", "discard", "hide"))
+    if situation is Situation.BROKEN:
+        helps = ("restart",) if runtime.is_used else ("repair",) if can_repair(runtime) else ()
+        said = tr("Until it is repaired, Upreel runs on the CPU.")
+        if runtime.is_used:
+            said = tr("After a restart Upreel runs on the CPU until it is repaired.")
+        title = tr("The NVIDIA runtime is installed but cannot be used")
+        return Message("warning", title, joined(reason(runtime), said), (*helps, "details", "hide"))
+    title = tr("Download the NVIDIA runtime ({size}) to use your {gpu}", gpu=gpu, size=size)
+    said = tr(
+        "Until then Upreel runs on the CPU. The runtime takes about {size} of the {free} free on "
+        "disk. Running videos continue. You can also do this later in the settings.",
+        size=bytes_text(runtime.disk_bytes),
+        free=bytes_text(listed.free_mb * 1e6),
+    )
+    if status.outdated:
+        title = tr("This version of Upreel needs a newer NVIDIA runtime for your {gpu}", gpu=gpu)
+        said = joined(tr("Download size: {size}.", size=size), said)
+    return Message("info", title, said, ("download", "file", "hide"))
 
-    severity: str  # of app.widgets.notice_line
-    title: str
-    text: str = ""
+
+def _no_runtime(listed: RuntimesListed, gpu: str) -> Message:
+    """A GPU that no runtime suits, or not with this driver."""
+    if not listed.driver_needed:
+        title = tr("Your {gpu} cannot be used: no NVIDIA runtime supports it", gpu=gpu)
+        said = tr("Upreel runs on the CPU. Lite is made for that.")
+        return Message("info", title, said, ("details", "hide"))
+    title = tr(
+        "Your {gpu} needs a newer NVIDIA driver: {needed} or newer, {driver} is installed",
+        gpu=gpu,
+        needed=listed.driver_needed,
+        driver=listed.driver,
+    )
+    said = joined(
+        tr("Update the driver, then restart Upreel."),
+        tr("Until then Upreel runs on the CPU, with Lite."),
+    )
+    return Message("warning", title, said, ("driver", "hide"))
 
 
 def gpu_name(name: str) -> str:
@@ -59,83 +114,9 @@ def gpu_name(name: str) -> str:
     return name.removeprefix("NVIDIA ").removeprefix("GeForce ")
 
 
-def message(model: RuntimesModel) -> Message:
-    """Text of the bar."""
-    status = model.status
-    match status.situation:
-        case Situation.OFFER:
-            return _offer(model, status)
-        case Situation.PARTIAL:
-            return _partial(status)
-        case Situation.BUSY:
-            return _busy(model.task)
-        case Situation.FAILED:
-            return _failed(model.task)
-        case Situation.READY:
-            return _ready(model, status)
-        case Situation.BROKEN:
-            return _broken(status)
-        case Situation.OLD_DRIVER | Situation.OLD_GPU:
-            return _no_way(model, status)
-        case Situation.QUIET:
-            return Message(severity="info", title="")
-
-
-def _offer(model: RuntimesModel, status: RuntimeStatus) -> Message:
-    listed, runtime = model.listed, status.runtime
-    assert listed is not None
-    assert runtime is not None
-    gpu, size = gpu_name(listed.card), bytes_text(size_of(runtime))
-    if status.outdated:
-        title = tr("This version of Upreel needs a newer NVIDIA runtime for your {gpu}", gpu=gpu)
-    else:
-        title = tr(
-            "Download the NVIDIA runtime ({size}) to use your {gpu}",
-            gpu=gpu,
-            size=size,
-        )
-    text = tr(
-        "Until then Upreel runs on the CPU. The runtime takes about {size} of the {free} free on "
-        "disk. Running videos continue. You can also do this later in the settings.",
-        size=bytes_text(runtime.disk_bytes),
-        free=bytes_text(listed.free_mb * 1e6),
-    )
-    if status.outdated:
-        text = joined(tr("Download size: {size}.", size=size), text)
-    return Message(severity="info", title=title, text=text)
-
-
-def _partial(status: RuntimeStatus) -> Message:
-    runtime = status.runtime
-    assert runtime is not None
-    done, size = bytes_text(runtime.done_bytes), bytes_text(size_of(runtime))
-    return Message(
-        severity="info",
-        title=tr("NVIDIA runtime: {done} of {size} downloaded", done=done, size=size),
-        text=tr("The download resumes where it stopped."),
-    )
-
-
-def _busy(task: TaskState | None) -> Message:
-    if task is None:
-        return Message(severity="info", title="")
-    if task.phase in ("try", "use"):
-        text = tr(_TRYING)
-    else:
-        text = tr("Please wait …") if task.waits else progress(task)
-    return Message(severity="info", title=phase_title(task), text=text)
-
-
 def phase_title(task: TaskState) -> str:
     """Name of a task on a runtime."""
-    return tr(_PHASES[task.phase])
-
-
-def _failed(task: TaskState | None) -> Message:
-    if task is None or task.error is None:
-        return Message(severity="refusal", title="")
-    title, text = problem(task.error)
-    return Message(severity="refusal", title=title, text=text)
+    return tr(_PHASES[task.phase][0])
 
 
 def problem(error: ErrorInfo) -> tuple[str, str]:
@@ -143,7 +124,7 @@ def problem(error: ErrorInfo) -> tuple[str, str]:
     code = error.as_message.code
     lines = (text(error), tr(HINTS[code]) if code in HINTS else hint(error))
     title = tr(_TITLES[error.code]) if error.code in _TITLES else error_title(error)
-    return title, "\n".join(line for line in lines if line)
+    return title, "\n".join(filter(None, lines))
 
 
 def acceptance(error: ErrorInfo) -> str:
@@ -154,55 +135,11 @@ def acceptance(error: ErrorInfo) -> str:
     )
 
 
-def _ready(model: RuntimesModel, status: RuntimeStatus) -> Message:
-    if status.runtime is None:
-        title = tr("After a restart Upreel runs on the CPU again")
-    else:
-        title = tr("The NVIDIA runtime is installed and will be used after a restart")
-    done = text(model.done) if model.done else tr("Queued videos are kept.")
-    return Message(severity="good", title=title, text=done)
-
-
 def reason(state: RuntimeState) -> str:
     """Why an installed runtime is not used; "" where it is not known."""
     if state.why is None:
         return ""
     return tr("Reason: {why}.", why=text(state.why).rstrip(".。"))
-
-
-def _broken(status: RuntimeStatus) -> Message:
-    runtime = status.runtime
-    assert runtime is not None
-    without = tr("Until it is repaired, Upreel runs on the CPU.")
-    if runtime.is_used:
-        without = tr("After a restart Upreel runs on the CPU until it is repaired.")
-    return Message(
-        severity="warning",
-        title=tr("The NVIDIA runtime is installed but cannot be used"),
-        text=joined(reason(runtime), without),
-    )
-
-
-def _no_way(model: RuntimesModel, status: RuntimeStatus) -> Message:
-    listed = model.listed
-    assert listed is not None
-    gpu, lite = gpu_name(listed.card), tr("Until then Upreel runs on the CPU, with Lite.")
-    if status.situation is Situation.OLD_DRIVER:
-        return Message(
-            severity="warning",
-            title=tr(
-                "Your {gpu} needs a newer NVIDIA driver: {needed} or newer, {driver} is installed",
-                gpu=gpu,
-                needed=listed.driver_needed,
-                driver=listed.driver,
-            ),
-            text=joined(tr("Update the driver, then restart Upreel."), lite),
-        )
-    return Message(
-        severity="info",
-        title=tr("Your {gpu} cannot be used: no NVIDIA runtime supports it", gpu=gpu),
-        text=tr("Upreel runs on the CPU. Lite is made for that."),
-    )
 
 
 def joined(*sentences: str) -> str:
@@ -211,17 +148,6 @@ def joined(*sentences: str) -> str:
     for sentence in filter(None, sentences):
         text += sentence if not text or text.endswith("。") else f" {sentence}"
     return text
-
-
-OWN = ""  # id of the torch that came with the program
-_SHORT_PHASES = {
-    "download": mark("Downloading"),
-    "import": mark("Verifying"),
-    "unpack": mark("Unpacking"),
-    "try": mark("Testing"),
-    "use": mark("Switching"),
-    "remove": mark("Removing"),
-}
 
 
 def own(model: RuntimesModel) -> RuntimeState:
@@ -267,35 +193,79 @@ def about(state: RuntimeState) -> str:
     return " · ".join(parts)
 
 
-def state_of(state: RuntimeState, task: TaskState | None) -> tuple[str, str, str]:
-    """Icon, severity and text for the status of a runtime."""
-    if task is not None:
-        if task.runs:
-            return "download", "good", tr(_SHORT_PHASES[task.phase])
-        return "error", "refusal", tr("Failed")
+def item_of(state: RuntimeState, task: TaskState | None, *, is_idle: bool) -> Installable:
+    """Row of a runtime.
+
+    Args:
+        state: State from the list of the engine.
+        task: Task on this one, or how it ended.
+        is_idle: Nothing is done to any runtime: a request would be accepted.
+    """
+    action, title = _action(state, task), title_of(state)
+    has_some = state.path is not None or state.done_bytes > 0
+    error = None
+    if task is not None and task.error is not None:
+        error = Message("refusal", *problem(task.error))
+    elif task is None and state.state == "broken":
+        error = Message("warning", reason(state))
+    menu: dict[str, bool] = {}
+    if state.id != OWN:
+        removable = is_idle and has_some and not state.is_used
+        menu = {"folder": state.path is not None, "remove": removable}
+    return Installable(
+        id=state.id,
+        title=title,
+        about=about(state),
+        full_title=title,
+        button_for=title,
+        standing=_standing(state, task),
+        action=action,
+        can_act=is_idle or action in ("pause", "cancel"),
+        menu=menu,
+        task=task,
+        problem=error,
+    )
+
+
+def _action(state: RuntimeState, task: TaskState | None) -> str:
+    """Name of the one button; "" where there is nothing to do."""
+    if task is not None and task.runs:
+        return {"download": "pause", "remove": "", "use": ""}.get(task.phase, "cancel")
+    if not state.suits_program or state.state == "busy":
+        return ""
+    if state.state == "here":
+        return "" if state.is_chosen else "use"
     if state.state == "broken":
-        return "warning", "warning", tr("Cannot be used")
+        return "repair" if is_known(state) else "remove"
+    if not state.suits_card:
+        return ""
+    return "continue" if state.state == "partial" else "download"
+
+
+def _standing(state: RuntimeState, task: TaskState | None) -> Standing:
+    if task is not None and task.runs:
+        return Standing("download", "good", tr(_PHASES[task.phase][1]))
+    if task is not None:
+        return Standing("error", "refusal", tr("Failed"))
+    if state.state == "broken":
+        return Standing("warning", "warning", tr("Cannot be used"))
     if state.is_used:
-        return "check", "good", tr("In use") if state.is_chosen else tr("Temporarily in use")
+        said = tr("In use") if state.is_chosen else tr("Temporarily in use")
+        return Standing("check", "good", said)
     if state.is_chosen:
-        return "check", "good", tr("After a restart")
-    return _at_rest(state)
-
-
-def _at_rest(state: RuntimeState) -> tuple[str, str, str]:
-    match state.state:
-        case "here":
-            return "check", "info", tr("Installed, not selected")
-        case "busy":
-            return "info", "info", tr("Another program uses it")
+        return Standing("check", "good", tr("After a restart"))
+    if state.state == "here":
+        return Standing("check", "info", tr("Installed, not selected"))
+    if state.state == "busy":
+        return Standing("info", "info", tr("Another program uses it"))
     if not state.suits_program:
-        return "info", "info", tr("For another system")
+        return Standing("info", "info", tr("For another system"))
     if state.state == "partial":
         percent = min(99, int(100 * state.done_bytes / max(1, size_of(state))))
-        return "pause", "info", tr("{percent} % downloaded", percent=percent)
+        return Standing("pause", "info", tr("{percent} % downloaded", percent=percent))
     if not state.suits_card:
-        return "info", "info", tr("Not for this computer")
-    return "download", "info", tr("Not installed")
+        return Standing("info", "info", tr("Not for this computer"))
+    return Standing("download", "info", tr("Not installed"))
 
 
 def summary(model: RuntimesModel) -> str:

@@ -1,221 +1,200 @@
-"""The page of NVIDIA runtimes: which torch is in use and why, the others, files, removal."""
+"""NVIDIA runtimes in the window: their page, the line among the settings, the bar that offers."""
 
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import (
-    QDialog,
-    QFrame,
-    QHBoxLayout,
-    QPushButton,
-    QScrollArea,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QApplication, QFrame, QPushButton, QWidget
 
+from app.bound import bind
 from app.engine_messages import text
-from app.i18n import tr
+from app.i18n import mark, tr
 from app.installs import runtime_labels
-from app.installs.runtime_row import GAP, RuntimeRow
-from app.state.runtimes_model import RuntimesModel, Situation, find
-from app.state.tasks_model import TaskState
-from app.theme.icons import icon
-from app.widgets.controls import Themed
-from app.widgets.layouts import clear_layout
+from app.installs.installable import (
+    ACTIONS,
+    DoubleClick,
+    Group,
+    InstallsPage,
+    Message,
+    PageSpec,
+    Widths,
+    show_message,
+)
+from app.state.runtimes_model import RuntimesModel, find
+from app.widgets.layouts import MIDDLE, row
+from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine, PageLine
-from app.widgets.plain import Label
-from engine.core.units import bytes_text
-from engine.protocol.runtime_state import RuntimeState
+from app.widgets.parts import button, label, named
+
+_SPEC = PageSpec(
+    name="runtime",
+    title=mark("NVIDIA runtime"),
+    file=mark("From a file …"),
+    foot=mark(
+        'Without internet access, download the file on another computer and choose "From '
+        'a file …". A runtime in use can be removed after Upreel has been started '
+        "without it."
+    ),
+    widths=Widths(facts=(), state=172, button=112, more=34),
+    size=(880, 540),
+    least=(720, 420),
+)
+_BAR_WIDTH = 260  # px
+_OFFERS = {  # buttons of the bar, in their order
+    **{
+        name: ACTIONS[name]
+        for name in ("download", "continue", "retry", "repair", "pause", "cancel")
+    },
+    "file": mark("From a file …"),
+    "discard": mark("Delete"),
+    "restart": mark("Restart now"),
+    "restart_now": mark("Restart now, continue the video later"),
+    "stay": mark("Do not restart"),
+    "driver": mark("Download driver"),
+    "details": mark("Details"),
+    "later": mark("Later"),
+    "hide": mark("Not now"),
+    "dismiss": mark("Close"),
+}
+_QUIET = ("hide", "later", "dismiss", "details")
 
 
-class RuntimeView(Themed, QDialog):
-    """Shows the model; emits requests of the user. Stays open while films run."""
-
-    requested = Signal(str, str)  # a button of a row; id of the runtime, "" for the program's own
-    file_requested = Signal()
-    look_requested = Signal()
-    restart_requested = Signal()
+class RuntimesPage(InstallsPage):
+    """Which torch is in use and why, and a row for each one that could be."""
 
     def __init__(self, model: RuntimesModel, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setObjectName("runtimeDialog")
-        self.setMinimumSize(720, 420)
-        self.resize(880, 540)
+        super().__init__(_SPEC, parent)
         self._model = model
-        self._ids: tuple[str, ...] | None = None
-        self._rows: dict[str, RuntimeRow] = {}
-        self._title, self._room, self._lead, self._foot = (Label() for _ in range(4))
-        self._now, self._trouble = NoticeLine(), NoticeLine()
-        self._now.setObjectName("runtimeNow")
-        self._trouble.setObjectName("runtimeTrouble")
-        self._file, self._again, self._restart, self._close = (QPushButton() for _ in range(4))
-        self._file.setObjectName("runtimeFile")
-        self._again.setObjectName("runtimeLook")
-        self._restart.setObjectName("runtimeRestart")
-        self._close.setObjectName("closeRuntimes")
-        self._close.setDefault(True)  # else Enter would press the first button: gigabytes
-        self._list = QFrame()
-        self._list.setProperty("kind", "card")
-        self._lay_out()
-        self._file.clicked.connect(self.file_requested)
-        self._again.clicked.connect(self.look_requested)
-        self._restart.clicked.connect(self.restart_requested)
-        self._close.clicked.connect(self.close)
+        lead = label(
+            "The NVIDIA runtime lets Upreel run on the GPU; without it, Upreel runs on the "
+            "CPU. It is the official PyTorch build for NVIDIA GPUs and is used only if its "
+            "checksum matches the published one.",
+            "secondary",
+            wraps=True,
+        )
+        self._now = named(NoticeLine(), "runtimeNow")
+        self._trouble = named(NoticeLine(), "runtimeTrouble")
+        self._restart = button(
+            "Restart now", "runtimeRestart", on=lambda: self.requested.emit("restart", "")
+        )
+        self.lay_out((lead, self._now, self._trouble), buttons=(self._restart,))
         model.changed.connect(self._show)
         model.progressed.connect(self._show_progress)
-        self.retranslate_ui()
-
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
-        self.setWindowTitle(tr("NVIDIA runtime"))
-        self._title.setText(tr("NVIDIA runtime"))
-        self._scroll.setAccessibleName(tr("NVIDIA runtime"))
-        self._lead.setText(
-            tr(
-                "The NVIDIA runtime lets Upreel run on the GPU; without it, Upreel runs on the "
-                "CPU. It is the official PyTorch build for NVIDIA GPUs and is used only if its "
-                "checksum matches the published one."
-            )
-        )
-        self._foot.setText(
-            tr(
-                'Without internet access, download the file on another computer and choose "From '
-                'a file …". A runtime in use can be removed after Upreel has been started '
-                "without it."
-            )
-        )
-        self._file.setText(tr("From a file …"))
-        self._file.setIcon(icon("folder", size=16))
-        self._again.setText(tr("Refresh"))
-        self._again.setIcon(icon("retry", size=16))
-        self._restart.setText(tr("Restart now"))
-        self._close.setText(tr("Close"))
-        self._show()
-
-    # Showing
+        bind(self, self._show, theme=True)
 
     def _show(self) -> None:
-        model, listed = self._model, self._model.listed
-        free = bytes_text(listed.free_mb * 1e6) if listed is not None else ""
-        self._room.setText(tr("{size} free on disk", size=free) if free else "")
+        model, listed, task = self._model, self._model.listed, self._model.task
+        self.show_room(listed.free_mb if listed is not None else None)
         self._file.setVisible(listed is not None and bool(listed.card))
         self._file.setEnabled(not model.is_running)
-        self._restart.setVisible(self._needs_restart())
-        self._show_now()
+        self._restart.setVisible("restart" in runtime_labels.message(model).offers)
+        show_message(self._now, runtime_labels.in_use(model))
         self._show_trouble()
         shown = (runtime_labels.own(model), *model.runtimes) if listed is not None else ()
-        self._list.setVisible(bool(shown))
-        ids = tuple(state.id for state in shown)
-        if ids != self._ids:
-            self._build(ids)
-        for state in shown:
-            task = self._task_of(state)
-            self._rows[state.id].show_state(state, task, is_idle=not model.is_running)
-
-    def _needs_restart(self) -> bool:
-        status = self._model.status
-        about = status.runtime
-        is_broken = status.situation is Situation.BROKEN and about is not None and about.is_used
-        return status.situation is Situation.READY or is_broken
-
-    def _show_now(self) -> None:
-        now = runtime_labels.in_use(self._model)
-        self._now.show_message(now.severity, now.title, now.text)
+        items = tuple(
+            runtime_labels.item_of(
+                state,
+                task if task is not None and task.subject == state.id else None,
+                is_idle=not model.is_running,
+            )
+            for state in shown
+        )
+        self.show_groups([Group(items=items)] if items else [])
 
     def _show_trouble(self) -> None:
         """Messages that concern no row: an import that fails or runs, good news."""
         model, task = self._model, self._model.task
-        about = find(model.listed, task.subject) if task is not None else None
-        has_own_line = task is not None and about is None
-        self._trouble.setVisible(has_own_line or model.done is not None)
-        if has_own_line:
-            message = runtime_labels.message(model)
-            self._trouble.show_message(message.severity, message.title, message.text)
-        elif model.done is not None:
-            self._trouble.show_message("good", text(model.done))
+        is_elsewhere = task is not None and find(model.listed, task.subject) is None
+        good = Message("good", text(model.done)) if model.done is not None else None
+        show_message(self._trouble, runtime_labels.message(model) if is_elsewhere else good)
 
-    def _task_of(self, state: RuntimeState) -> TaskState | None:
-        task = self._model.task
-        return task if task is not None and task.subject == state.id else None
-
-    def _show_progress(self, _runtime: str = "") -> None:
+    def _show_progress(self, runtime: str) -> None:
         """Only what the progress changes."""
-        task = self._model.task
-        row = self._rows.get(task.subject) if task is not None else None
-        if row is not None:
-            row.show_progress(task)
-        else:
+        if not self.show_progress(runtime, self._model.task):
             self._show_trouble()
-
-    def _build(self, ids: tuple[str, ...]) -> None:
-        """New rows: the engine knows other runtimes than before."""
-        self._ids = ids
-        clear_layout(self._inside)
-        self._rows = {}
-        for name in ids:
-            if self._rows:
-                rule = QFrame()
-                rule.setProperty("kind", "rule")
-                self._inside.addWidget(rule)
-            row = self._rows[name] = RuntimeRow(name)
-            row.requested.connect(self.requested)
-            self._inside.addWidget(row)
-
-    def _lay_out(self) -> None:
-        self._title.setProperty("kind", "headline")
-        for label in (self._room, self._lead, self._foot):
-            label.setProperty("kind", "secondary")
-        for label in (self._lead, self._foot):
-            label.setWordWrap(True)
-        head = QHBoxLayout()
-        head.setSpacing(GAP)
-        head.addWidget(self._title)
-        head.addWidget(self._room, 0, Qt.AlignmentFlag.AlignBottom)
-        head.addStretch(1)
-        head.addWidget(self._again)
-        head.addWidget(self._file)
-        self._inside = QVBoxLayout(self._list)
-        self._inside.setContentsMargins(0, 2, 0, 2)
-        self._inside.setSpacing(0)
-        scrolled = QWidget()
-        scrolled.setObjectName("scrolled")
-        inner = QVBoxLayout(scrolled)
-        inner.setContentsMargins(0, 0, 12, 0)
-        inner.setSpacing(GAP)
-        inner.addWidget(self._list)
-        inner.addStretch(1)
-        self._scroll = QScrollArea()
-        self._scroll.setWidgetResizable(True)
-        self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._scroll.setWidget(scrolled)
-        foot = QHBoxLayout()
-        foot.setSpacing(GAP)
-        foot.addWidget(self._foot, 1)
-        foot.addWidget(self._restart, 0, Qt.AlignmentFlag.AlignBottom)
-        foot.addWidget(self._close, 0, Qt.AlignmentFlag.AlignBottom)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(20, 16, 20, 16)
-        column.setSpacing(10)
-        column.addLayout(head)
-        for part in (self._lead, self._now, self._trouble):
-            column.addWidget(part)
-        column.addWidget(self._scroll, 1)
-        column.addLayout(foot)
-        self._scroll.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before the first tab
 
 
 class RuntimeLine(PageLine):
     """The line among the settings: which runtime is in use and why, and the way to the page."""
 
-    def __init__(self, model: RuntimesModel, parent: QWidget | None = None) -> None:
-        super().__init__("runtime", parent)
+    def __init__(self, model: RuntimesModel) -> None:
+        super().__init__(
+            "runtime",
+            title=mark("NVIDIA runtime"),
+            text=mark("Show …"),
+            says=lambda: tr("{text}: NVIDIA runtime", text=tr("Show …")),
+        )
         self._model = model
-        model.changed.connect(self.retranslate_ui)
-        self.retranslate_ui()
+        model.changed.connect(self._show)
+        bind(self, self._show)
 
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
-        self.name.setText(tr("NVIDIA runtime"))
+    def _show(self) -> None:
         self.explanation.setText(runtime_labels.summary(self._model))
-        self.button.setText(tr("Show …"))
-        self.button.setAccessibleName(tr("{text}: NVIDIA runtime", text=tr("Show …")))
+
+
+class OfferBar(QFrame):
+    """One line across the window: the model's one situation, and buttons. Never blocks."""
+
+    requested = Signal(str)  # a name of `_OFFERS`
+
+    def __init__(self, model: RuntimesModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("runtimeBar")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._model = model
+        self._waits = ""  # name of the video that the restart waits for
+        self._notice = named(NoticeLine(), "runtimeSays")
+        self._bar = named(ShareBar(), "runtimeShare")
+        self._bar.setFixedWidth(_BAR_WIDTH)
+        self._clicks = DoubleClick()
+        self._buttons = {name: self._make_button(name) for name in _OFFERS}
+        offers = ((part, 0, MIDDLE) for part in self._buttons.values())
+        row((self._notice, 1), self._bar, 16, *offers, spacing=8, margins=(16, 10), on=self)
+        model.changed.connect(self._show)
+        model.progressed.connect(self._show_texts)
+        bind(self, self._show)
+
+    def _make_button(self, name: str) -> QPushButton:
+        return button(
+            lambda: tr(_OFFERS[name]),
+            f"runtime-{name}",
+            "quiet" if name in _QUIET else "",
+            says=lambda: tr("{text}: NVIDIA runtime", text=tr(_OFFERS[name])),
+            on=lambda: self._act(name),
+        )
+
+    def _act(self, name: str) -> None:
+        if not self._clicks.stops(name):
+            self.requested.emit(name)
+
+    def show_waiting(self, film: str) -> None:
+        """Show that Upreel restarts when a video is finished; "" for no longer."""
+        self._waits = film
+        self._show()
+
+    def _show(self) -> None:
+        had_focus = self.isAncestorOf(QApplication.focusWidget() or self)
+        offers = self._message().offers
+        for name, part in self._buttons.items():
+            part.setVisible(name in offers)
+        self.setVisible(bool(self._waits) or not self._model.is_hidden)
+        self._show_texts()
+        if had_focus and offers:
+            self._buttons[offers[0]].setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def _show_texts(self, _runtime: str = "") -> None:
+        """Texts and figures: they come several times a second."""
+        shown, task = self._message(), self._model.task
+        show_message(self._notice, shown)
+        self.setAccessibleName(f"{shown.title}. {shown.text}")
+        is_counted = task is not None and task.runs and bool(task.total) and not self._waits
+        self._bar.setVisible(is_counted)
+        if task is not None and is_counted:
+            self._bar.set_shares(task.share)
+            self._bar.setAccessibleName(shown.text)
+
+    def _message(self) -> Message:
+        if not self._waits:
+            return runtime_labels.message(self._model)
+        title = tr("Upreel restarts when {film} is finished", film=self._waits)
+        said = tr("Other videos wait until then and continue automatically afterwards.")
+        return Message("info", title, said, ("restart_now", "stay"))

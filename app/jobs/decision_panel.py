@@ -27,7 +27,7 @@ _NAME_WIDTH = 110  # px of a film's name on a button
 
 
 def download_action(downloads: DownloadsModel, row: JobRow | None) -> str:
-    """What can be done about what a film lacks; "" where nothing has to be downloaded."""
+    """Text of the action that provides missing files; "" where nothing has to be downloaded."""
     if row is not None and row.job_id in downloads.films:
         return "download_stop"
     may_wait = row is not None and (row.state.can_change or row.state.can_retry)
@@ -198,7 +198,7 @@ class DecisionPanel(QWidget):
         return tr("Continue") if is_begun else tr("Try again")
 
     def _download_text(self) -> str:
-        """What the button does, with the size of what comes where the plan knows it."""
+        """Text of the button, with the size of the download where the plan knows it."""
         plan = self._row.plan if self._row is not None else None
         notices = plan.notices if plan is not None else ()
         size = next((str(n.params.get("size", "")) for n in notices if n.code == MISSING), "")
@@ -264,7 +264,7 @@ class _RunningRow(QWidget):
 
 
 class _HintCard(QFrame):
-    """What will appear here, while there is no plan."""
+    """Text while there is no plan."""
 
     def __init__(self) -> None:
         super().__init__()

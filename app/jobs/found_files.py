@@ -1,4 +1,4 @@
-"""How files come into the window: dialogs, drops, and folders searched in another thread."""
+"""Ways of files into the window: dialogs, drops, and folders searched in another thread."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def is_model_file(path: Path) -> bool:
 
 @dataclass(slots=True)
 class FoundFiles:
-    """What a drop holds.
+    """Content of a drop.
 
     Attributes:
         files: To be added.

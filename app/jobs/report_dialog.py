@@ -5,105 +5,72 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from PySide6.QtCore import QSize, Qt
-from PySide6.QtWidgets import (
-    QDialog,
-    QFrame,
-    QHBoxLayout,
-    QPushButton,
-    QScrollArea,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtCore import QSize
+from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
 from app import labels
+from app.bound import bind
 from app.engine_messages import text, title
-from app.i18n import tr
-from app.widgets.controls import Translated
-from app.widgets.layouts import layout_of
+from app.i18n import mark, tr
+from app.widgets.layouts import STRETCH, add_parts, clear_layout, column, row
 from app.widgets.notice_line import NoticeLine
+from app.widgets.page import Page
+from app.widgets.parts import button, named
 from app.widgets.plain import Label
-from app.window_place import resize_on_screen
 from engine.core.plain_text import one_line
 from engine.core.units import memory_text
 from engine.protocol.report import Check, PartMemory, Report
 
 _PARTS = 3  # of a stage that are shown
-_DIRECTLY = Qt.FindChildOption.FindDirectChildrenOnly
 
 
-class DoubtCard(Translated, QFrame):
-    """What differs between a result and its source: the checks that failed."""
+class DoubtCard(QFrame):
+    """Differences between a result and its source: the checks that failed."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setProperty("kind", "card")
-        self.setObjectName("doubtCard")
+        named(self, "doubtCard", "card")
         self._problems: tuple[Check, ...] = ()
-        column = QVBoxLayout(self)
-        column.setContentsMargins(14, 12, 14, 12)
-        column.setSpacing(10)
+        self._lines = column(spacing=10, margins=(14, 12), on=self)
+        bind(self, lambda: self.show_problems(self._problems))
 
     def show_problems(self, problems: tuple[Check, ...]) -> None:
-        """A line for each of these checks."""
+        """Show a line for each of these checks."""
         self._problems = problems
-        for line in self.findChildren(NoticeLine, options=_DIRECTLY):
-            line.setParent(None)
-            line.deleteLater()
-        for check in problems:
-            layout_of(self).addWidget(_line_of(check))
-
-    def retranslate_ui(self) -> None:
-        """The same in the current language."""
-        self.show_problems(self._problems)
+        clear_layout(self._lines)
+        add_parts(self._lines, map(_line_of, problems))
 
 
-class ReportDialog(QDialog):
+class ReportDialog(Page):
     """Every check of a report, one a line."""
 
     def __init__(self, report: Report, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setWindowTitle(tr("Verification report"))
-        resize_on_screen(self, QSize(560, 560))
-        name, sub = Label(one_line(report.output.name)), Label(facts(report))
-        name.setProperty("kind", "title")
-        sub.setProperty("kind", "secondary")
-        lines = QWidget()
-        lines.setObjectName("scrolled")
-        inner = QVBoxLayout(lines)
-        inner.setContentsMargins(4, 4, 12, 4)
-        inner.setSpacing(12)
-        for check in report.checks:
-            inner.addWidget(_line_of(check))
+        super().__init__("reportDialog", mark("Verification report"), parent)
+        self.resize_on_screen(QSize(560, 560))
+        lines = [_line_of(check) for check in report.checks]
         if report.model_files:
-            inner.addWidget(NoticeLine("info", tr("Model files"), model_files(report)))
+            lines.append(NoticeLine("info", tr("Model files"), model_files(report)))
         if times := stage_times(report):
-            inner.addWidget(NoticeLine("info", tr("Time per stage"), times))
+            lines.append(NoticeLine("info", tr("Time per stage"), times))
         if report.gpu_memory:
-            lines_of_gpu = gpu_memory(report)
+            memory = gpu_memory(report)
             if report.memory_ratios[1:]:
-                lines_of_gpu += "\n" + spread(report.memory_ratios)
-            inner.addWidget(NoticeLine("info", tr("GPU memory"), lines_of_gpu))
-        inner.addStretch()
+                memory += "\n" + spread(report.memory_ratios)
+            lines.append(NoticeLine("info", tr("GPU memory"), memory))
+        body = named(QWidget(), "scrolled")
+        column(*lines, STRETCH, spacing=12, margins=(4, 4, 12, 4), on=body)
         scroll = QScrollArea()
         scroll.setAccessibleName(self.windowTitle())
         scroll.setWidgetResizable(True)
-        scroll.setWidget(lines)
-        close = QPushButton(tr("Close"))
-        close.clicked.connect(self.accept)
-        buttons = QHBoxLayout()
-        buttons.addStretch()
-        buttons.addWidget(close)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(20, 16, 20, 16)
-        column.setSpacing(8)
-        for part in (name, sub, scroll):
-            column.addWidget(part)
-        column.addLayout(buttons)
+        scroll.setWidget(body)
+        name = named(Label(one_line(report.output.name)), kind="title")
+        sub = named(Label(facts(report)), kind="secondary")
+        buttons = row(STRETCH, button("Close", on=self.accept))
+        self.fill(name, sub, scroll, buttons, spacing=8)
 
 
 def model_files(report: Report) -> str:
-    """What the result was made with: name and architecture, below it the SHA-256."""
+    """Model files of the result: name and architecture, below it the SHA-256."""
     lines = []
     for file in report.model_files:
         lines.append(" · ".join(one_line(part) for part in (file.name, file.architecture) if part))
@@ -121,7 +88,7 @@ def _line_of(check: Check) -> NoticeLine:
 
 
 def stage_times(report: Report) -> str:
-    """What each stage took, one a line, next to what was planned; none that took 0 s."""
+    """Time of each stage, one a line, next to the planned one; none that took 0 s."""
     return "\n".join(
         (tr("{stage}: {time}, planned {planned}") if one.planned else tr("{stage}: {time}")).format(
             stage=labels.stage_name(one.stage),
@@ -134,7 +101,7 @@ def stage_times(report: Report) -> str:
 
 
 def gpu_memory(report: Report) -> str:
-    """What each stage took of the GPU, one a line, next to what was planned; its largest parts."""
+    """GPU memory of each stage, one a line, next to the planned one; its largest parts."""
     sentence = tr("{stage}: {size}, planned {planned}; {reserved} reserved")
     lines = []
     for one in report.gpu_memory:
@@ -161,7 +128,7 @@ def _largest(parts: Sequence[PartMemory]) -> str:
 
 
 def spread(ratios: Sequence[float]) -> str:
-    """How much the peaks of jobs of a kind differ, all next to what was planned."""
+    """Differences between the peaks of jobs of a kind, all next to the planned value."""
     return tr(
         "{count} similar jobs: {low} to {high} of the planned value, standard deviation "
         "{deviation}",

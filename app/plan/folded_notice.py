@@ -24,9 +24,9 @@ class FoldedNotice(QWidget):
     A sentence that fits into the line and has nothing below it does not open.
 
     Args:
-        severity: Of the notice.
+        severity: Severity of the notice.
         message: The sentence.
-        hint: What to do next; "" for nothing.
+        hint: Advice on what to do next; "" for none.
         buttons: Shown below when it is open.
     """
 
@@ -109,7 +109,7 @@ class _Head(QWidget):
             self.pressed.emit()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """As a button."""
+        """Press, as a button."""
         if event.key() in (Qt.Key.Key_Space, Qt.Key.Key_Return, Qt.Key.Key_Enter):
             self.pressed.emit()
             return

@@ -1,4 +1,4 @@
-"""How much memory each stage of a plan needs: a bar for each, with the limit as an amber tick."""
+"""Memory of each stage of a plan: a bar for each, with the limit as an amber tick."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 from app.actions import Actions
 from app.engine_messages import button, choice_text, hint, setting_title, text
 from app.i18n import tr
-from app.installs import model_labels, runtime_labels
+from app.installs import runtime_labels
+from app.installs.installable import problem, progress
 from app.plan.folded_notice import FoldedNotice
 from app.state.downloads_model import DownloadsModel, required_download
 from app.state.job_row import Downgrade, JobRow
@@ -264,11 +265,11 @@ def _problem(kind: TaskKind, error: ErrorInfo) -> tuple[str, str]:
     if error.code == RuntimeNotAccepted.code:
         return tr("Not started: you did not accept the NVIDIA runtime file"), ""
     is_runtime = kind is TaskKind.RUNTIME
-    return runtime_labels.problem(error) if is_runtime else model_labels.problem(error)
+    return runtime_labels.problem(error) if is_runtime else problem(error)
 
 
 class _Line(QWidget):
-    """What is done, its figures, and a bar below."""
+    """A download's title, its figures, and a bar below."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -278,7 +279,7 @@ class _Line(QWidget):
         column(self._title, self._bar, self._figures, spacing=2, on=self)
 
     def show_task(self, title: str, task: TaskState) -> None:
-        figures = tr("Please wait …") if task.waits else model_labels.progress(task)
+        figures = tr("Please wait …") if task.waits else progress(task)
         self._title.setText(title)
         self._figures.setText(figures)
         self._bar.set_shares(task.share)

@@ -108,7 +108,7 @@ def _step(plan: Plan, step: Alternative) -> tuple[Label, Label]:
 
 
 def _figures(plan: Plan, step: Alternative) -> str:
-    """What a step needs and how much longer it takes, in two lines."""
+    """Memory of a step and its additional time, in two lines."""
     size = memory_text(step.device_bytes if plan.device_bytes else step.ram_bytes)
     if not step.fits and step.device_bytes <= plan.device_budget_bytes:
         return f"{memory_text(step.ram_bytes)}\n{tr('RAM: does not fit')}"

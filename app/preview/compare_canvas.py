@@ -76,7 +76,7 @@ class CompareCanvas(Label):
 
     @property
     def mode(self) -> Mode:
-        """What is shown."""
+        """Mode that is shown."""
         return self.scene.mode
 
     def set_mode(self, mode: Mode) -> None:

@@ -1,4 +1,4 @@
-"""What the preview shows before there is a job: an invitation."""
+"""Preview before there is a job: an invitation."""
 
 from __future__ import annotations
 

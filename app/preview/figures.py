@@ -59,8 +59,8 @@ class Figure(QFrame):
 
         Args:
             value: The figure.
-            detail: What is read after it: a unit, or what it is a part of.
-            note: What kind of figure it is, next to the caption, where it is never cut.
+            detail: Text after it: a unit, or the whole that it is a part of.
+            note: Kind of figure, next to the caption, where it is never cut.
         """
         self._value.setText(value or _NOTHING)
         self._detail.setText(detail if value else "")
@@ -99,18 +99,18 @@ class FiguresRow(QWidget):
         self._refresh()
 
     def show_plan(self, plan: Plan) -> None:
-        """What the plan predicts."""
+        """Show the prediction of the plan."""
         self._plan = plan
         self._refresh()
 
     def show_progress(self, frames_per_second: float, seconds_left: float) -> None:
-        """How fast it goes; zeros are not known and change nothing."""
+        """Show the speed; zeros are not known and change nothing."""
         self._rate = frames_per_second or self._rate
         self._left = seconds_left or self._left
         self._refresh()
 
     def show_memory(self, used_bytes: int) -> None:
-        """What our process uses now; the most of it is shown."""
+        """Take our process's current memory; its maximum is shown."""
         if used_bytes > self._peak_bytes:
             self._peak_bytes = used_bytes
             self._refresh()
@@ -174,12 +174,12 @@ class WorkersRow(QWidget):
         self.hide()
 
     def show_worker(self, event: WorkerProgress) -> None:
-        """Where one of them is."""
+        """Show the place of one of them."""
         self._seen[event.worker] = event
         self._show()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """As many figures as have room."""
+        """Show as many figures as fit."""
         super().resizeEvent(event)
         self._show()
 

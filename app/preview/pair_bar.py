@@ -52,7 +52,7 @@ class PairBar(QWidget):
         return made
 
     def show_films(self, films: Sequence[Film], shown: tuple[Film, Film]) -> None:
-        """What there is to choose from, and what is shown; hidden without another result."""
+        """Show the results to choose from, and the shown one; hidden without another result."""
         self._keys = (shown[0].key, shown[1].key)
         for box, key in zip(self._boxes, self._keys, strict=True):
             box.clear()

@@ -149,7 +149,7 @@ class PreviewView(QWidget):
         self.pair.ask_soon()  # the picture of the queue is a small one
 
     def show_plan(self, job_id: str, plan: Plan) -> None:
-        """What will be done: size of the result, name of the model, what is cut off."""
+        """Show the plan: size of the result, name of the model, cropped parts."""
         if job_id != self._job_id or self._film is None:
             return
         self._plan = plan
@@ -204,7 +204,7 @@ class PreviewView(QWidget):
             self.pair.lose(event.job_id, event.error)
 
     def progress(self, event: StageProgress) -> None:
-        """How far and how fast."""
+        """Show progress and speed."""
         if event.job_id != self._job_id:
             return
         self.figures.show_progress(event.frames_per_second, event.seconds_left)
@@ -220,7 +220,7 @@ class PreviewView(QWidget):
             self.playback.set_result(is_published=False)
 
     def worker_progress(self, event: WorkerProgress) -> None:
-        """Where a worker of the shown job is, and how fast."""
+        """Show progress and speed of a worker of the shown job."""
         if event.job_id == self._job_id and self._is_running:
             self.workers.show_worker(event)
             self._fit_below()

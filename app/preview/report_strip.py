@@ -1,4 +1,4 @@
-"""How a finished job ended, in two lines, with the buttons that follow from it."""
+"""Outcome of a finished job, in two lines, with the buttons that follow from it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BETWEEN = 70  # px of icon and margins
 
 
 class ReportStrip(QFrame):
-    """What the checks have found, and facts about the job; what failed is in `DoubtCard`."""
+    """Results of the checks, and facts about the job; failed checks are in `DoubtCard`."""
 
     compare_clicked = Signal()
 

@@ -71,7 +71,7 @@ class Timeline(QFrame):
         bind(self, self._show, theme=True)
 
     def set_note(self, text: str) -> None:
-        """What playback has to say, in place of the title; "" for nothing."""
+        """Show a message of playback in place of the title; "" for none."""
         self._note = text
         self._title.setText(*self._title_texts())
         self._give_way()
@@ -83,7 +83,7 @@ class Timeline(QFrame):
         self._show()
 
     def set_trim(self, start: float | None, stop: float | None) -> None:
-        """What of the film is kept, in seconds; frames from `start` on that come before `stop`."""
+        """Show the kept part of the video, s: frames from `start` on that come before `stop`."""
         if self._film is None:
             return
         edges = (start or 0.0, self._film.seconds if stop is None else stop)
@@ -124,7 +124,7 @@ class Timeline(QFrame):
             self.set_step(self._film.step_at(seconds))
 
     def set_finished(self, steps: int, *, is_running: bool) -> None:
-        """How far the result is."""
+        """Show the progress of the result."""
         self.strip.set_finished(steps)
         if is_running != self._is_running:
             self._is_running = is_running
@@ -142,7 +142,7 @@ class Timeline(QFrame):
 
     @property
     def position_text(self) -> str:
-        """Where the playhead is, as a screen reader says it; "" for a still picture."""
+        """Position of the playhead for a screen reader; "" for a still image."""
         if self._film is None or self._film.steps == 1:
             return ""
         step = self.strip.value()
@@ -204,7 +204,7 @@ class Timeline(QFrame):
 
     @property
     def _room(self) -> int:
-        """What the row of figures leaves to the title, px."""
+        """Width that the row of figures leaves to the title, px."""
         shown = [self._play, self._loop, self.volume, self._position]
         shown += [] if self._trim.isHidden() else [self._trim]
         shown += [] if self._title.isHidden() else [self._title]
@@ -244,7 +244,7 @@ class VolumeControl(QWidget):
 
     @property
     def gain(self) -> float:
-        """What samples are multiplied by: the square, as the ear hears steps of it as even."""
+        """Factor of the samples: the square, as the ear hears steps of it as even."""
         return 0.0 if self.mute.isChecked() else (self.slider.value() / 100) ** 2
 
     def keep_in(self, state: UiState) -> None:

@@ -77,7 +77,7 @@ class TryBar(QFrame):
         self.withdraw()
 
     def press(self, seconds: float) -> None:
-        """As a click on the button of so many seconds, where it can be used."""
+        """Click the button of n seconds, where it is enabled."""
         if self._is_offered:
             (self._seconds if seconds else self._frame).click()
 
@@ -93,7 +93,7 @@ class TryBar(QFrame):
 
         Args:
             has_result: The frame that is shown needs not be tried.
-            why_not: What keeps the film from being tried now; "" for nothing.
+            why_not: Reason why the video cannot be tried now; "" for none.
             problem: Why the last try has failed; "" where it has not.
         """
         self._has_result, self._why_not = has_result, why_not

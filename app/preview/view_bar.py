@@ -113,7 +113,7 @@ class ViewBar(QWidget):
         self.updateGeometry()
 
     def toggle_tiles(self) -> None:
-        """As a click on the button."""
+        """Click the button."""
         self._tiles.toggle()
 
     def offer_tiles(self, is_offered: bool) -> None:
@@ -130,7 +130,7 @@ class ViewBar(QWidget):
     # Room
 
     def sizeHint(self) -> QSize:
-        """As high as its controls; any width will do."""
+        """Height of its controls; any width will do."""
         shown = [one for one in (self._list, *self._held) if not one.isHidden()]
         wide = sum(one.sizeHint().width() + 8 for one in shown) - 8 if self._is_short else 400
         return QSize(wide, max(self._segments.sizeHint().height(), self._fit.sizeHint().height()))

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QWidget
 
 from app.bound import bind
 from app.i18n import tr
-from app.installs.model_labels import problem
+from app.installs.installable import problem
 from app.state.listings import DiagnosticsModel
 from app.widgets.notice_line import PageLine
 

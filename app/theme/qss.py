@@ -59,8 +59,9 @@ QWidget#choicesColumn {{ background: {t.surface_1}; border-left: 1px solid {t.li
 QWidget#resultForm {{ border-top: 1px solid {t.line}; }}
 QFrame#runtimeBar, QFrame#afterQueueBar {{
   background: {t.surface_2}; border-bottom: 1px solid {t.line}; }}
-QFrame[kind="card"] {{
+QFrame[kind="card"], QFrame[kind="chosen-card"] {{
   background: {t.surface_2}; border: 1px solid {t.line}; border-radius: {tokens.CARD_RADIUS}px; }}
+QFrame[kind="chosen-card"] {{ border: 2px solid {t.accent}; }}
 QFrame[kind="rule"] {{ background: {t.line}; border: none; max-height: 1px; min-height: 1px; }}
 QFrame[kind="chip"] {{
   background: {t.surface_2}; border: 1px solid {t.line}; border-radius: 15px; }}
@@ -203,6 +204,11 @@ QHeaderView::section {{
   background: {t.surface_1}; color: {t.text_2}; border: none; font-weight: 600;
   border-bottom: 1px solid {t.line}; padding: 6px 9px; }}
 QListView {{ background: transparent; border: none; outline: none; }}
+QRadioButton {{ font-weight: 600; spacing: 8px; }}
+QRadioButton::indicator {{
+  width: 14px; height: 14px; border: 1px solid {t.text_2}; border-radius: 8px; }}
+QRadioButton::indicator:checked {{
+  width: 6px; height: 6px; border: 5px solid {t.accent}; border-radius: 8px; }}
 QPlainTextEdit {{
   background: {t.background}; color: {t.text_2}; border: none; padding: 8px 12px;
   selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}

@@ -27,9 +27,8 @@ from PySide6.QtWidgets import (
 
 from app.theme import tokens
 from app.theme.icons import pixmap
-from app.widgets.layouts import clear_layout, layout_of
+from app.widgets.layouts import clear_layout
 from app.widgets.plain import Label, message_box, set_tip, tip
-from app.window_place import resize_on_screen
 from engine.core.plain_text import one_line
 
 _LIST_BORDER = 26  # px of an open list, with its scroll bar
@@ -219,21 +218,6 @@ class FlowLayout(QLayout):
                 item.setGeometry(QRect(QPoint(x, y), hint))
             x, line = x + hint.width() + self.spacing(), max(line, hint.height())
         return y + line - rect.top()
-
-
-def bring_up(window: QWidget) -> None:
-    """Show a window in front of the others, with the keyboard."""
-    resize_on_screen(window, window.size())
-    window.show()
-    window.raise_()
-    window.activateWindow()
-
-
-def fit_height(window: QWidget) -> None:
-    """Room for every line: Qt gives wrapped sentences one line where a window is low."""
-    needed = layout_of(window).totalHeightForWidth(window.width())
-    if window.isVisible() and needed > window.height():
-        resize_on_screen(window, QSize(window.width(), needed))
 
 
 class ChoiceBox(QComboBox):

@@ -1,4 +1,4 @@
-"""Differences of pictures (PSNR and SSIM of luma), of frames over time and of tensors.
+"""Differences of images (PSNR and SSIM of luma), of frames over time and of tensors.
 
 Needs numpy and torch only.
 """
@@ -17,6 +17,12 @@ from engine.ops.steadiness import enlarged, stillness
 
 Picture = npt.NDArray[np.uint8]
 Array = npt.NDArray[np.float64]
+
+
+def picture_of(frame: torch.Tensor) -> Picture:
+    """[3, H, W], nominally 0 to 1, as uint8 [H, W, 3]."""
+    codes = frame.float().mul(255).round_().clamp_(0, 255).byte()
+    return np.ascontiguousarray(codes.permute(1, 2, 0).numpy())
 
 
 def luma(picture: Picture) -> Array:
@@ -52,9 +58,9 @@ def ssim(first: Picture, second: Picture, *, border: int = 4) -> float:
 
 @dataclass(slots=True)
 class Flicker:
-    """How much a film changes from frame to frame where its source stands still.
+    """Change of a video from frame to frame where its source stands still.
 
-    Memory: a frame of the film and one of the source.
+    Memory: a frame of the video and one of the source.
     """
 
     _squares: float = 0.0
@@ -67,7 +73,7 @@ class Flicker:
 
         Args:
             frame: [3, H, W] float32, RGB, nominally 0 to 1.
-            source: The same frame of the source, [3, h, w].
+            source: Its frame of the source, [3, h, w].
         """
         if self._last is not None:
             before, first = self._last

@@ -1,4 +1,4 @@
-"""Case `first-contact`: what a GPU that was never seen before does, as one page and one file.
+"""Case `first-contact`: figures of a GPU that was never measured before, as one page and one file.
 
 It runs other cases, part by part, each part in a process of its own: what crashes or hangs leaves
 only its own part unanswered.
@@ -23,10 +23,9 @@ import psutil
 
 from engine import __version__
 from engine.bench import run
-from engine.bench.cases.runs import allowed_gpu_bytes, device_of, require_gpu
-from engine.bench.options import BenchOptions
-from engine.bench.report.machine import Row, machine_row, write_file
-from engine.bench.report.markdown import markdown
+from engine.bench.report import Row, machine_row, markdown, write_file
+from engine.bench.run import BenchOptions
+from engine.bench.workload import allowed_gpu_bytes, device_of, require_gpu
 from engine.core.errors import EngineError, OutputUnwritable
 from engine.core.geometry import Size
 from engine.core.messages import Message, message
@@ -38,29 +37,20 @@ logger = logging.getLogger(__name__)
 
 TOTAL_S = 600.0  # of all parts together
 _NAME = "first-contact"
-_TINY = Size(64, 64)  # of frames on a processor
+_TINY = Size(64, 64)  # of frames on a CPU
 _NARROWER = 4  # times as narrow is the VAE there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContactPart:
-    """A case that is run, and how.
+    """A case that is run, and its options."""
 
-    Attributes:
-        case: Case or group, as the command line names it.
-        share: Of the time of all parts; what one leaves goes to those after it.
-        changes: Of the options.
-        sizes: Of frames, each measured, unless the user chose one; none takes that of the case.
-        needs_gpu: It measures nothing on a processor.
-        package: Without which it cannot run.
-    """
-
-    case: str
-    share: int
-    changes: Mapping[str, Any] = field(default_factory=dict)
-    sizes: tuple[Size, ...] = ()
-    needs_gpu: bool = False
-    package: str = ""
+    case: str  # case or group, as the command line names it
+    share: int  # of the time of all parts; what one leaves goes to those after it
+    changes: Mapping[str, Any] = field(default_factory=dict)  # of the options
+    sizes: tuple[Size, ...] = ()  # of frames, each measured, unless the user chose one
+    needs_gpu: bool = False  # it measures nothing on a CPU
+    package: str = ""  # it cannot run without this one
 
     def options(self, base: BenchOptions) -> Iterator[BenchOptions]:
         """Options of each run of the cases."""
@@ -125,11 +115,11 @@ def contact_rows(
 ) -> Iterator[Row]:
     """A row for each part as it ends; page and file are written again each time.
 
-    Parts that the file has an answer of, for the same machine, program and options, are not
-    measured again. On a processor everything is tiny.
+    Parts that the file has an answer of, for the same computer, program and options, are not
+    measured again. On a CPU everything is tiny.
 
     Args:
-        options: Of all cases; `out` is the folder.
+        options: Options of all cases; `out` is the folder.
         rows_of: Measures a part; None takes `rows_of_process`.
         parts: The most important first.
 
@@ -181,7 +171,7 @@ def _answer(
 
 
 def _require(part: ContactPart, options: BenchOptions) -> None:
-    """Find out without a process what a part lacks."""
+    """Check without a process what a part needs."""
     try:
         if part.needs_gpu:
             require_gpu(options)
@@ -198,14 +188,14 @@ def rows_here(part: ContactPart, options: BenchOptions) -> Iterator[Row]:
     """Measure a part in this process, with as much of the GPU as a job may take.
 
     Raises:
-        Unanswered: By any error.
+        Unanswered: Any error.
     """
     try:
         allowed = allowed_gpu_bytes() if device_of(options) == "cuda" else 0
         with torch_memory.within(allowed):
             for one in part.options(options):
                 rows = run.measured([part.case], options=one)
-                next(rows)  # the machine
+                next(rows)  # the computer
                 yield from map(run.plain_row, rows)
     except Exception as err:  # on a GPU that was never seen anything may fail
         raise Unanswered(_reason(err)) from err
@@ -215,7 +205,7 @@ def rows_of_process(part: ContactPart, options: BenchOptions, limit_s: float) ->
     """Measure a part in a new process, which is killed when the time is over.
 
     Raises:
-        Unanswered: By the part itself, by its time, or its process crashed.
+        Unanswered: The part itself ended early, its time is over, or its process crashed.
     """
     end, context = time.monotonic() + limit_s, multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
@@ -240,7 +230,7 @@ def rows_of_process(part: ContactPart, options: BenchOptions, limit_s: float) ->
 
 
 def _send_rows(sender: Connection, part: ContactPart, options: BenchOptions) -> None:
-    """Rows, then why there are no more; "" where there are no more."""
+    """Send rows, then the reason why there are no more; "" at the usual end."""
     faulthandler.enable()
     reason = ""
     try:
@@ -252,7 +242,7 @@ def _send_rows(sender: Connection, part: ContactPart, options: BenchOptions) -> 
 
 
 def _end(process: int | None) -> None:
-    """Kill a process and all that it started."""
+    """Kill a process and its children."""
     with suppress(psutil.Error):
         parent = psutil.Process(process)
         for one in (*parent.children(recursive=True), parent):
@@ -261,7 +251,7 @@ def _end(process: int | None) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Why a part ended; what is not expected goes to the log."""
+    """Reason why a part ended; an unexpected one goes to the log."""
     if is_out_of_memory(error):
         return str(message("bench.out-of-memory"))
     if isinstance(error, EngineError):
@@ -276,21 +266,15 @@ def _reason(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _ContactPage:
-    """The page and the file of the answers so far.
+    """The page and the file of the answers so far."""
 
-    Attributes:
-        folder: Of both.
-        basis: Machine, program and options that the answers belong to; plain data.
-        answers: By part.
-    """
-
-    folder: Path
-    basis: dict[str, Any]
-    answers: dict[str, PartAnswer]
+    folder: Path  # of both
+    basis: dict[str, Any]  # computer, program and options that the answers belong to; plain data
+    answers: dict[str, PartAnswer]  # by part
 
     @classmethod
     def begin(cls, options: BenchOptions) -> _ContactPage:
-        """With the answers of an earlier run on the same basis."""
+        """Begin with the answers of an earlier run on the same basis."""
         folder = options.out or Path(_NAME)
         chosen = {"device": options.device, "quick": options.quick, "size": str(options.size)}
         basis = {"machine": machine_row(), "program": __version__, "options": chosen}
@@ -319,7 +303,7 @@ class _ContactPage:
 
 
 def _answered(path: Path, basis: Mapping[str, Any]) -> dict[str, PartAnswer]:
-    """The whole answers in a file; none where it is not there, or of another basis."""
+    """Complete answers in a file; none if it is missing or of another basis."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["basis"] == basis:

@@ -33,14 +33,16 @@ class BenchmarkService:
         """
         if self._is_busy():
             raise JobError("benchmark-waits")
-        return Task(kind=self.kind, do=partial(_measure, command.quick))
+        return Task(kind=self.kind, do=partial(self._measure, command.quick))
 
+    @staticmethod
+    def _measure(quick: bool, work: RunningTask) -> Outcome:
+        from engine.bench.calibration import examine  # torch
 
-def _measure(quick: bool, work: RunningTask) -> Outcome:
-    from engine.bench import full_run
+        def stop() -> bool:
+            return work.control.is_cancelled
 
-    report = full_run.examine(quick=quick, report=work.step, stop=lambda: work.control.is_cancelled)
-    return Outcome(result=report)
+        return Outcome(result=examine(quick=quick, report=work.step, stop=stop))
 
 
 class BenchWing(Wing):

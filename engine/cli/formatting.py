@@ -15,7 +15,7 @@ from engine.core.units import (
     rate_text,
 )
 from engine.protocol.media import MediaInfo, StreamInfo, VideoInfo
-from engine.protocol.plan import Alternative, LatentPlan, Notice, PassPlan, PicturePlan, Plan
+from engine.protocol.plan import Alternative, LatentPlan, Notice, PassPlan, Plan
 from engine.protocol.report import ModelFile, Report
 
 _HDR = {"pq": "HDR (PQ)", "hlg": "HDR (HLG)"}
@@ -34,11 +34,14 @@ def state_word(state: str) -> str:
 
 def media_words(media: MediaInfo) -> list[str]:
     """Describes a file in several lines."""
+    tags = media.video.tags
+    named = ("matrix", "primaries", "transfer", "range")
+    colours = [f"{name} {getattr(tags, name)}" for name in named if getattr(tags, name)]
     lines = [
         _line("File", f"{media.path} ({bytes_text(media.bytes)}, {media.container})"),
         _line("Video", _video(media.video)),
         _line("Length", _length(media.video)),
-        _line("Colours", _colours(media.video)),
+        _line("Colours", ", ".join(colours) or "not tagged"),
     ]
     lines += [_line(stream.kind.capitalize(), _stream(stream)) for stream in media.streams]
     lines += [
@@ -58,27 +61,47 @@ def findings(notices: Iterable[Notice]) -> Iterator[str]:
 
 def plan_words(plan: Plan) -> list[str]:
     """Describes a plan in several lines; notices are printed apart."""
+    picture, budget = plan.picture, plan.budget_bytes
+    crf = f", crf {picture.options['crf']}" if "crf" in picture.options else ""
+    depth = f"{picture.bit_depth} bit {picture.chroma}{crf}"
+    allowed = f"{memory_text(budget)} allowed" if budget else "no limit set"
+    device = "GPU" if plan.work.device == "cuda" else "computer"
+    unmeasured = "" if plan.is_measured else f", not measured on this {device}"
+    free = f"{bytes_text(plan.free_disk_bytes)} free on the disk"
     lines = [
         _line("Source", f"{plan.source} ({plan.source_seen_size}, {_frames(plan)})"),
         _line("Result", f"{plan.output}"),
-        _line("Video", _picture(plan.picture)),
+        _line("Video", f"{picture.seen_size} {picture.codec} ({picture.encoder}), {depth}"),
         _line("Model", plan.work.line),
-        _line("Memory", f"about {memory_text(plan.peak_bytes)}, {_allowed(plan)}"),
-        _line("Time", _time(plan)),
-        _line("Size", f"about {bytes_text(plan.output_bytes)}, {_free(plan)}"),
+        _line("Memory", f"about {memory_text(plan.peak_bytes)}, {allowed}"),
+        _line("Time", f"{range_text(*plan.expected_seconds)}{unmeasured}"),
+        _line("Size", f"about {bytes_text(plan.output_bytes)}, {free}"),
     ]
     if plan.first_pass is not None:
         lines.insert(3, _line("First", plan.first_pass.line))
     if plan.device_bytes:
-        lines.insert(-2, _line("", _of_gpu(plan)))
+        most, allowed, reserved = map(
+            memory_text, (plan.device_bytes, plan.device_budget_bytes, plan.device_limit_bytes)
+        )
+        limits = f"{allowed} allowed; at most {reserved} reserved, including gaps"
+        lines.insert(-2, _line("", f"GPU: about {most}, {limits}"))
     if plan.latent is not None:
         lines.insert(1, _line("Latents", _latents(plan.latent)))
-    copied = [stream for stream in plan.streams if stream.copied and not stream.converted]
-    if copied:
-        lines.append(_line("Copied", _counted(stream.kind for stream in copied)))
-    lines += [_line("Decoded", _decoded(s)) for s in plan.streams if s.converted]
-    lines += [_line("Left out", _left(s)) for s in plan.streams if not s.copied]
+    counts = Counter(s.kind for s in plan.streams if s.copied and not s.converted)
+    if counts:
+        copied = (f"{count} {kind}" for kind, count in counts.items())
+        lines.append(_line("Copied", ", ".join(copied)))
+    for stream in plan.streams:
+        if stream.converted:
+            lines.append(_line("Decoded", f"{_named(stream)}, saved as {stream.converted}"))
+    for stream in plan.streams:
+        if not stream.copied:
+            lines.append(_line("Left out", f"{_named(stream)}: {stream.why}"))
     return [*lines, *_why(plan)]
+
+
+def _named(stream: PassPlan) -> str:
+    return f"{stream.kind} {stream.index} ({stream.codec})"
 
 
 def _why(plan: Plan) -> Iterator[str]:
@@ -114,11 +137,10 @@ def _latents(plan: LatentPlan) -> str:
 def report_words(report: Report) -> list[str]:
     """Describes a report: a line for each check, then the verdict."""
     lines = [f"  {'ok ' if check.passed else 'BAD'}  {check.message}" for check in report.checks]
-    return [*lines, verdict(report)]
+    return [*lines, _verdict(report)]
 
 
-def verdict(report: Report) -> str:
-    """The report in one line."""
+def _verdict(report: Report) -> str:
     if report.passed:
         return f"verified: all {len(report.checks)} checks passed"
     names = ", ".join(check.code for check in report.problems)
@@ -138,7 +160,7 @@ def summary_words(report: Report) -> list[str]:
         size, planned = memory_text(most.peak.requested), memory_text(most.planned)
         reserved = memory_text(most.peak.reserved)
         parts.append(f"peak GPU memory {size} ({planned} planned, {reserved} reserved)")
-    lines = [f"Done: {report.output}", f"  {', '.join(parts)}", f"  {verdict(report)}"]
+    lines = [f"Done: {report.output}", f"  {', '.join(parts)}", f"  {_verdict(report)}"]
     lines += [f"  BAD  {check.message}" for check in report.problems]
     lines += [f"  model file {model_file_words(file)}" for file in report.model_files]
     return lines
@@ -183,17 +205,6 @@ def _length(video: VideoInfo) -> str:
     return ", ".join([*parts, f"{rate_text(video.frame_rate)} fps"])
 
 
-def _colours(video: VideoInfo) -> str:
-    tags = video.tags
-    named = {
-        "matrix": tags.matrix,
-        "primaries": tags.primaries,
-        "transfer": tags.transfer,
-        "range": tags.range,
-    }
-    return ", ".join(f"{name} {value}" for name, value in named.items() if value) or "not tagged"
-
-
 def _stream(stream: StreamInfo) -> str:
     parts = [stream.codec, stream.language, stream.title, stream.file_name]
     if stream.kind == "video":
@@ -209,41 +220,3 @@ def _frames(plan: Plan) -> str:
         return frames
     stop = "the end" if plan.stop is None else clock_text(plan.stop)
     return f"{frames} from {clock_text(plan.start or 0)} to {stop}"
-
-
-def _picture(picture: PicturePlan) -> str:
-    crf = f", crf {picture.options['crf']}" if "crf" in picture.options else ""
-    depth = f"{picture.bit_depth} bit {picture.chroma}"
-    return f"{picture.seen_size} {picture.codec} ({picture.encoder}), {depth}{crf}"
-
-
-def _allowed(plan: Plan) -> str:
-    return f"{memory_text(plan.budget_bytes)} allowed" if plan.budget_bytes else "no limit set"
-
-
-def _of_gpu(plan: Plan) -> str:
-    allowed, reserved = memory_text(plan.device_budget_bytes), memory_text(plan.device_limit_bytes)
-    most = memory_text(plan.device_bytes)
-    return f"GPU: about {most}, {allowed} allowed; at most {reserved} reserved, including gaps"
-
-
-def _time(plan: Plan) -> str:
-    device = "GPU" if plan.work.device == "cuda" else "computer"
-    unmeasured = "" if plan.is_measured else f", not measured on this {device}"
-    return f"{range_text(*plan.expected_seconds)}{unmeasured}"
-
-
-def _free(plan: Plan) -> str:
-    return f"{bytes_text(plan.free_disk_bytes)} free on the disk"
-
-
-def _decoded(stream: PassPlan) -> str:
-    return f"{stream.kind} {stream.index} ({stream.codec}), saved as {stream.converted}"
-
-
-def _left(stream: PassPlan) -> str:
-    return f"{stream.kind} {stream.index} ({stream.codec}): {stream.why}"
-
-
-def _counted(kinds: Iterable[str]) -> str:
-    return ", ".join(f"{count} {kind}" for kind, count in Counter(kinds).items())

@@ -11,7 +11,7 @@ from typing import Any
 from engine.cli.context import CANCELLED, DONE, CommandContext
 from engine.cli.formatting import state_word
 from engine.cli.options import add_verb
-from engine.cli.tasks import TaskSession, task_session
+from engine.cli.session import TaskSession, task_session
 from engine.core.units import bytes_text
 from engine.files.catalogue import best_vae
 from engine.protocol import commands as c
@@ -118,9 +118,6 @@ def _known(file_id: str, files: Sequence[PublishedState]) -> PublishedState:
     """The file of that id; a model stands for its most exact published transformer.
 
     A model without one stands for its VAE: the published file that is here, else the first.
-
-    Raises:
-        UnknownWeights: The id is neither a file nor a model.
     """
     named = [file for file in files if file.id == file_id]
     published = [file for file in files if not file.is_own and file_id in file.models]

@@ -12,10 +12,8 @@ from engine.cli import (
     inspection,
     jobs,
     latents,
-    machines,
     models,
     presets,
-    worker,
 )
 from engine.cli.context import CommandContext
 from engine.cli.options import DEVICE_HELP, settings_help
@@ -77,8 +75,6 @@ def build() -> argparse.ArgumentParser:
     latents.register(add)
     models.register(add)
     presets.register(add)
-    machines.register(add)
-    worker.register(add)
     for wing in wings():
         wing.add_commands(add)
     _machine(add)

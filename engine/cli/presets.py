@@ -12,7 +12,7 @@ from engine.cli.options import add_verb
 from engine.core.errors import OutputExists
 from engine.hardware.devices import fastest, from_environment
 from engine.planner import preset_choice
-from engine.settings import preset_store
+from engine.settings import presets
 from engine.settings.assignments import with_text
 from engine.settings.presets import Preset
 from engine.settings.schema import JobSettings
@@ -77,7 +77,7 @@ def _save(args: argparse.Namespace, context: CommandContext) -> None:
     settings = JobSettings()
     if args.preset is not None:
         settings = preset_choice.chosen(args.preset, settings, fastest(from_environment()))
-    made = preset_store.save(args.title, with_text(settings, args.set))
+    made = presets.save(args.title, with_text(settings, args.set))
     _tell(context, made, f"saved as {made.name}")
 
 
@@ -85,18 +85,18 @@ def _export(args: argparse.Namespace, context: CommandContext) -> None:
     preset = preset_choice.named(args.name, fastest(from_environment()))
     if args.path.exists() and not args.overwrite:
         raise OutputExists("file", path=args.path)
-    preset_store.export(preset, args.path)
+    presets.export(preset, args.path)
     _tell(context, preset, f"written to {args.path}")
 
 
 def _import(args: argparse.Namespace, context: CommandContext) -> None:
-    made = preset_store.take(args.path)
+    made = presets.take(args.path)
     _tell(context, made, f"saved as {made.name}")
 
 
 def _remove(args: argparse.Namespace, context: CommandContext) -> None:
     preset = preset_choice.named(args.name, fastest(from_environment()))
-    preset_store.remove(preset.name)
+    presets.remove(preset.name)
     _tell(context, preset, "removed")
 
 

@@ -1,4 +1,4 @@
-"""Shows how far a job is: a bar in a terminal, now and then a line elsewhere."""
+"""Progress on a stream: in a terminal written over, elsewhere a line now and then."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import IO, Any, Protocol
 
 from engine.core.plain_text import one_line
 from engine.core.units import duration_text
-from engine.protocol.events import StageProgress, WorkerProgress
+from engine.protocol.events import StageProgress, TaskProgress, WorkerProgress
+from engine.protocol.tasks import TaskKind
 
-_WORDS = {
+_LINE_EVERY_S = 10.0
+_STAGES = {
     "weights": "checking the model",
     "decode": "decoding",
     "encode": "encoding",
@@ -19,7 +21,26 @@ _WORDS = {
     "verify": "verifying",
 }
 _OF_FRAMES = ("decode", "encode", "upscale")
-_LINE_EVERY_S = 10.0
+_PHASES = {
+    "download": "downloading",
+    "verify": "verifying",
+    "import": "verifying",
+    "unpack": "unpacking",
+    "try": "testing",
+    "remove": "removing",
+    "use": "selecting",
+    "check": "checking for",
+    "install": "verifying",
+}
+_OBJECTS = {TaskKind.RUNTIME: "the NVIDIA runtime {}", TaskKind.UPDATE: "the update"}
+
+
+def _is_terminal(stream: IO[str]) -> bool:
+    """True for a terminal that can move its cursor."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+# --- jobs
 
 
 class ProgressDisplay(Protocol):
@@ -39,9 +60,8 @@ class ProgressDisplay(Protocol):
 
 
 def progress_on(stream: IO[str]) -> ProgressDisplay:
-    """A bar where `stream` is a terminal that can move its cursor, else lines."""
-    is_terminal = stream.isatty() and os.environ.get("TERM") != "dumb"
-    return _Bar(stream) if is_terminal else _Lines(stream)
+    """A bar in a terminal, else lines."""
+    return _Bar(stream) if _is_terminal(stream) else _Lines(stream)
 
 
 class _Workers:
@@ -56,14 +76,22 @@ class _Workers:
     def clear(self) -> None:
         self._seen.clear()
 
-    @property
-    def words(self) -> list[str]:
-        """One for each: "process 2 at frame 480, 1.5 fps"; a GPU or a computer has its name."""
-        return [
-            f"{one_line(one.name) or f'process {number}'} at frame {one.frame}, "
-            f"{one.frames_per_second:.1f} fps"
-            for number, one in sorted(self._seen.items())
-        ]
+    def words(self, event: StageProgress) -> list[str]:
+        """Progress of a stage, its speed, and each worker: "process 2 at frame 480, 1.5 fps"."""
+        share = f"{min(100, 100 * event.done // event.total)} %" if event.total else ""
+        if event.stage in _OF_FRAMES:
+            count = f"{event.done}/{event.total}" if event.total else str(event.done)
+            words = [f"{count} frames" + (f", {share}" if share else "")]
+        else:
+            words = [share or str(event.done)]
+        if event.frames_per_second:
+            words.append(f"{event.frames_per_second:.1f} fps")
+        if event.seconds_left >= 1:
+            words.append(f"{duration_text(event.seconds_left)} left")
+        for number, one in sorted(self._seen.items() if event.stage == "upscale" else ()):
+            name = one_line(one.name) or f"process {number}"  # a GPU or a computer has a name
+            words.append(f"{name} at frame {one.frame}, {one.frames_per_second:.1f} fps")
+        return words
 
 
 class _Lines(_Workers):
@@ -77,14 +105,12 @@ class _Lines(_Workers):
 
     def show(self, event: StageProgress) -> None:
         is_over = 0 < event.total <= event.done
-        if event.stage not in _WORDS or (is_over and self._over == event.stage):
+        if event.stage not in _STAGES or (is_over and self._over == event.stage):
             return
         if is_over or time.monotonic() >= self._due:
             self._over = event.stage if is_over else ""
             self._due = time.monotonic() + _LINE_EVERY_S
-            words = [f"{_WORDS[event.stage]}: {_percent(event)}", *_speed(event)]
-            words += self.words if event.stage == "upscale" else ()
-            self._stream.write(", ".join(words) + "\n")
+            self._stream.write(f"{_STAGES[event.stage]}: {', '.join(self.words(event))}\n")
             self._stream.flush()
 
     def clear(self) -> None:
@@ -103,24 +129,18 @@ class _Bar(_Workers):
         self._stage = ""
 
     def show(self, event: StageProgress) -> None:
-        if event.stage not in _WORDS:
+        if event.stage not in _STAGES:
             return
         if self._bar is None:
             self._start()
         if event.stage != self._stage:
             self._stage = event.stage
-            self._bar.reset(self._task, description=_WORDS[event.stage], detail="")
+            self._bar.reset(self._task, description=_STAGES[event.stage], detail="")
         self._bar.update(
             self._task,
             completed=event.done,
             total=event.total or None,
-            detail="  ".join(
-                [
-                    _percent(event),
-                    *_speed(event),
-                    *(self.words if event.stage == "upscale" else ()),
-                ]
-            ),
+            detail="  ".join(self.words(event)),
         )
 
     def clear(self) -> None:
@@ -147,18 +167,57 @@ class _Bar(_Workers):
         self._bar.start()
 
 
-def _percent(event: StageProgress) -> str:
-    share = f"{min(100, 100 * event.done // event.total)} %" if event.total else ""
-    if event.stage not in _OF_FRAMES:
-        return share or str(event.done)
-    count = f"{event.done}/{event.total}" if event.total else str(event.done)
-    return f"{count} frames" + (f", {share}" if share else "")
+# --- tasks
 
 
-def _speed(event: StageProgress) -> list[str]:
-    words = []
-    if event.frames_per_second:
-        words.append(f"{event.frames_per_second:.1f} fps")
+def progress_text(event: TaskProgress) -> str:
+    """Progress of a task, in MB: "downloading x: 120 of 6780 MB (1 %), 23.4 MB/s, 4 min left"."""
+    verb = _PHASES[event.phase]
+    if (event.kind, event.phase) == (TaskKind.MODEL_FILE, "import"):
+        verb = "copying"
+    start = f"{verb} {_OBJECTS.get(event.kind, '{}').format(event.subject)}: "
+    if not event.done and not event.total:
+        return start + "waiting"
+    digits = 0 if max(event.total, event.done) >= 10 else 1
+    amount = f"{event.done:.{digits}f}"
+    if event.total:
+        share = f"{event.done / event.total:.0%}"
+        amount += f" of {event.total:.{digits}f} MB ({share})"
+    else:
+        amount += " MB"
+    parts = [amount]
+    if event.per_second:
+        parts.append(f"{event.per_second:.1f} MB/s")
     if event.seconds_left >= 1:
-        words.append(f"{duration_text(event.seconds_left)} left")
-    return words
+        parts.append(f"{duration_text(event.seconds_left)} left")
+    return start + ", ".join(parts)
+
+
+class TaskLine:
+    """Progress of tasks: a line written over in a terminal, else one every ten seconds."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+        self._is_terminal = _is_terminal(stream)
+        self._width = 0
+        self._due = time.monotonic() + _LINE_EVERY_S
+
+    def show(self, event: TaskProgress) -> None:
+        """Show how far a task is."""
+        if self._is_terminal:
+            self._write_over(one_line(progress_text(event)))
+        elif time.monotonic() >= self._due:
+            self._due = time.monotonic() + _LINE_EVERY_S
+            self._stream.write(one_line(progress_text(event)) + "\n")
+            self._stream.flush()
+
+    def clear(self) -> None:
+        """Make room for other text; whole lines stay."""
+        if self._width:
+            self._write_over("")
+            self._stream.write("\r")
+
+    def _write_over(self, text: str) -> None:
+        self._stream.write("\r" + text.ljust(self._width))
+        self._stream.flush()
+        self._width = len(text)

@@ -1,4 +1,4 @@
-"""An engine for one command of the command line; Ctrl-C is one of its events."""
+"""An engine for one command of the command line, its tasks, and Ctrl-C as one of its events."""
 
 from __future__ import annotations
 
@@ -9,18 +9,30 @@ import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from engine.cli.context import CANCELLED, CommandContext
-from engine.core.errors import InternalError
+from engine.cli.context import CANCELLED, DONE, FAILED, CommandContext
+from engine.cli.progress import TaskLine
+from engine.core.errors import EngineError, ErrorInfo, InternalError
+from engine.core.units import bytes_text
+from engine.protocol import commands as c
 from engine.protocol import events as e
-from engine.protocol.commands import Command
+from engine.protocol.model_file_state import PublishedState
+from engine.protocol.tasks import TaskKind
 from engine.settings.schema import EngineSettings
 
 if TYPE_CHECKING:
     from engine.api import Engine
 
+E = TypeVar("E", bound=e.Event)
+
 _WAIT_S = 0.2  # Windows lets Ctrl-C in between two waits only
+_DONE = {  # of model files
+    "download": "{id} is installed: {path}",
+    "verify": "{id} is verified: {path}",
+    "import": "{title} is installed as {id}: {path}",
+    "remove": "{id} was removed.",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +87,7 @@ class Session:
     def __init__(self, engine: Engine, inbox: Inbox) -> None:
         self._engine, self._inbox = engine, inbox
 
-    def send(self, command: Command) -> None:
+    def send(self, command: c.Command) -> None:
         """Hand over a command; returns at once."""
         self._engine.send(command)
 
@@ -102,3 +114,108 @@ def session(context: CommandContext, settings: EngineSettings | None = None) -> 
             yield Session(engine, inbox)
     finally:
         engine.close()
+
+
+class TaskSession:
+    """An engine that is asked for tasks of one kind.
+
+    Args:
+        context: Context of the command.
+        engine: Started.
+        kind: Kind of the tasks.
+        prints_events: Whether their events are printed where the user wants JSON.
+    """
+
+    def __init__(
+        self, context: CommandContext, engine: Session, kind: TaskKind, *, prints_events: bool
+    ) -> None:
+        self._console, self._engine, self._kind = context.console, engine, kind
+        self._line = TaskLine(context.console.err)
+        self._prints_events = prints_events and context.console.json
+        self.failure: ErrorInfo | None = None  # of the task that ended last
+
+    def ask(self, command: c.Command, answer: type[E]) -> E:
+        """The event that answers a command.
+
+        Raises:
+            EngineError: The engine refused.
+            KeyboardInterrupt: The user pressed Ctrl-C.
+        """
+        self._engine.send(command)
+        while True:
+            event = self._engine.next()
+            if isinstance(event, answer):
+                return event
+            if isinstance(event, e.TaskFailed):
+                raise EngineError("reported", problem=event.error.message, help=event.error.hint)
+            if isinstance(event, Interrupted):
+                raise KeyboardInterrupt
+
+    def run(self, *commands: c.Command) -> int:
+        """Send commands, each for another task, and show how they go.
+
+        Returns:
+            Exit status: 0 when all went well, 130 when the user stopped them, else 1.
+        """
+        for command in commands:
+            self._engine.send(command)
+        ends: list[e.TaskEvent] = []
+        is_interrupted = False
+        try:
+            while len(ends) < len(commands):
+                event = self._engine.next()
+                if isinstance(event, Interrupted) and not is_interrupted:
+                    is_interrupted = True
+                    self._stop()
+                elif isinstance(event, e.TaskEvent):
+                    self._show(event)
+                    ends += [] if isinstance(event, e.TaskProgress) else [event]
+        finally:
+            self._line.clear()
+        if any(isinstance(end, e.TaskStopped) for end in ends):
+            self._console.note("Cancelled. The partial download is kept and will resume next time.")
+            return CANCELLED
+        return FAILED if any(isinstance(end, e.TaskFailed) for end in ends) else DONE
+
+    def _stop(self) -> None:
+        self._line.clear()
+        self._console.note("Stopping; press Ctrl-C again to stop immediately.")
+        self._engine.send(c.StopTask(kind=self._kind))
+
+    def _show(self, event: e.TaskEvent) -> None:
+        if self._prints_events:
+            self._console.data(event, event=type(event).__name__)
+        if isinstance(event, e.TaskProgress):
+            self._line.show(event)
+            return
+        self._line.clear()
+        self.failure = event.error if isinstance(event, e.TaskFailed) else None
+        match event:
+            case e.TaskDone():
+                self._show_done(event)
+            case e.TaskFailed(error=error):
+                if self._kind is TaskKind.MODEL_FILE:
+                    self._console.note(f"{event.subject}:")
+                elif self._console.json and not self._prints_events:
+                    self._console.data({"error": error})
+                self._console.error(error)
+
+    def _show_done(self, event: e.TaskDone) -> None:
+        result, notice = event.result, event.notice
+        if isinstance(result, PublishedState):
+            text = _DONE[event.phase].format(id=result.id, title=result.title, path=result.path)
+            size = f" ({bytes_text(result.done_bytes)})" if result.done_bytes else ""
+            self._console.say(text + size)
+        if notice is not None and notice.severity == "info":
+            self._console.say(notice.message)
+        elif notice is not None:
+            self._console.notice(notice)
+
+
+@contextlib.contextmanager
+def task_session(
+    context: CommandContext, kind: TaskKind, *, prints_events: bool = True
+) -> Iterator[TaskSession]:
+    """An engine for tasks of one kind, closed at the end."""
+    with session(context) as engine:
+        yield TaskSession(context, engine, kind, prints_events=prints_events)

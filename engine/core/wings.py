@@ -7,15 +7,13 @@ and everything else works. Loads without torch.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-NAMES = (
-    "delivery",
-    "bench",
-)  # each is a folder in `engine` with a module `wing`, which defines WING
+# Each is a folder in `engine` with a module `wing`, which defines WING.
+NAMES = ("delivery", "farm", "bench")
 
 
 class Wing:
@@ -45,6 +43,29 @@ class Wing:
     def start_update(self) -> Path | None:
         """Start the downloaded setup of a newer version, and return it; None without updates."""
         return None
+
+    def other_computers(self) -> Any:
+        """Other computers that can join a job.
+
+        Returns:
+            An `engine.planner.joining.OtherComputers`; None if this wing knows none.
+        """
+        return None
+
+    def hand_out(self, port: int) -> Any:
+        """Let other computers join a job.
+
+        Args:
+            port: Port of this computer at which they can be accepted.
+
+        Returns:
+            An `engine.pipeline.context.HandOut`; None if this wing knows no other computers.
+        """
+        return None
+
+    def private_names(self) -> Iterable[str]:
+        """Names and addresses that no report of a fault may show."""
+        return ()
 
 
 @cache

@@ -14,7 +14,7 @@ from typing import Any
 from engine.cli.context import DONE, CommandContext
 from engine.cli.formatting import state_word
 from engine.cli.options import add_verb
-from engine.cli.tasks import TaskSession, task_session
+from engine.cli.session import TaskSession, task_session
 from engine.core.errors import RuntimeBroken, RuntimeNotAccepted
 from engine.core.serialization import to_plain
 from engine.core.units import bytes_text

@@ -89,27 +89,22 @@ class RuntimeService:
 
     def _install(self, name: str, sums: Sequence[str], work: RunningTask) -> Outcome:
         if not self._store.is_whole(name):
-            runtime = self._store.find(name, _listener(work))
+            runtime = self._store.find(name, Listener.of(work))
             self._accept(
                 runtime, sums, host(runtime.wheels[0].address(self._store.catalogue.index))
             )
-            wheels = self._store.download(name, _listener(work))
+            wheels = self._store.download(name, Listener.of(work))
             self._unpack(self._store.catalogue.runtime(name), wheels, work)
         return self._use(name, work)
 
     def _import(self, paths: Sequence[Path], sums: Sequence[str], work: RunningTask) -> Outcome:
-        runtime, wheels = self._store.recognise(paths, _listener(work))
+        runtime, wheels = self._store.recognise(paths, Listener.of(work))
         self._accept(runtime, sums, str(wheels[0].parent))
         self._unpack(runtime, wheels, work)
         return self._use(runtime.id, work)
 
     def _accept(self, runtime: Runtime, sums: Sequence[str], source: str) -> None:
-        """Pin wheels that the user has accepted by their SHA-256; nothing to do for pinned ones.
-
-        Raises:
-            UnsuitableWheel: They have no code for the GPU, or its driver is too old.
-            RuntimeNotAccepted: One is not among `sums`.
-        """
+        """Pin wheels that the user has accepted by their SHA-256; nothing to do for pinned ones."""
         if self._store.is_accepted(runtime):
             return
         gpu = detected_gpu()
@@ -127,7 +122,7 @@ class RuntimeService:
 
     def _unpack(self, runtime: Runtime, wheels: Sequence[Path], work: RunningTask) -> None:
         work.begin("unpack", runtime.id)
-        self._store.install(runtime, wheels, _listener(work))
+        self._store.install(runtime, wheels, Listener.of(work))
 
     def _use(self, name: str, work: RunningTask) -> Outcome:
         """Try it, then let the next start use it."""
@@ -172,10 +167,6 @@ class RuntimeService:
             driver_needed=found.driver,
             follows_choice=start.follows_choice(),
         )
-
-
-def _listener(work: RunningTask) -> Listener:
-    return Listener(on_progress=work.progress, control=work.control)
 
 
 def _changed(case: str = "", **params: str) -> Outcome:

@@ -1,4 +1,4 @@
-"""How two computers get each other's certificate, while a user compares six words on both.
+"""Exchange of the certificates of two computers, while users compare six words on both.
 
 One asks, the other has its pairing port open. A computer between the two would have to show other
 certificates, hence other words: they come from both certificates and both nonces, and the one that
@@ -25,17 +25,17 @@ import json
 import secrets
 import socket
 import ssl
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from engine.core import paths
 from engine.core.errors import Cancelled
 from engine.core.file_access import reason_of
-from engine.core.serialization import from_plain
-from engine.farm.addresses import JOBS_PORT, PAIRING_PORT, joined, split
-from engine.farm.channel import Channel, read
+from engine.core.serialization import from_plain, parse_json
+from engine.farm.endpoint import JOBS_PORT, PAIRING_PORT, joined, split
 from engine.farm.errors import MachineUnreachable, PairingFailed
 from engine.farm.identity import Identity, Peer, Peers, clean_name, fingerprint_of, own_identity
 
@@ -45,6 +45,7 @@ _LOOK_S = 0.1  # how often the answer of the user is asked for
 _PROTOCOL = 1
 _NONCE_BYTES = 32
 _WORDS, _WORD_BITS = 6, 11
+_MOST_BYTES = 8192  # of a message
 BUSY = {"refused": "busy"}
 
 
@@ -53,10 +54,10 @@ class PairingOffer:
     """A pairing that waits for the user.
 
     Attributes:
-        name: That the other computer gives itself.
+        name: Name that the other computer gives itself.
         address: "host:port" of its jobs.
         fingerprint: SHA-256 of its certificate, in hexadecimal.
-        words: That have to be the same on both screens.
+        words: Words that have to be equal on both screens.
     """
 
     name: str
@@ -96,14 +97,14 @@ def ask(address: str, show: Show, *, jobs_port: int = JOBS_PORT) -> Peer:
 
     Args:
         address: "host" or "host:port".
-        show: Called once, in this thread.
-        jobs_port: Of this computer, for the other one.
+        show: Shows the words; called once, in this thread.
+        jobs_port: Port for jobs of this computer, for the other one.
 
     Raises:
         MachineUnreachable: There is no such computer, or it does not wait.
         PairingFailed: It was refused, too late or disturbed; nothing was stored.
         Cancelled: The user's answer was cancelled.
-        IdentityDamaged, OutputError: Of this computer's own files.
+        IdentityDamaged, OutputError: Own files of this computer cannot be used.
     """
     identity, (host, port) = own_identity(), split(address, PAIRING_PORT)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -142,16 +143,16 @@ def answer(
     """The other side of `ask`.
 
     Args:
-        connection: Of the computer that asks; TLS is ready.
+        connection: Connection of the computer that asks; TLS is ready.
         host: Address of that computer.
-        show: As of `ask`.
-        jobs_port: Of this computer.
+        show: Shows the words, like that of `ask`.
+        jobs_port: Port for jobs of this computer.
         may_begin: Whether the user could be asked now.
         begins: Whether the user is asked now, once the other computer has shown that it has the
             key of its certificate; then no other pairing is.
 
     Raises:
-        PairingFailed, Cancelled, IdentityDamaged, OutputError: As `ask`.
+        PairingFailed, Cancelled, IdentityDamaged, OutputError: See `ask`.
     """
     identity = own_identity()
     with failing(host):
@@ -217,11 +218,11 @@ def _refuse(channel: Channel, hello: _Hello) -> NoReturn:
 
 def _agree(channel: Channel, show: Show, offer: PairingOffer, certificate: str) -> Peer:
     """Wait for both users, then store the other computer."""
-    channel.patience(CONFIRM_S)
+    channel.allow(CONFIRM_S)
     given = show(offer)
     try:
         _confirm(channel, given, offer.name)
-        channel.patience(ANSWER_S)
+        channel.allow(ANSWER_S)
         channel.send({"agreed": True})
         if read(channel.receive()) != {"agreed": True}:
             raise ValueError("no agreement")
@@ -232,25 +233,25 @@ def _agree(channel: Channel, show: Show, offer: PairingOffer, certificate: str) 
 
 def _confirm(channel: Channel, given: Future[bool], name: str) -> None:
     """Wait until both users have confirmed; the connection is watched meanwhile."""
-    is_said = is_heard = False
-    while not (is_said and is_heard):
-        if not is_said and given.done():
-            is_said = not given.cancelled() and given.result()
-            channel.send({"confirmed": is_said})
+    is_sent = is_received = False
+    while not (is_sent and is_received):
+        if not is_sent and given.done():
+            is_sent = not given.cancelled() and given.result()
+            channel.send({"confirmed": is_sent})
             if given.cancelled():
                 raise Cancelled
-            if not is_said:
+            if not is_sent:
                 raise PairingFailed("here", name=name)
-            if is_heard:
+            if is_received:
                 return  # what comes next is no confirmation
         data = channel.received(_LOOK_S)
         if data is not None:
-            if is_heard:
+            if is_received:
                 raise ValueError("confirmed twice")
-            heard = read(data)
-            is_heard = heard == {"confirmed": True}
-            if not is_heard:
-                raise PairingFailed("busy" if heard == BUSY else "there", name=name)
+            reply = read(data)
+            is_received = reply == {"confirmed": True}
+            if not is_received:
+                raise PairingFailed("busy" if reply == BUSY else "there", name=name)
         elif channel.is_too_late:
             raise PairingFailed("too-late", name=name, minutes=f"{CONFIRM_S / 60:g}")
 
@@ -260,7 +261,7 @@ def _sha256(data: bytes) -> bytes:
 
 
 def _digest(asking: bytes, waiting: bytes, nonce: bytes) -> bytes:
-    """What both sides must have seen alike: both first messages, and the nonce of the first side.
+    """Hash of what both sides must have seen alike: both first messages, and the first nonce.
 
     Nothing that a side could still choose after it has seen the other's nonce is in it.
     """
@@ -321,3 +322,87 @@ def _check_certificate(text: str) -> None:
         raise ValueError("no certificate of this program") from err
     if basic.ca or not is_written_so or not is_of_a_curve:
         raise ValueError("no certificate of this program")
+
+
+# --- messages: a line of JSON each, between computers that do not trust each other yet
+
+
+class Channel:
+    """A connection of TLS; whatever is no message, or comes too late, is an exception.
+
+    Args:
+        connection: The other computer may be any.
+        seconds: Time for all messages; `allow` gives more.
+
+    Memory: some messages at most, whatever comes.
+    """
+
+    def __init__(self, connection: ssl.SSLSocket, seconds: float) -> None:
+        self._connection = connection
+        self._received = bytearray()
+        self.allow(seconds)
+
+    def allow(self, seconds: float) -> None:
+        """Set the time for all further messages, from now on."""
+        self._end = time.monotonic() + seconds
+
+    @property
+    def is_too_late(self) -> bool:
+        """Whether all that time has passed."""
+        return time.monotonic() >= self._end
+
+    def send(self, message: dict[str, Any]) -> bytes:
+        """Send a message; its bytes.
+
+        Raises:
+            OSError: The connection has ended, or the other side reads nothing.
+        """
+        data = json.dumps(message).encode()
+        self._connection.settimeout(max(self._end - time.monotonic(), 0.01))
+        self._connection.sendall(data + b"\n")
+        return data
+
+    def receive(self) -> bytes:
+        """The next message.
+
+        Raises:
+            TimeoutError: It has not come in time.
+            OSError: The connection has ended.
+            ValueError: It is too long.
+        """
+        while (data := self.received(self._end - time.monotonic())) is None:
+            if self.is_too_late:
+                raise TimeoutError
+        return data
+
+    def received(self, seconds: float) -> bytes | None:
+        """The next message where one comes within this time; otherwise as `receive`."""
+        end = time.monotonic() + seconds
+        while (length := self._received.find(b"\n")) < 0:
+            if len(self._received) > _MOST_BYTES:
+                raise ValueError("a message that is too long")
+            self._connection.settimeout(max(end - time.monotonic(), 0.001))
+            try:
+                piece = self._connection.recv(_MOST_BYTES)
+            except TimeoutError:
+                return None
+            if not piece:
+                raise ConnectionError("the connection has ended")
+            self._received += piece
+        if length > _MOST_BYTES:
+            raise ValueError("a message that is too long")
+        data = bytes(self._received[:length])
+        del self._received[: length + 1]
+        return data
+
+
+def read(data: bytes) -> dict[str, Any]:
+    """A message as plain data.
+
+    Raises:
+        ValueError: It is no table of JSON.
+    """
+    message = parse_json(data)
+    if not isinstance(message, dict):
+        raise ValueError("no table")
+    return message

@@ -16,6 +16,7 @@ from engine.core import atomic_file, paths
 from engine.core.errors import EngineError
 from engine.core.file_access import writing
 from engine.core.serialization import read_toml, to_plain
+from engine.core.wings import wings
 from engine.jobs.job_store import JobStore
 from engine.jobs.redaction import Redaction
 from engine.protocol.report import DoctorLine
@@ -92,15 +93,12 @@ def _job(store: JobStore, job_id: str, redaction: Redaction) -> str:
 
 def _known_names(store: JobStore) -> Iterator[str]:
     """Names that may stand in a text by themselves: of this user, computers, files of jobs."""
-    from engine.farm.identity import Peers  # loads cryptography
-
     with suppress(OSError, KeyError):
         yield getpass.getuser()
     yield Path.home().name
     yield platform.node()
-    with suppress(EngineError):
-        for peer in Peers().all():
-            yield from (peer.name, peer.address, peer.address.rpartition(":")[0])
+    for wing in wings():
+        yield from wing.private_names()
     for job_id in store.ids():
         with suppress(EngineError):
             stored = store.load(job_id)

@@ -23,7 +23,6 @@ from engine.jobs.services import (
     DiagnosticsService,
     ExaminationService,
     LatentService,
-    MachinesOnDemand,
     PresetService,
     Service,
     ServiceHost,
@@ -34,7 +33,6 @@ from engine.pipeline.prepare import Machine
 from engine.planner.availability import devices_here
 from engine.protocol import commands as c
 from engine.protocol import events as e
-from engine.protocol.command_check import check
 from engine.protocol.plan import notice_of_error
 from engine.protocol.tasks import Task, TaskKind
 
@@ -66,8 +64,12 @@ class EngineThread(threading.Thread):
         )
         is_measured = partial(self._tasks.runs, TaskKind.BENCHMARK)
         self._excerpts = ExcerptService(self._jobs, self.send, is_measured)
-        self._machines = MachinesOnDemand(sink, self.send, lambda: self._jobs.farm_port)
-        host = ServiceHost(sink=sink, send=self.send, is_busy=self._is_busy)
+        self._host = ServiceHost(
+            sink=sink,
+            send=self.send,
+            is_busy=self._is_busy,
+            jobs_port=lambda: self._jobs.farm_port,
+        )
         self._services: tuple[Service, ...] = (
             ModelFileService(),
             self._excerpts,
@@ -75,8 +77,7 @@ class EngineThread(threading.Thread):
             LatentService(),
             ExaminationService(self.send),
             PresetService(machine.pretend),
-            self._machines,
-            *(service for wing in wings() for service in wing.services(host)),
+            *(service for wing in wings() for service in wing.services(self._host)),
         )
 
     def _is_busy(self) -> bool:
@@ -98,7 +99,8 @@ class EngineThread(threading.Thread):
         finally:
             self._tasks.close(_CLOSE_S)
             self._excerpts.close()
-            self._machines.close(_CLOSE_S)
+            for end in self._host.at_end:
+                end(_CLOSE_S)
             sampler.stop()
             self._sink.emit(e.EngineClosed())
 
@@ -107,7 +109,7 @@ class EngineThread(threading.Thread):
             return  # a hundred files that were added a moment ago take seconds to read
         service = next((s for s in self._services if isinstance(command, s.commands)), None)
         try:
-            check(command)
+            c.check(command)
             if service is None:
                 self._carry_out(command)
                 return

@@ -56,7 +56,7 @@ class ModelFileService:
         return ModelFilesListed(files=self._store.states(), free_mb=self._store.free_bytes() / 1e6)
 
     def _download(self, file: str, work: RunningTask) -> Outcome:
-        download(self._store.catalogue.file(file), self._store, _listener(work))
+        download(self._store.catalogue.file(file), self._store, Listener.of(work))
         return Outcome(result=self._store.standing_of(file))
 
     def _verify(self, file: str, work: RunningTask) -> Outcome:
@@ -82,7 +82,7 @@ class ModelFileService:
         raise HashMismatch("none-published", name=path.name, path=path, sha256=digest)
 
     def _import(self, command: c.ImportModelFile, work: RunningTask) -> Outcome:
-        result, notice = take(command.path, command.mode, self._store, _listener(work))
+        result, notice = take(command.path, command.mode, self._store, Listener.of(work))
         return Outcome(result=result, notice=notice)
 
     def _remove(self, file: str) -> Outcome:
@@ -93,10 +93,6 @@ class ModelFileService:
         except UnknownWeights:  # a file of the user's own is forgotten altogether
             gone = dataclasses.replace(before, state="missing", path=None, done_bytes=0)
             return Outcome(result=gone)
-
-
-def _listener(work: RunningTask) -> Listener:
-    return Listener(on_progress=work.progress, control=work.control)
 
 
 # --- import

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from engine.hardware.devices import fastest
 from engine.hardware.gpu_table import GpuSpec
@@ -17,12 +17,8 @@ from engine.pipeline.prepare import examined_source, required_latents
 from engine.planner import preset_choice
 from engine.protocol import commands as c
 from engine.protocol import events as e
-from engine.protocol import machines as m
 from engine.protocol.tasks import RunningTask, Task, TaskKind
-from engine.settings import preset_store
-
-if TYPE_CHECKING:
-    from engine.jobs.machines_service import MachinesService
+from engine.settings import presets
 
 
 class Service(Protocol):
@@ -54,6 +50,8 @@ class ServiceHost:
     sink: e.EventSink
     send: Callable[[c.Command], None]  # from any thread
     is_busy: Callable[[], bool]  # whether a job or an excerpt runs
+    jobs_port: Callable[[], int]  # port of this computer at which others join its jobs
+    at_end: list[Callable[[float], None]] = field(default_factory=list)  # called with seconds
 
 
 class DiagnosticsService:
@@ -158,44 +156,16 @@ class PresetService:
         """
         match command:
             case c.SavePreset(title=title, settings=settings):
-                preset_store.save(title, settings)
+                presets.save(title, settings)
             case c.RemovePreset(name=name):
-                preset_store.remove(name)
+                presets.remove(name)
             case c.ImportPreset(path=path):
-                preset_store.take(path)
+                presets.take(path)
             case c.ExportPreset(name=name, path=path):
-                preset_store.export(preset_choice.named(name, self._pretend), path)
+                presets.export(preset_choice.named(name, self._pretend), path)
                 return ()
         found = preset_choice.offered(self._pretend)
         listed = e.PresetsListed(presets=found.presets, card=found.gpu)
         failures = found.failures if isinstance(command, c.ListPresets) else ()
         failed = (e.TaskFailed(kind=self.kind, error=failure.info()) for failure in failures)
         return (listed, *failed)
-
-
-class MachinesOnDemand:
-    """`engine.jobs.machines_service`, loaded with its first command: few users need it.
-
-    Args:
-        about: Arguments of MachinesService.
-    """
-
-    kind = TaskKind.PAIRING
-    commands = m.MachineCommand
-
-    def __init__(self, *about: Any) -> None:
-        self._about = about
-        self._loaded: MachinesService | None = None
-
-    def answer(self, command: m.MachineCommand) -> Task | tuple[e.Event, ...]:
-        """Port of MachinesService."""
-        if self._loaded is None:
-            from engine.jobs.machines_service import MachinesService
-
-            self._loaded = MachinesService(*self._about)
-        return self._loaded.answer(command)
-
-    def close(self, timeout_s: float) -> None:
-        """End what runs, and wait for it."""
-        if self._loaded is not None:
-            self._loaded.close(timeout_s)

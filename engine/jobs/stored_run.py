@@ -7,12 +7,12 @@ import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.core.errors import OutOfMemory
 from engine.core.log import job_log
+from engine.core.wings import wings
 from engine.hardware.process import at_work
 from engine.jobs.checkpoint import (
     Checkpoint,
@@ -131,9 +131,8 @@ def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink, send:
         pictures=machine.settings.tile_previews,
     )
     if job.plan.takes_machines:
-        from engine.workers.network import hand_out_to_machines
-
-        context.hand_out = partial(hand_out_to_machines, port=machine.settings.farm_port)
+        ways = (wing.hand_out(machine.settings.farm_port) for wing in wings())
+        context.hand_out = next((way for way in ways if way is not None), None)
     report = run_in(folder, context, checkpoint, overwrite=overwrite)
     job.plan = context.plan
     return replace(report, source=job.media.path)

@@ -28,7 +28,7 @@ class Lanes:
     piece. Other devices than GPUs have no streams: there several lanes take turns on the processor.
 
     Args:
-        device: Of the work.
+        device: Device of the work.
         count: Most pieces that are in work at a time.
     """
 
@@ -84,5 +84,5 @@ class Lanes:
 
 @cache
 def _streams(device: torch.device, count: int) -> tuple[Any, ...]:
-    """The same ones each time: torch keeps free memory for every stream by itself."""
+    """Streams, the same each time: torch keeps free memory for every stream by itself."""
     return tuple(_cuda.Stream(device) for _ in range(count))

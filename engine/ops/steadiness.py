@@ -20,7 +20,7 @@ _LEVELS = 255.0
 
 
 def stillness(first: Tensor, second: Tensor) -> Tensor:
-    """How still a film stands between two frames, pixel by pixel.
+    """Stillness of a video between two frames, pixel by pixel.
 
     Still is where the frames differ by no more than their noise: the mean square of the difference
     over a box is compared with that of the quietest blocks. Noise counts up to a standard
@@ -64,7 +64,7 @@ def _noise(difference: Tensor, squares: Tensor) -> Tensor:
 
 
 def exchange(first: Tensor, second: Tensor, still: Tensor) -> Tensor:
-    """What a frame gets of the next one, which loses as much.
+    """Light that a frame gets of the next one, which loses as much.
 
     Added to the first and taken from the second, for all pairs of neighbours, it makes each frame
     the mean of itself, twice, and both neighbours where all are still. A pixel that moves stays as

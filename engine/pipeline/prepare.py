@@ -31,6 +31,7 @@ from engine.hardware.gpu_table import GpuSpec
 from engine.models import registry
 from engine.models.latents import LatentFormat, LatentHeader
 from engine.pipeline.output import check_output
+from engine.planner.joining import other_computers
 from engine.planner.notices import choice_notices
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import load_rates
@@ -83,7 +84,7 @@ def make_plan(
     chosen = machine.settings
     output = windows_paths.openable(output) if output is not None else None
     named = None if output is None or is_folder(output) else output
-    paired = _paired() if settings.machines != "off" else {}
+    paired = other_computers().paired() if settings.machines != "off" else {}
     request = Request(media=media, settings=settings, output=named, machines=paired)
     place = output or Path(chosen.output_folder or media.path)
     plan = plan_job(request, _budget(settings, place, machine), load_rates())
@@ -99,13 +100,6 @@ def make_plan(
     except OutputError as err:
         plan = _refused(plan, err)
     return _refused(plan, PretendedGpu(gpu=plan.card)) if plan.is_pretended else plan
-
-
-def _paired() -> dict[str, str]:
-    """Names of the computers that this one is paired with, by their fingerprint."""
-    from engine.farm.identity import Peers
-
-    return {peer.fingerprint: peer.name for peer in Peers().all()}
 
 
 def taken_up(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from engine.core.geometry import Size
 from engine.core.messages import Param, message, title
@@ -12,8 +11,9 @@ from engine.core.units import bytes_text, memory_text, minutes_message, rate_tex
 from engine.hardware.budget import Budget
 from engine.models import registry
 from engine.models.latents import Guess
-from engine.planner import latents, machines, workers
+from engine.planner import latents, workers
 from engine.planner.findings import source_notices
+from engine.planner.joining import other_computers
 from engine.protocol.media import ChapterOrder, MediaInfo, Reading
 from engine.protocol.plan import LatentPlan, Notice, Plan
 from engine.settings.optimisations import SwitchChoice, SwitchEntry, Value, optimisations
@@ -23,31 +23,30 @@ from engine.video.colour.tags import assumed_matrix
 from engine.video.write import codecs, containers
 from engine.video.write.statements import StatedResult, statement_notices
 
-if TYPE_CHECKING:
-    from engine.planner.plan_job import Request
-
 _TOO_LARGE = "plan-does-not-fit"
 SPARE_BYTES = 200 * 10**6  # left free on every disk
 _DOWNLOAD_RATE = 50e6 / 8  # bytes/s; assumed, as no download was measured
 
 
-def notices_of(plan: Plan, request: Request, budget: Budget, wanted: Size) -> tuple[Notice, ...]:
+def notices_of(
+    plan: Plan, media: MediaInfo, settings: JobSettings, budget: Budget, wanted: Size
+) -> tuple[Notice, ...]:
     """Everything worth knowing about this plan, refusals first.
 
     Args:
         plan: Plan with its predictions.
-        request: Source and settings.
+        media: The source.
+        settings: Settings as the user chose them.
         budget: Budget of the computer.
         wanted: Size asked for, before the codec rounded it.
     """
-    media, settings = request.media, request.settings
     found = [
         *choice_notices(plan, settings, budget),
         *_gone(plan, settings, budget),
         *_memory(plan, budget),
         *_lacking(plan, budget),
         *(workers.notices(plan, settings, budget) if settings.workers > 1 else ()),
-        *(machines.notices(media) if settings.machines != "off" else ()),
+        *(other_computers().notices(media) if settings.machines != "off" else ()),
         *(one for work in plan.passes for one in registry.family_of(work).notices(work, budget)),
         *(_latents(plan, media, settings, budget) if media.holds_latents else ()),
         *_disk(plan, budget),

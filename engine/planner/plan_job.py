@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,8 +13,9 @@ from engine.hardware.budget import PROGRAM_BYTES, Budget
 from engine.models import registry
 from engine.models.contracts import Step, WorkRequest
 from engine.models.planning.search import Room
-from engine.planner import first_pass, gpu_team, latents, machines, peaks, times, workers
+from engine.planner import first_pass, gpu_team, latents, peaks, times, workers
 from engine.planner.advice import with_offers
+from engine.planner.joining import other_computers
 from engine.planner.notices import notices_of, other_model, refusal_of
 from engine.planner.rates import Rates
 from engine.planner.target import (
@@ -172,7 +173,7 @@ def _plan_within(request: Request, budget: Budget, rates: Rates) -> Plan:
     elif settings.workers > 1:
         plan = workers.added(plan, settings.workers, budget)
     if settings.machines != "off":
-        plan = machines.let_in(plan, media)
+        plan = other_computers().let_in(plan, media)
     return _predicted(plan, request, budget, rates, wanted)
 
 
@@ -269,7 +270,7 @@ def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wante
         output_bytes=output_bytes(plan, request.media),
         free_disk_bytes=budget.free_output_bytes,
     )
-    return replace(plan, notices=notices_of(plan, request, budget, wanted))
+    return replace(plan, notices=notices_of(plan, request.media, request.settings, budget, wanted))
 
 
 def _stages(plan: Plan, budget: Budget, rates: Rates) -> tuple[StagePlan, ...]:
@@ -318,7 +319,7 @@ def reasons_of(plan: Plan, request: Request, budget: Budget, rates: Rates) -> Re
             *family.choices(plan.work),
             *(first_pass.choices(plan) if plan.first_pass else ()),
             *_workers_chosen(plan),
-            *(machines.choices(plan, request, budget, rates) if plan.takes_machines else ()),
+            *_joining(plan, request, budget, rates),
         ),
         alternatives=tuple(found),
     )
@@ -327,6 +328,13 @@ def reasons_of(plan: Plan, request: Request, budget: Budget, rates: Rates) -> Re
 def _workers_chosen(plan: Plan) -> Iterator[Notice]:
     if len(plan.workers) > 1:
         yield from gpu_team.choices(plan) if plan.workers[0].gpu else workers.choices(plan)
+
+
+def _joining(plan: Plan, request: Request, budget: Budget, rates: Rates) -> Iterable[Notice]:
+    if not plan.takes_machines:
+        return ()
+    about = plan, request.media, request.machines, budget, rates
+    return other_computers().choices(*about)
 
 
 # --- what limits

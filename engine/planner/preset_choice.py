@@ -19,7 +19,7 @@ from engine.files import catalogue
 from engine.hardware.budget import gpu_here
 from engine.hardware.gpu_table import GIB, GpuSpec
 from engine.runtimes.advice import needed_runtime
-from engine.settings import preset_store
+from engine.settings import presets
 from engine.settings.presets import Goal, Preset, Value, applied
 from engine.settings.schema import JobSettings
 
@@ -141,7 +141,7 @@ def offered(pretend: GpuSpec | None = None) -> Offered:
         pretend: A GPU in the place of this machine's own.
     """
     gpu, memory = gpu_here(pretend, awaited=needed_runtime() is not None)
-    own, failures = preset_store.load_all()
+    own, failures = presets.load_all()
     return Offered(presets=(*presets_of(gpu, memory), *own), gpu=gpu, failures=failures)
 
 

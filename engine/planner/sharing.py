@@ -1,12 +1,12 @@
-"""How workers share the film of a plan, by their predicted speed."""
+"""Shares of workers in the video of a plan, by their predicted speed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from engine.planner import workers
-from engine.planner.simulation import SpanTimes, simulate
 from engine.protocol.plan import Plan
 
 _LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)  # segments of a span that are tried
@@ -17,34 +17,52 @@ _ERRORS = (1.0, 1.3, 1 / 1.3)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """How a film is shared.
+    """Shares of workers in a video."""
 
-    Attributes:
-        seconds: Until the last span is made.
-        frames: That each worker makes, in their order.
-        spans: How many each makes.
-    """
-
-    seconds: float
-    frames: tuple[int, ...]
-    spans: tuple[int, ...]
+    seconds: float  # until the last span is made
+    frames: tuple[int, ...]  # of each worker
+    spans: tuple[int, ...]  # number of each worker
 
 
 def shared_out(plan: Plan, rates: Sequence[float]) -> Shares:
     """Hand the spans of a plan out.
 
     Args:
-        plan: With the length of its spans.
+        plan: Plan with the length of its spans.
         rates: Frames/s of each worker; of those that are free at the same time the first one is
             next.
     """
-    spans, computed = tuple(frames_of_spans(plan)), tuple(computed_frames(plan))
-    found = simulate(SpanTimes(spans=len(spans), span_s=computed), rates, near=len(rates))
-    return Shares(
-        seconds=found.seconds,
-        frames=tuple(sum(spans[one] for one in made) for made in found.made),
-        spans=tuple(map(len, found.made)),
-    )
+    frames, spans = [0] * len(rates), [0] * len(rates)
+    seconds = 0.0
+    for own, (worker, end) in zip(
+        frames_of_spans(plan), in_turn(computed_frames(plan), rates), strict=True
+    ):
+        frames[worker] += own
+        spans[worker] += 1
+        seconds = max(seconds, end)
+    return Shares(seconds=seconds, frames=tuple(frames), spans=tuple(spans))
+
+
+def in_turn(
+    spans: Iterable[float], rates: Sequence[float], each_s: Sequence[float] = ()
+) -> Iterator[tuple[int, float]]:
+    """Give each span to the worker that is free first.
+
+    Args:
+        spans: Frames to compute for each.
+        rates: Frames/s of each worker.
+        each_s: Seconds of each worker for a span beside computing; () for none.
+
+    Yields:
+        Worker of each span, and the second in which it ends.
+    """
+    more = each_s or len(rates) * (0.0,)
+    free = [(0.0, worker) for worker in range(len(rates))]
+    for frames in spans:
+        at, worker = free[0]
+        end = at + frames / rates[worker] + more[worker]
+        heapq.heapreplace(free, (end, worker))
+        yield worker, end
 
 
 def frames_of_spans(plan: Plan) -> Iterator[int]:

@@ -1,1 +1,1 @@
-"""Data that crosses the engine's boundary: commands, events and what they carry."""
+"""Boundary of the engine: commands, events and the plain data they carry."""

@@ -1,20 +1,29 @@
-"""Commands to the engine: frozen, picklable dataclasses."""
+"""Commands to the engine: frozen, picklable dataclasses; their values are checked on arrival."""
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, field
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
+from engine.core.errors import CommandInvalid
 from engine.protocol.excerpt import Excerpt
 from engine.protocol.media import MediaInfo
 from engine.protocol.model_file_state import ImportMode
 from engine.protocol.tasks import TaskKind
 from engine.settings.schema import EngineSettings, JobSettings
 
+_MOST = 2**62  # of a number
+_MOST_SHOWN = 60  # characters of a value
+
 
 def at_least(low: int, default: Any = MISSING) -> Any:
-    """A dataclass field with a least value or, for tuples, a least length: see `command_check`."""
+    """A dataclass field with a least value or, for tuples, a least length: see `check`."""
     return field(default=default, metadata={"low": low})
 
 
@@ -52,7 +61,7 @@ class ExamineSource(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceExamined(Command):
-    """Request to examine a job's source; answered by PlanChosen where that changes anything."""
+    """Examined source of a job; answered by PlanChosen where that changes anything."""
 
     job_id: str
     media: MediaInfo
@@ -180,7 +189,7 @@ class MakeExcerpt(ExcerptCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExcerptMade(Command):
-    """Request for the excerpt that a task of MakeExcerpt made; answered by ExcerptReady."""
+    """Result of a task for MakeExcerpt; answered by ExcerptReady."""
 
     job_id: str
     excerpt: Excerpt
@@ -300,7 +309,7 @@ class RemoveModelFile(ModelFileCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeCommand(Command):
-    """Commands for NVIDIA runtimes, builds of torch; jobs continue. All but the list are tasks."""
+    """Something about NVIDIA runtimes, builds of torch; jobs go on. All but the list are tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,7 +331,7 @@ class InstallRuntime(RuntimeCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportRuntime(RuntimeCommand):
-    """Install a runtime from the user's wheels: files, or folders with wheels in them."""
+    """Does what InstallRuntime does, with wheels of the user's: files, or folders of wheels."""
 
     paths: tuple[Path, ...] = at_least(1)
     accepted: tuple[str, ...] = ()
@@ -384,3 +393,58 @@ class Shutdown(Command):
 
     What still waits to be added, planned or shown is dropped.
     """
+
+
+# --- the check of values
+
+
+def check(command: Command) -> None:
+    """Refuse values of another kind than their fields, and those below the "low" of a field.
+
+    Commands come from another program.
+
+    Raises:
+        CommandInvalid: Names the command, the field and the value.
+    """
+    kind: Any = type(command)
+    kinds = _kinds(kind)
+    for one in fields(command):
+        value = getattr(command, one.name)
+        low = one.metadata.get("low", -math.inf)
+        if not _fits(value, kinds[one.name]) or _amount(value) < low:
+            raise CommandInvalid(command=kind.__name__, field=one.name, value=_shown(value))
+
+
+def _amount(value: Any) -> float:
+    """Amount that the "low" of a field is compared with."""
+    if isinstance(value, tuple):
+        return len(value)
+    return value if isinstance(value, int | float) else math.inf
+
+
+def _shown(value: Any) -> str:
+    try:
+        return repr(value)[:_MOST_SHOWN]
+    except ValueError:  # an integer of thousands of digits
+        return type(value).__name__
+
+
+@cache
+def _kinds(kind: Any) -> Mapping[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, part) for part in parts)
+    if origin is typing.Literal:
+        return isinstance(value, str) and value in parts
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_fits(item, parts[0]) for item in value)
+    if kind in (int, float):
+        is_number = isinstance(value, int if kind is int else int | float)
+        return is_number and not isinstance(value, bool) and abs(value) <= _MOST  # never NaN
+    if kind in (str, Path) and isinstance(value, kind):
+        return "\0" not in str(value)  # no name of the system has one
+    return isinstance(value, origin or kind)

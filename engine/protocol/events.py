@@ -69,14 +69,10 @@ class JobRemoved(JobEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanChosen(JobEvent):
-    """Plan of a job; sent again whenever the settings change.
-
-    Attributes:
-        media: The source, where other settings, or a sample of its frames, show it differently.
-    """
+    """Plan of a job; sent again whenever the settings change."""
 
     plan: Plan
-    media: MediaInfo | None = None
+    media: MediaInfo | None = None  # where settings or sampled frames show the source differently
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,12 +129,11 @@ class WorkerProgress(JobEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagesTimed(JobEvent):
-    """Seconds of the stages inside of "run" so far, about once a second.
+    """Seconds that the stages inside of "run" took so far, about once a second.
 
-    Attributes:
-        seconds: Seconds of the stages of the plan, of "load" (models get ready, and give memory
-            back) and of "wait" (for frames, and for pieces to be checked). "read" and "write" go
-            on next to the others, which take turns and are all of "run".
+    Next to the stages of the plan there are "load" (models get ready, and give memory back) and
+    "wait" (for frames, and for pieces to be checked). "read" and "write" go on next to the others,
+    which take turns and are all of "run".
     """
 
     seconds: Mapping[str, float]
@@ -239,7 +234,7 @@ class JobCancelled(JobEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry(Event):
-    """Telemetry of this computer, about once a second."""
+    """Load of the computer, about once a second."""
 
     gpu: GpuReading | None  # that jobs run on, the fastest of several; None without an NVIDIA GPU
     other_gpus: tuple[GpuReading, ...] = ()  # in the order of their slots
@@ -357,32 +352,21 @@ class TaskStopped(TaskEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceChoice:
-    """A device that jobs can run on.
+    """A device that jobs can run on."""
 
-    Attributes:
-        value: Value of the setting `device`.
-        title: "RTX 5070 Ti, 16 GB", with its number where several are alike; "" for the processor.
-        unavailable: Setting -> value that cannot be chosen with this device -> why.
-    """
-
-    value: str
-    title: str
+    value: str  # of the setting `device`
+    title: str  # "RTX 5070 Ti, 16 GB", with its number where several are alike; "" for the CPU
+    # Setting -> value that cannot be chosen with this device -> why.
     unavailable: Mapping[str, Mapping[str, Message]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevicesListed(Event):
-    """Devices that jobs can run on, with their choices; sent once, after EngineReady.
+    """Devices that jobs can run on, and the choices there; sent once, after EngineReady."""
 
-    Attributes:
-        devices: GPUs in the order of their slots, then the processor.
-        automatic: The one of them that "auto" means.
-        unpublished: Model -> precisions in which it was not published.
-    """
-
-    devices: tuple[DeviceChoice, ...]
-    automatic: DeviceChoice
-    unpublished: Mapping[str, tuple[str, ...]]
+    devices: tuple[DeviceChoice, ...]  # GPUs in the order of their slots, then the CPU
+    automatic: DeviceChoice  # the one of them that "auto" means
+    unpublished: Mapping[str, tuple[str, ...]]  # model -> precisions that were not published
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

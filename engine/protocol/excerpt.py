@@ -15,7 +15,7 @@ SCENE_KINDS: tuple[SceneKind, ...] = get_args(SceneKind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """A place in a video where models differ."""
+    """Part of a video where models tell themselves apart."""
 
     kind: SceneKind
     seconds: float  # of the source
@@ -23,22 +23,15 @@ class Scene:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excerpt:
-    """A part of a film that was tried.
+    """A part of a video that was tried."""
 
-    Attributes:
-        settings: Settings that it was made with.
-        plan: Plan of the whole video with these settings, but for its part, its result and its
-            streams: the result has images only.
-        frames: Frames that were made.
-        frames_per_second: Measured, without loading the model; 0 where it was over too soon.
-        device_bytes: Most that was measured on the GPU; 0 for the processor.
-    """
-
-    settings: JobSettings
+    settings: JobSettings  # that it was made with
+    # Plan of the whole video with these settings, but for its part, its result and its streams: the
+    # result has frames only.
     plan: Plan
-    frames: int
-    frames_per_second: float
-    device_bytes: int
+    frames: int  # that were made
+    frames_per_second: float  # measured, without loading the model; 0 where it was over too soon
+    device_bytes: int  # most that was measured on the GPU; 0 for the CPU
 
     def holds(self, seconds: float) -> bool:
         """Whether a time of the source, in s, lies in the part."""

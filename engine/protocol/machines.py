@@ -1,4 +1,4 @@
-"""Other computers that make spans of a film: what is known of them, commands and events."""
+"""Other computers that make spans of a video: their state, commands and events."""
 
 from __future__ import annotations
 
@@ -14,32 +14,20 @@ MachineState = Literal["away", "helped", "idle", "working", "paused", "refused",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineInfo:
-    """A computer that is paired with this one, and what it lends.
+    """A computer that is paired with this one, and what it lends."""
 
-    Attributes:
-        fingerprint: SHA-256 of its certificate, in hexadecimal.
-        name: Name that its owner gave it.
-        address: "host:port" of its jobs, that it had at the pairing.
-        state: "helped" has this computer work for it, "refused" does not fit (another version,
-            other weights), "left-out" failed three times in this job.
-        devices: Names of its GPUs, or of its CPU.
-        free_bytes: Memory that is free there, of the GPUs or main memory.
-        frames_per_second: Speed in the current job; 0 while unknown.
-        film: Name of the video that it works on; "" for none.
-        spans_done: In the present job.
-        why: It is refused, left out or paused.
-    """
-
-    fingerprint: str
-    name: str
-    address: str = ""
+    fingerprint: str  # SHA-256 of its certificate, in hexadecimal
+    name: str  # that its owner gave it
+    address: str = ""  # "host:port" of its jobs, that it had at the pairing
+    # "helped" has this computer work for it, "refused" does not fit (another version, other
+    # weights), "left-out" failed three times in this job.
     state: MachineState = "away"
-    devices: tuple[str, ...] = ()
-    free_bytes: int = 0
-    frames_per_second: float = 0.0
-    film: str = ""
-    spans_done: int = 0
-    why: Message | None = None
+    devices: tuple[str, ...] = ()  # names of the GPUs, or of the CPU, that compute there
+    free_bytes: int = 0  # memory that is free there: VRAM, or RAM
+    frames_per_second: float = 0.0  # of the present job; 0 while unknown
+    film: str = ""  # video that it works on; "" for none
+    spans_done: int = 0  # in the present job
+    why: Message | None = None  # it is refused, left out or paused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,26 +40,15 @@ class FoundMachine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachinesState:
-    """Knowledge of other computers.
+    """State of other computers."""
 
-    Attributes:
-        machines: Paired computers, by name.
-        found: Computers that wait to be paired.
-        name: Name of this computer.
-        address: Address of this computer in its network, to be typed on another one; "" while it
-            does not listen.
-        is_lent: This computer works for others.
-        lent_to: Name of the computer that it works for at this moment; "" for none.
-        problem: Why other computers cannot reach or find this one; None where they can.
-    """
-
-    machines: tuple[MachineInfo, ...] = ()
-    found: tuple[FoundMachine, ...] = ()
-    name: str = ""
-    address: str = ""
-    is_lent: bool = False
-    lent_to: str = ""
-    problem: Message | None = None
+    machines: tuple[MachineInfo, ...] = ()  # that are paired, by name
+    found: tuple[FoundMachine, ...] = ()  # that wait to be paired
+    name: str = ""  # of this computer
+    address: str = ""  # of this computer, to be typed on another one; "" while it does not listen
+    is_lent: bool = False  # this computer works for others
+    lent_to: str = ""  # name of the computer that it works for at this moment; "" for none
+    problem: Message | None = None  # why other computers cannot reach or find this one
 
 
 # --- commands
@@ -101,14 +78,9 @@ class PairMachine(MachineCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmPairing(MachineCommand):
-    """Whether the words on both screens are the same; without it a pairing lapses.
+    """Whether the words on both screens are the same; without it a pairing lapses."""
 
-    Attributes:
-        words: Words that were compared; no pairing with other words is answered.
-        are_same: They are those of the other screen.
-    """
-
-    words: tuple[str, ...]
+    words: tuple[str, ...]  # that were compared; no pairing with other words is answered
     are_same: bool
 
 
@@ -138,14 +110,8 @@ class MachinesKnown(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairingWords(Event):
-    """Words that have to be the same on both screens, while a pairing waits for ConfirmPairing.
+    """Words that have to be the same on both screens, while a pairing waits for ConfirmPairing."""
 
-    Attributes:
-        words: Six of them.
-        name: Name that the other computer gives itself.
-        asks: The other computer began.
-    """
-
-    words: tuple[str, ...]
-    name: str
-    asks: bool
+    words: tuple[str, ...]  # six of them
+    name: str  # that the other computer gives itself
+    asks: bool  # the other computer began

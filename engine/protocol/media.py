@@ -1,4 +1,4 @@
-"""Facts about a source file: plain data that events carry and the planner reads."""
+"""Properties of a source file: plain data that events carry and the planner reads."""
 
 from __future__ import annotations
 
@@ -55,37 +55,31 @@ class ColourTags:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HdrMetadata:
-    """Mastering display of an HDR video (SMPTE ST 2086), and its light level (CTA-861.3).
+    """Display on which an HDR video was graded (SMPTE ST 2086), and its light (CTA-861.3).
 
-    Attributes:
-        primaries: x and y of red, green, blue and white; () where not stated.
-        luminance: Least and most of the display, cd/m2; () where not stated.
-        light_level: Brightest pixel and brightest frame, cd/m2; () where not stated.
+    Each is () where it is not stated.
     """
 
-    primaries: tuple[Fraction, ...] = ()
-    luminance: tuple[Fraction, ...] = ()
-    light_level: tuple[int, ...] = ()
+    primaries: tuple[Fraction, ...] = ()  # x and y of red, green, blue and white
+    luminance: tuple[Fraction, ...] = ()  # least and most of the display, cd/m2
+    light_level: tuple[int, ...] = ()  # of the brightest pixel and the brightest frame, cd/m2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """Something that a video states beside the code values of its frames.
+    """Something that a video states beside the code values of its frames."""
 
-    Attributes:
-        kind: "stereo3d", "spherical", "captions", "afd", "time-code", "dolby-vision", ...; FFmpeg's
-            name, or number, of what has no name here.
-        value: Its content where that is compared or shown: of Dolby Vision its profile and
-            compatibility ("8.1"; "ipt" where frames alone tell), of a time code the code; else "".
-    """
-
+    # "stereo3d", "spherical", "captions", "afd", "time-code", "dolby-vision", ...; where it has no
+    # name here FFmpeg's name or number.
     kind: str
+    # Content where that is compared or shown: of Dolby Vision its profile and compatibility ("8.1";
+    # "ipt" where frames alone tell), of a time code the code; else "".
     value: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deinterlacing:
-    """Mapping of the fields of a video to whole frames.
+    """Rendering of the fields of a video as whole frames: the mapping of frames in to frames out.
 
     `rendering` is "frames" (a frame for each frame: 50i to 25p), "fields" (a frame for each field:
     50i to 50p) or "film" (four frames for five, of which one repeats another: 60i to 24p).
@@ -127,29 +121,17 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """Findings in a sample of decoded frames, whatever the file states.
+    """Findings in a sample of decoded frames, whatever the file states."""
 
-    Attributes:
-        frames: Number of frames examined; 0 where none could be.
-        scan: Whether frames are combed; "" where nothing moves.
-        field_order: Field order of combed frames.
-        repeats: Share of frames that repeat the one before, 0 to 1.
-        picture: The part within black bars, as stored; None where there are none.
-        detail_height: px, the height at which the film would hold the same detail; 0 for its own.
-        blocking: Steps at the edges of 8x8 blocks, compared with those inside; 1 is none.
-        grain: Standard deviation of noise in flat parts, of full scale.
-        changes: Differences in parts of the video; `VideoInfo` has what most frames state.
-    """
-
-    frames: int = 0
-    scan: Scan = ""
-    field_order: FieldOrder = "tt"
-    repeats: float = 0.0
-    picture: Box | None = None
-    detail_height: int = 0
-    blocking: float = 1.0
-    grain: float = 0.0
-    changes: tuple[Change, ...] = ()
+    frames: int = 0  # that were examined; 0 where none could be
+    scan: Scan = ""  # whether frames are combed; "" where nothing moves
+    field_order: FieldOrder = "tt"  # of combed frames
+    repeats: float = 0.0  # share of frames that repeat the one before, 0 to 1
+    picture: Box | None = None  # the part within black bars, as stored; None where there are none
+    detail_height: int = 0  # px, height at which the video would hold the same detail; 0: its own
+    blocking: float = 1.0  # steps at the edges of 8x8 blocks, compared with those inside; 1 is none
+    grain: float = 0.0  # standard deviation of noise in flat parts, of full scale
+    changes: tuple[Change, ...] = ()  # in parts of the video; `VideoInfo` has the most frequent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,19 +227,12 @@ class ChapterInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChapterOrder:
-    """Playback order that a Matroska file states.
+    """Statements of a Matroska file about the order in which players show it."""
 
-    Attributes:
-        editions: Number of its lists of chapters.
-        is_ordered: Whether players are to show the chapters in the order of the list.
-        elsewhere: Chapters whose frames are in other files.
-        is_linked: Whether another file comes before or after it.
-    """
-
-    editions: int = 0
-    is_ordered: bool = False
-    elsewhere: int = 0
-    is_linked: bool = False
+    editions: int = 0  # number of lists of chapters
+    is_ordered: bool = False  # players are to show the chapters in the order of the list
+    elsewhere: int = 0  # chapters whose frames are in other files
+    is_linked: bool = False  # another file comes before or after it
 
     @property
     def says_anything(self) -> bool:

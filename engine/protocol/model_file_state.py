@@ -17,28 +17,17 @@ LIBRARIES = ("spandrel",)  # ids of files of that kind: Python packages, as whee
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkFacts:
-    """Facts that a network of single frames states about itself.
+    """Statements of a network of one frame about itself."""
 
-    Attributes:
-        architecture: Its title, "RealESRGAN Compact".
-        scale: Factor of both sides; 1 for networks that restore.
-        inputs, outputs: Channels: 1 for grey, 3 for RGB, 4 for RGB with alpha.
-        least: Smallest side of a frame, px; smaller ones are extended.
-        multiple: Sides are extended to a multiple of it, px.
-        is_square: Frames are extended to squares.
-        takes_half: It computes in float16.
-        dislikes_tiles: It looks at the whole frame, so tiles may differ in tone.
-    """
-
-    architecture: str
-    scale: int
-    inputs: int = 3
+    architecture: str  # title, "RealESRGAN Compact"
+    scale: int  # factor of both sides; 1 for networks that restore
+    inputs: int = 3  # channels: 1 for grey, 3 for RGB, 4 for RGB with alpha
     outputs: int = 3
-    least: int = 0
-    multiple: int = 1
-    is_square: bool = False
-    takes_half: bool = False
-    dislikes_tiles: bool = False
+    least: int = 0  # smallest side of a frame, px; smaller ones are extended
+    multiple: int = 1  # sides are extended to a multiple of it, px
+    is_square: bool = False  # frames are extended to squares
+    takes_half: bool = False  # it computes in float16
+    dislikes_tiles: bool = False  # it looks at the whole frame, so tiles may differ in tone
 
     def extended(self, size: Size) -> Size:
         """Size of a frame as the network takes it."""
@@ -76,9 +65,7 @@ class PublishedState:
     state: State = "missing"
     path: Path | None = None  # where it lies, also a part of it or a damaged one
     done_bytes: int = 0  # what is there of it
-    borrowed: bool = (
-        False  # external: lies in a folder of ComfyUI, Hugging Face or the user: only read
-    )
+    borrowed: bool = False  # it lies in a folder of ComfyUI, Hugging Face or the user: only read
     network: NetworkFacts | None = None  # of a community model
 
     @property
@@ -99,7 +86,7 @@ def is_library(path: Path) -> bool:
 
 
 def facts_of(file: PublishedState) -> tuple[Message, ...]:
-    """Facts that a community model states: size, channels, limits, dtype, licence."""
+    """Statements of a community model about itself: size, channels, limits, dtype, licence."""
     network = file.network
     if network is None:
         return ()

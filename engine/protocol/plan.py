@@ -19,16 +19,11 @@ Severity = Literal["info", "warning", "refusal"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice(HasMessage):
-    """One thing the user should know before the start, by the code of its message.
+    """One thing the user should know before the start, by the code of its message."""
 
-    Attributes:
-        code: Stable name in kebab-case; its message is `notice.<code>` in the catalogue, or
-            `notice.<code>.<case>`.
-        severity: "refusal" keeps the job from starting.
-    """
-
+    # Stable name in kebab-case; its message is `notice.<code>` or `notice.<code>.<case>`.
     code: str
-    severity: Severity
+    severity: Severity  # "refusal" keeps the job from starting
     params: Mapping[str, Param] = field(default_factory=dict)
     case: str = ""
 
@@ -63,7 +58,7 @@ class WeightsPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatentPlan:
-    """Decoding of a source of latents, once, before anything else is done."""
+    """Decoding of a source of latents to frames, once, before anything else is done."""
 
     vae: WeightsPlan
     model: str  # "wan21-vae" or "wan22-vae"
@@ -78,7 +73,7 @@ class LatentPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkPlan:
-    """Work of a model: the part of the plan that holds for every family.
+    """Redrawing of the frames: properties of every family of models.
 
     Each family of models has a class of its own with the rest, in its folder. The field `family` is
     the tag by which a plan is read back from JSON; the properties are what others may ask of a plan
@@ -100,7 +95,7 @@ class WorkPlan:
 
     @property
     def shot_sensitivity(self) -> int | None:
-        """Sensitivity to cuts, %; None where no cuts are looked for."""
+        """Sensitivity of the search for cuts, %; None where there is no search."""
         return None
 
     @property
@@ -130,7 +125,7 @@ class WorkPlan:
 
     @property
     def architecture(self) -> str:
-        """Title of the network in those files, where `model` does not tell it."""
+        """Architecture of the network in those files, where `model` does not tell it."""
         return ""
 
     @property
@@ -156,7 +151,7 @@ class WorkPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PicturePlan:
-    """Encoding of the result."""
+    """Encoding of the new frames."""
 
     size: Size  # of the result as stored
     codec: str  # "h264", "hevc", "av1", "prores", "ffv1", "png", "tiff"
@@ -183,7 +178,7 @@ class PicturePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassPlan:
-    """Treatment of one other stream: copied unchanged, decoded, or left out and why."""
+    """Fate of one other stream: copied unchanged, decoded, or left out and why."""
 
     index: int  # in the source
     kind: str
@@ -238,7 +233,7 @@ class Reasons(HasMessage):
 
     @property
     def as_message(self) -> Message:
-        """Limit of the plan."""
+        """The limit of the plan."""
         return Message(f"reason.limit.{self.limited_by}", dict(self.params))
 
 
@@ -247,9 +242,7 @@ class WorkerPlan:
     """A process that makes spans of a film, next to others."""
 
     gpu: str = ""  # as the setting `device` names it; "" for the processor
-    card: str = (
-        ""  # title of the GPU, with its number where several are alike; "" for the processor
-    )
+    card: str = ""  # title of the GPU, with its number where several are alike; "" for the CPU
     share: float = 0.0  # of the frames, that it is expected to make; 0 for the processor
 
 
@@ -306,7 +299,7 @@ class Plan:
 
     @property
     def passes(self) -> tuple[WorkPlan, ...]:
-        """Work of each model that frames go through, in their order."""
+        """Plans of the models that frames go through, in their order."""
         return (self.work,) if self.first_pass is None else (self.first_pass, self.work)
 
     @property

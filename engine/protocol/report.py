@@ -29,19 +29,12 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPeak:
-    """Most bytes of a GPU over some time.
+    """Most bytes of a GPU over some time."""
 
-    Attributes:
-        requested: Bytes of this program's tensors, which plans count.
-        allocated: Bytes of the blocks that they lay in.
-        reserved: Bytes that torch had reserved for blocks.
-        used: Bytes of all programs together, as the driver says at the end of that time.
-    """
-
-    requested: int = 0
-    allocated: int = 0
-    reserved: int = 0
-    used: int = 0
+    requested: int = 0  # of tensors of this program, as plans count them
+    allocated: int = 0  # of the blocks that they lay in
+    reserved: int = 0  # that torch had reserved for blocks
+    used: int = 0  # of all programs together, as the driver says at the end of that time
 
     def larger(self, other: MemoryPeak) -> MemoryPeak:
         """The larger one of each."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TaskKind(StrEnum):
-    """Kinds of tasks; one task of a kind runs at a time."""
+    """Subject of a task; one task of a kind runs at a time."""
 
     MODEL_FILE = "model-file"  # its subject is the id of the file; the path of an import
     RUNTIME = "runtime"  # the id of the runtime; names of files until an import is recognised
@@ -40,7 +40,7 @@ Result = PublishedState | BenchReport
 
 
 class RunningTask(Protocol):
-    """Receiver of a running task's reports; it may be cancelled through `control`."""
+    """Receiver of the reports of a running task; it may cancel the task through `control`."""
 
     @property
     def control(self) -> Control:
@@ -66,7 +66,7 @@ class RunningTask(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Result of a task that ended well."""
+    """Report of a task that ended well."""
 
     result: Result | None = None
     notice: Notice | None = None

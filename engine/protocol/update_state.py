@@ -10,7 +10,7 @@ Install = Literal["setup", "portable", "sources"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateState:
-    """State of updates, known without a request to the network.
+    """Known state of updates, without a request to the network.
 
     `newer` is "" where no newer version is known: none was looked for, or there is none.
     """

@@ -64,9 +64,6 @@ def needed_runtime() -> NeededRuntime | None:
 
     None where the torch in use can use it, where no runtime is for it and this program, and where
     the next start does not use an installed one: a checkout of the sources has its Python's torch.
-
-    Raises:
-        RuntimePackError: The program's own files are incomplete.
     """
     gpu = devices.chosen(devices.AUTO, devices.gpus())
     if gpu is None or budget.torch_has_cuda() or not start.follows_choice():
@@ -79,11 +76,7 @@ def needed_runtime() -> NeededRuntime | None:
 
 
 def lines(gpu: DetectedGpu) -> Iterator[DoctorLine]:
-    """Lines of the self-test: the torch in use and why, and the runtime that suits the GPU.
-
-    Raises:
-        RuntimePackError: The program's own files are incomplete.
-    """
+    """Lines of the self-test: the torch in use and why, and the runtime that suits the GPU."""
     choice = start.current()
     if choice.is_fallback:
         found = message("doctor.runtime.broken", why=choice.why, runtime=choice.runtime)

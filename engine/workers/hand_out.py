@@ -1,4 +1,4 @@
-"""Hands the spans of a film out to workers, and collects the segments that they make.
+"""Hands the spans of a video out to workers, and collects the segments that they make.
 
 A worker that dies or fails loses its span, which another one makes; one that fails three times is
 left out. A span that takes much too long is given to an idle worker, too, and the first result
@@ -11,7 +11,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -29,13 +29,7 @@ from engine.pipeline.stream import StreamAborted, Threads
 from engine.protocol.events import SegmentDone, Warned, WorkerProgress
 from engine.protocol.plan import Notice
 from engine.video.read.frame_reader import FrameReader
-from engine.workers.crew import Crew, SpanFuture
-from engine.workers.deadlines import Deadlines, Held
-from engine.workers.door import Door
-from engine.workers.farm import Farm
-from engine.workers.fit import requirements_of
-from engine.workers.open_spans import OpenSpans
-from engine.workers.paces import Paces
+from engine.workers.pool import RemoteWorkers, SpanFuture, WorkerPool
 from engine.workers.reports import (
     InvalidReport,
     Report,
@@ -45,42 +39,46 @@ from engine.workers.reports import (
     read_progress,
     read_segment,
 )
-from engine.workers.survey import Survey
-from engine.workers.team import Team
+from engine.workers.spans import OpenSpans, Survey
+from engine.workers.team import Deadlines, Held, Team
 from engine.workers.worker import JobOrder, Made, SpanWorker
 
 logger = logging.getLogger(__name__)
 WorkerKind = Callable[[JobOrder], SpanWorker]
+Received = Callable[["SpanFuture | Report | EngineError"], None]
+# Other computers of a job: for its order, where to put their reports and errors that end the
+# attempt, and two questions about a segment, in any thread: is it being made, is it finished?
+Join = Callable[[JobOrder, Received, Callable[[int], bool], Callable[[int], bool]], RemoteWorkers]
 
 _POLL_S = 0.1
-# Spans for each worker that are known ahead (memory of what is known of the film before them), and
-# that Dask has, about: they are handed out some at a time, which costs less than one by one.
+# Spans for each worker that are known ahead (each has marks of the video before it), and those that
+# Dask has, about: they are handed out some at a time, which costs less than one by one.
 _AHEAD, _HANDED_OUT = 16, 3
-_LATE_S = 0.5  # between looks for spans that are late
-_ENDING_S = 2.0  # that workers have to end cleanly
+_LATE_S = 0.5  # polling interval of late spans
+_ENDING_S = 2.0  # time for workers to end cleanly
 
 
 def hand_out(
     context: JobContext,
     segments: SegmentLog,
-    door: Door | None = None,
+    join: Join | None = None,
     worker: WorkerKind = SpanWorker,
 ) -> None:
-    """Have the segments that lack made by the workers of the plan; as `pipeline.context.HandOut`.
+    """Make the missing segments with the workers of the plan; an `engine.pipeline.context.HandOut`.
 
-    Where no worker is left it says so, and ends: the process of the job makes the rest.
+    If no worker is left, it warns and ends: the process of the job makes the rest.
 
     Args:
-        context: Of the job.
-        segments: Finished ones; new ones are added.
-        door: Where other machines come in that help; None for none.
-        worker: What each worker of this machine does.
+        context: Context of the job.
+        segments: Finished segments; new ones are added.
+        join: Lets workers of other computers join; None for none.
+        worker: Makes the plugin of each worker of this computer.
 
     Raises:
-        EngineError: What keeps any worker from making them; finished segments stay.
+        EngineError: No worker can make them; finished segments stay.
         Cancelled: The user stopped.
 
-    Memory: of this process one frame, and what is known before some spans.
+    Memory: one frame in this process, and marks of some spans.
     """
     plan = context.plan
     with (
@@ -93,7 +91,7 @@ def hand_out(
         Threads() as threads,
     ):
         survey = Survey(context, segments, reader)
-        _HandOut(context, segments, threads, survey, door).run(worker)
+        _HandOut(context, segments, threads, survey, join).run(worker)
     for problem in reader.problems:
         _warn(
             context, Notice(code="source-damaged", severity="warning", params={"problem": problem})
@@ -105,7 +103,7 @@ def _warn(context: JobContext, notice: Notice) -> None:
 
 
 class _HandOut:
-    """Workers at what lacks of a film; used by the thread of the job, but for the survey."""
+    """Missing segments in the making; used by the thread of the job, but for the survey."""
 
     def __init__(
         self,
@@ -113,7 +111,7 @@ class _HandOut:
         segments: SegmentLog,
         threads: Threads,
         survey: Survey,
-        door: Door | None,
+        join: Join | None,
     ) -> None:
         count = len(context.plan.workers)
         self._context, self._segments, self._threads = context, segments, threads
@@ -124,47 +122,48 @@ class _HandOut:
         self._inbox: queue.SimpleQueue[SpanFuture | Report | Span | EngineError | None]
         self._inbox = queue.SimpleQueue()
         self._order = JobOrder.of(context, segments.path(0).parent)
-        self._farm = None
-        if door is not None:
-            needs = requirements_of(context.plan)
+        self._remote = None
+        if join is not None:
             finished = self._spans.finished
-            about = self._spans.lacks, lambda segment: segment in finished
-            self._farm = Farm(self._order, needs, door, self._inbox.put, *about)
-        self._team = Team(context.plan, self._farm)
+            about = self._spans.is_open, lambda segment: segment in finished
+            self._remote = join(self._order, self._inbox.put, *about)
+        now = context.control.work_seconds
+        self._team = Team(context.plan, self._remote, now)
+        self._deadlines = Deadlines(context.plan, self._team, now)
         self._room = threading.Semaphore(_AHEAD * count)
         self._waiting: list[Span] = []
         self._ends: dict[tuple[int, int], Made] = {}  # by worker and first segment
         self._is_surveyed = False
-        self._paces = Paces(context.control.work_seconds)
-        self._deadlines = Deadlines(context.plan, self._paces, context.control.work_seconds)
         self._is_due = Throttle(_LATE_S)
         self._outrun: list[SpanFuture] = []  # kept: Dask would take their workers for idle
         self._is_stuck = False
         self._shown = self._spans.frames
         self._progress = Progress(context, self._shown)
-        self._told_pause = context.control.is_paused
+        self._passed_on_pause = context.control.is_paused
         self._warned: list[Notice] = []
 
     def run(self, worker: WorkerKind) -> None:
-        """Until all is made, or no worker is left."""
+        """Work until all segments are made, or no worker is left."""
         folder, team = self._order.folder, self._team
         forget_made(folder)  # by workers that were killed with their job
-        with Crew(
-            worker(self._order), folder, len(team.workers), self._inbox.put, self._farm
-        ) as crew:
+        with WorkerPool(
+            worker(self._order), folder, len(team.workers), self._inbox.put, self._remote
+        ) as pool:
             self._threads.start("survey", self._read_ahead)
             try:
-                while (team.workers or team.may_grow) and self._lacks and not self._is_stuck:
-                    self._step(crew)
+                while (
+                    (team.workers or team.may_grow) and self._is_unfinished and not self._is_stuck
+                ):
+                    self._step(pool)
                 if self._outrun or self._is_stuck:
-                    crew.tell("cancel")
+                    pool.send("cancel")
             except BaseException:
-                self._stop(crew)
+                self._stop(pool)
                 raise
             finally:
                 self._account()
         forget_made(folder)
-        if not self._lacks:
+        if not self._is_unfinished:
             self._context.check_source()
             self._segments.complete()
             return
@@ -173,12 +172,12 @@ class _HandOut:
         self._threads.aborted.set()  # ends the survey
 
     @property
-    def _lacks(self) -> bool:
-        """Whether anything is to be made."""
+    def _is_unfinished(self) -> bool:
+        """Whether any segment is missing."""
         return bool(self._spans or self._waiting) or not self._is_surveyed
 
     def _read_ahead(self) -> None:
-        """In a thread of its own: as far as there is room."""
+        """Find spans as far as there is room for them, in a thread of its own."""
         for span in self._survey.spans():
             while not self._room.acquire(timeout=_POLL_S):
                 self._context.control.check_cancelled()
@@ -187,40 +186,40 @@ class _HandOut:
             self._inbox.put(span)
         self._inbox.put(None)
 
-    def _step(self, crew: Crew) -> None:
-        """Pass on what the user wants, and deal with the next thing that has come."""
+    def _step(self, pool: WorkerPool) -> None:
+        """Pass on a pause or a cancellation, and deal with what has arrived next."""
         control = self._context.control
         if control.is_cancelled:
             raise Cancelled
         if self._threads.aborted.is_set():
             raise StreamAborted  # the survey's error counts
         control.resumes_within(0)  # a pause counts from here on
-        if control.is_paused != self._told_pause:
-            self._told_pause = control.is_paused
-            crew.tell("pause" if self._told_pause else "resume")
-        self._team.look(is_there=crew.is_there)
-        self._take(crew)
+        if control.is_paused != self._passed_on_pause:
+            self._passed_on_pause = control.is_paused
+            pool.send("pause" if self._passed_on_pause else "resume")
+        self._team.look(has_workers=pool.has_workers)
+        self._take(pool)
         if self._is_due():
-            self._look_for_late(crew)
+            self._look_for_late(pool)
         if self._waiting and len(self._spans) < _HANDED_OUT * len(self._team.workers):
             check_room(self._context, self._order.folder, self._spans.largest)
-            self._hand_out(crew, self._waiting)
+            self._hand_out(pool, self._waiting)
             self._waiting = []
 
-    def _look_for_late(self, crew: Crew) -> None:
-        """Give what a worker should have made to an idle one, too; the first result counts."""
+    def _look_for_late(self, pool: WorkerPool) -> None:
+        """Give late spans to idle workers, too; the first result counts."""
         ended = self._spans.outrun()
         self._outrun += ended
         for _ in ended:
             self._room.release()
         rests = {one: self._spans.rest_of(one) for one in self._spans}
-        at = {one: crew.worker_of(one) for one in rests}
+        at = {one: pool.worker_of(one) for one in rests}
         held = {
             one: Held(number, self._spans.frames_of(rests[one]))
             for one, number in at.items()
             if number is not None
         }
-        late, idle = self._deadlines.late(held), crew.idle()
+        late, idle = self._deadlines.late(held), pool.idle()
         for one, seconds in late.items():
             number = held[one].worker
             if (notice := self._team.late(number, seconds)) is not None:
@@ -228,17 +227,17 @@ class _HandOut:
             if idle and not self._spans.is_elsewhere(rests[one], late):
                 other = idle.pop()
                 logger.warning("worker %d is late; worker %d helps", number + 1, other + 1)
-                (future,) = crew.hand_out([rests[one]], first=True, to=other)
+                (future,) = pool.hand_out([rests[one]], first=True, to=other)
                 self._spans.share(one, future)
                 self._room.acquire(blocking=False)
         may_load = any(self._team.may_load(one.worker) for one in held.values())
         is_silent = self._deadlines.is_silent(may_load=may_load)
         self._is_stuck = len(late) == len(held) > 0 and not idle and is_silent
 
-    def _hand_out(self, crew: Crew, spans: list[Span], *, first: bool = False) -> None:
-        self._spans.begin(crew.hand_out(spans, first=first), spans)
+    def _hand_out(self, pool: WorkerPool, spans: list[Span], *, first: bool = False) -> None:
+        self._spans.begin(pool.hand_out(spans, first=first), spans)
 
-    def _take(self, crew: Crew) -> None:
+    def _take(self, pool: WorkerPool) -> None:
         try:
             found = self._inbox.get(timeout=_POLL_S)
         except queue.Empty:
@@ -249,23 +248,26 @@ class _HandOut:
             case Span():
                 self._waiting.append(found)
             case Future():
-                self._ended(crew, found)
+                self._ended(pool, found)
             case EngineError():
                 raise found
             case _:
                 try:
-                    self._heard(found)
+                    self._receive(found)
                 except InvalidReport as err:
-                    self._distrust(crew, found["number"], err)
+                    self._distrust(pool, found.number, err)
 
-    def _ended(self, crew: Crew, future: SpanFuture) -> None:
-        """A span is made, or lost by its worker; then what is left of it is handed out again."""
-        if future not in self._spans or (outcome := crew.outcome_of(future)) is None:
+    def _ended(self, pool: WorkerPool, future: SpanFuture) -> None:
+        """Deal with the end of a span; what is left of a lost one is handed out again."""
+        if future not in self._spans or (outcome := pool.outcome_of(future)) is None:
             return  # another worker was faster, or it is made again
         span, (number, why) = self._spans.end(future), outcome
         assert span is not None
         self._room.release()
-        made = None if number is None else self._ends.pop((number, span.first), None)
+        made = None
+        if number is not None:
+            made = self._ends.pop((number, span.first), None)
+            self._team.starts_over(number)
         rest = self._spans.rest(span)
         if why is None and made is not None:
             why = made.failure
@@ -273,55 +275,51 @@ class _HandOut:
                 self._context.events.emit(preview)
         if why is None and not self._spans.is_made(rest):
             why = message("reason.worker.incomplete")
-        if number in self._team.workers:
-            self._team.workers[number].open_frames = 0
         if why is not None:
-            self._lost(crew, number, why)
+            self._lost(pool, number, why)
         if not self._spans.is_made(rest) and not self._spans.is_elsewhere(rest, ()):
-            self._hand_out(crew, [rest], first=True)
+            self._hand_out(pool, [rest], first=True)
             self._room.acquire(blocking=False)
 
-    def _lost(self, crew: Crew, number: int | None, why: Message) -> None:
+    def _lost(self, pool: WorkerPool, number: int | None, why: Message) -> None:
         if number is None:
             logger.warning("a span was lost: %s", why)
             return
         logger.warning("worker %d lost its span: %s", number + 1, why)
-        self._paces.rests(number)
         notice = self._team.failed(number, why)
         if notice is None:
             return
-        if self._farm is None or self._team.is_own(number):
-            crew.leave_out(number)
+        if self._remote is None or self._team.is_own(number):
+            pool.leave_out(number)
         else:
-            self._farm.leave_out(number, why)
+            self._remote.leave_out(number, why)
         self._warn_once(notice)
 
-    def _distrust(self, crew: Crew, number: int, error: InvalidReport) -> None:
-        """A machine has reported what makes no sense: its span goes to another one.
+    def _distrust(self, pool: WorkerPool, number: int, error: InvalidReport) -> None:
+        """Send a worker away that has reported what makes no sense.
 
         Raises:
-            InvalidReport: It is a worker of this machine: a mistake of ours.
+            InvalidReport: It is a worker of this computer, so the mistake is in the program.
         """
-        if self._farm is None or self._team.is_own(number):
+        if self._remote is None or self._team.is_own(number):
             raise error
         logger.warning("worker %d is removed: %s", number + 1, error)
-        self._lost(crew, number, message("reason.worker.nonsense"))
+        self._lost(pool, number, message("reason.worker.nonsense"))
         self._team.left(number)  # one failure is enough
-        self._farm.dismiss(number)
+        self._remote.dismiss(number)
 
-    def _heard(self, report: Report) -> None:
-        """Take what a worker reports, or the farm.
+    def _receive(self, report: Report) -> None:
+        """Deal with a report.
 
         Raises:
             InvalidReport: It makes no sense.
         """
-        number, data = report["number"], report["data"]
-        self._deadlines.hear()
-        match report["kind"]:
+        number, data = report.number, report.data
+        self._deadlines.reported()
+        match report.kind:
             case "segment":
+                self._team.starts_over(number)
                 self._keep(number, data)
-                if number in self._team.workers:
-                    self._team.workers[number].open_frames = 0
             case "made":
                 self._made(number, read_made(data))
             case "preview":
@@ -332,7 +330,9 @@ class _HandOut:
             case "warned":
                 self._warn_once(read(Notice, data))
             case "joined":
-                self._joined(number)
+                if self._team.joined(number):
+                    for _ in range(_AHEAD):
+                        self._room.release()
             case "left":
                 self._team.left(number)
             case "refused":
@@ -343,39 +343,31 @@ class _HandOut:
                 raise InvalidReport("a report of an unknown kind")
 
     def _made(self, number: int, made: Made) -> None:
-        """A worker tells how its span ended, before the span ends."""
+        """Take how a worker has ended its span; this arrives before the span ends."""
         if not self._spans.has(made.first):
             return  # another one has made it meanwhile
         check(self._team.is_own(number) or not made.has_preview, "a preview that is not available")
         self._ends[number, made.first] = made
         if made.failure is not None or len(self._spans) <= len(self._team.workers):
-            self._paces.rests(number)  # perhaps nothing waits for it
+            self._team.rests(number)  # perhaps nothing waits for it
         if number in self._team.workers:
             self._team.workers[number].last = made
-        if self._farm is not None and made.failure is None:
-            self._farm.made(number)
-
-    def _joined(self, number: int) -> None:
-        """A machine takes part from now on, perhaps again."""
-        self._paces.rests(number)
-        if self._team.joined(number):
-            for _ in range(_AHEAD):
-                self._room.release()
+        if self._remote is not None and made.failure is None:
+            self._remote.made(number)
 
     def _warn_once(self, notice: Notice) -> None:
-        """Pass on what one worker has found; the others find it, too."""
+        """Pass a warning on; the other workers find the same."""
         if notice not in self._warned:
             self._warned.append(notice)
             _warn(self._context, notice)
 
     def _shows(self, number: int, frame: int, begun: int, frames_per_second: float) -> None:
-        """A worker is at a frame, with some since the last finished segment."""
+        """Show the frame at which a worker is, with some since its last finished segment."""
         if number not in self._team.workers:
             return
-        self._team.workers[number].open_frames = begun
-        self._paces.works(number, begun)
-        if self._farm is not None:
-            self._farm.works(number, frames_per_second)
+        self._team.works(number, begun)
+        if self._remote is not None:
+            self._remote.works(number, frames_per_second)
         self._context.events.emit(
             WorkerProgress(
                 job_id=self._context.job_id,
@@ -404,9 +396,7 @@ class _HandOut:
         path = self._segments.path(record.number)
         with writing(path):
             atomic_file.replace(made_path(self._order.folder, record.number, number), path)
-        if number in self._team.workers:
-            self._team.workers[number].has_made = True
-        self._paces.made(number, record.frames)
+        self._team.made(number, record.frames)
         self._segments.add(record)
         self._spans.add(record)
         self._context.events.emit(
@@ -421,17 +411,16 @@ class _HandOut:
         self._advance()
 
     def _advance(self) -> None:
-        """Show how far all are together."""
-        begun = sum(one.open_frames for one in self._team.workers.values())
+        """Show the progress of all workers together."""
         most = max(self._survey.frames, self._context.plan.frames)
-        now = min(self._spans.frames + begun, most)  # some may be made twice
+        now = min(self._spans.frames + self._team.open_frames, most)  # some may be made twice
         if now > self._shown:
             self._progress.add(now - self._shown)
             self._shown = now
 
-    def _stop(self, crew: Crew) -> None:
-        """End what is under way; segments that are finished meanwhile are kept."""
-        crew.tell("cancel")
+    def _stop(self, pool: WorkerPool) -> None:
+        """Cancel unfinished spans; segments that are finished meanwhile are kept."""
+        pool.send("cancel")
         end = time.monotonic() + _ENDING_S
         while self._spans and (left := end - time.monotonic()) > 0:
             try:
@@ -440,16 +429,16 @@ class _HandOut:
                 return
             if isinstance(found, Future):
                 self._spans.end(found)
-            elif isinstance(found, Mapping):
+            elif isinstance(found, Report):
                 with suppress(InvalidReport, EngineError):  # why it ends is known
-                    self._heard(found)
+                    self._receive(found)
 
     def _account(self) -> None:
-        """Add what the workers took to what the job took; keep how fast machines were."""
+        """Add memory and time of the workers to those of the job; keep the speed of computers."""
         for worker in self._team.workers.values():
             if worker.last is not None:
                 self._context.workers_peak_bytes += worker.last.peak_bytes
                 for stage, seconds in worker.last.seconds.items():
                     self._context.meter.add(stage, seconds)
-        if (farm := self._farm) is not None:
-            advised(lambda: self._paces.learn(self._context.plan, farm.fingerprint_of), None)
+        if (remote := self._remote) is not None:
+            advised(lambda: remote.learn(self._team.measured), None)

@@ -1,24 +1,26 @@
-"""What workers report of their spans, checked: that of another machine may be anything."""
+"""Reports of workers about their spans, checked: another computer may send anything."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from math import isfinite
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from engine.core.serialization import from_plain
-from engine.farm.identity import clean_name
 from engine.pipeline.segments import SegmentRecord, Span, made_path
-from engine.protocol.events import Picture, PreviewReady
-from engine.workers.fit import MachineOffer
 from engine.workers.worker import Made
 
 T = TypeVar("T")
-Report = Mapping[str, Any]  # "number" of the worker, "kind" and "data"
-_LONGEST_TITLE = 200  # characters
 _KINDS = ("segment", "made", "progress", "warned")
+
+
+class Report(NamedTuple):
+    """A report of a worker, or of the wing that lets other computers in."""
+
+    number: int  # of the worker
+    kind: str
+    data: Any  # plain, if it comes from a worker
 
 
 class InvalidReport(Exception):
@@ -61,7 +63,7 @@ def read(kind: type[T], data: Any) -> T:
 
 def read_segment(
     data: Any,
-    lacking: Iterable[Span],
+    rests: Iterable[Span],
     finished: Container[int],
     *,
     frames: int,
@@ -69,15 +71,15 @@ def read_segment(
     folder: Path,
     worker: int,
 ) -> SegmentRecord | None:
-    """The record of a finished segment; None where it is there already.
+    """The record of a finished segment; None if there is one already.
 
     Args:
         data: Plain.
-        lacking: What is left of each span that is being made.
-        finished: Segments that are there, by their number.
-        frames: Of the film, as far as it has been read.
-        segment_frames: Of the plan.
-        folder: Of the job, which has the file.
+        rests: Rest of each span that is being made.
+        finished: Finished segments, by their number.
+        frames: Number of frames of the video, as far as it was read.
+        segment_frames: Frames of a segment, by the plan.
+        folder: Folder of the job, which has the file.
         worker: Number of the one that reports.
 
     Raises:
@@ -90,7 +92,7 @@ def read_segment(
     check(
         record.frames == len(record.durations) == len(record.crcs), "frame counts that do not match"
     )
-    found = [one for one in lacking if (one.first, one.done) == (record.number, record.begins)]
+    found = [one for one in rests if (one.first, one.done) == (record.number, record.begins)]
     check(bool(found), "a segment already finished")
     stop, end = found[0].stop, record.end.count
     check(end <= (frames if stop is None else stop), "a segment beyond the end of its span")
@@ -101,7 +103,7 @@ def read_segment(
 
 
 def read_made(data: Any) -> Made:
-    """How a span ended.
+    """The end of a span.
 
     Raises:
         InvalidReport: It makes no sense.
@@ -113,53 +115,13 @@ def read_made(data: Any) -> Made:
 
 
 def read_progress(data: Any, *, frames: int) -> tuple[int, int, float]:
-    """Where a worker is, frames since its last finished segment, frames a second.
+    """Frame at which a worker is, frames since its last finished segment, frames a second.
 
     Raises:
-        InvalidReport: It makes no sense; the film has no such frame, for example.
+        InvalidReport: It makes no sense; the video has no such frame, for example.
     """
     check(isinstance(data, list | tuple) and len(data) == 3, "no progress")
     frame, begun, speed = read(int, data[0]), read(int, data[1]), read(float, data[2])
     check(0 <= begun <= frame <= frames, "a frame number out of range")
     check(isfinite(speed) and speed >= 0, "an invalid speed")
     return frame, begun, speed
-
-
-def read_offer(data: Any) -> MachineOffer:
-    """What a machine has, as it may be shown.
-
-    Raises:
-        InvalidReport: It makes no sense.
-    """
-    offer = read(MachineOffer, data)
-    device = offer.device
-    is_short = max(len(device.gpu), len(device.title)) <= _LONGEST_TITLE
-    check(is_short and device.title.isprintable(), "a device without a name")
-    check(0 <= device.free_bytes < 2**60, "an implausible amount of memory")
-    return replace(offer, version=clean_name(offer.version))
-
-
-def read_preview(data: Any, pixels: Sequence[bytes | None]) -> PreviewReady:
-    """A preview.
-
-    Args:
-        data: Plain, without the bytes of its pictures.
-        pixels: Those of the source and of the result.
-
-    Raises:
-        InvalidReport: It cannot be shown.
-    """
-    preview = read(PreviewReady, data)
-    check(isfinite(preview.seconds) and 0 <= preview.frame < 2**31, "a frame number out of range")
-    check(isinstance(pixels, list | tuple) and len(pixels) == 2, "no images")
-    source, result = _whole(preview.source, pixels[0]), _whole(preview.result, pixels[1])
-    return replace(preview, source=source, result=result)
-
-
-def _whole(picture: Picture | None, rgb: bytes | None) -> Picture | None:
-    if picture is None:
-        return None
-    size = picture.size
-    if not isinstance(rgb, bytes) or size.is_empty or len(rgb) != 3 * size.pixels:
-        raise InvalidReport("an image of another size")
-    return replace(picture, rgb=rgb)

@@ -1,83 +1,110 @@
-"""The workers of a job: who takes part, who has failed, who is left out."""
+"""The workers of a job: who takes part, how fast each is, who is late, who is left out."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from engine.core.messages import Message, Param
 from engine.protocol.plan import Notice, Plan
-from engine.workers.deadlines import LOADING_S
-from engine.workers.farm import Farm
+from engine.workers.pool import RemoteWorkers, SpanFuture
 from engine.workers.worker import Made
 
 _MOST_FAILURES = 3
-_GONE_S = 10.0  # without any worker, after which none is waited for any more
-# A computer that slept so long finds everybody gone: until this time after, that is no failure.
+_GONE_S = 10.0  # without any worker; then the job waits for none any more
+# A computer that slept so long finds all others gone: until this time after, that is no failure.
 _ASLEEP_S, _WAKING_S = 20.0, 90.0
+LOADING_S = 120.0  # more time for a worker that has made nothing yet: it may load its models
+# A worker that takes this many times as long as expected is late, and some seconds more: a computer
+# does other things as well. What is made twice then costs nothing, as only idle workers do it.
+_TIMES, _LEAST_S = 2.0, 5.0
 
 
 @dataclass(slots=True)
 class TeamWorker:
-    """What is known of one that is not left out."""
+    """State of a worker, and its clock, which runs while it makes frames."""
 
     failures: int = 0
     open_frames: int = 0  # made, but in no finished segment yet
     last: Made | None = None
     has_made: bool = False  # any segment
     has_left: bool = False  # its owner wanted it back, or it was sent away
+    since: float | None = None  # when its clock was read last, s; None while it stands still
+    begun: int = 0  # frames of the next segment that were made when its clock started
+    frames: int = 0  # made while its clock ran
+    seconds: float = 0.0  # of its clock
 
 
 class Team:
-    """Workers by their number; those of this machine come first. Used by the thread of the job.
+    """Workers by their number; those of this computer come first. Used by the thread of the job.
+
+    The clock of a worker starts with the first frames that it reports, so that neither loading
+    models nor waiting for a span counts, and is read with each finished segment.
+
+    Args:
+        plan: Plan of the job.
+        remote: Workers of other computers.
+        now: Seconds, without pauses of the job.
 
     Attributes:
         workers: All that are not left out.
         may_grow: Others may come, which are not known yet.
     """
 
-    def __init__(self, plan: Plan, farm: Farm | None) -> None:
-        self._plan, self._farm = plan, farm
-        self.workers = {number: TeamWorker() for number in range(len(plan.workers))}
-        self.may_grow = farm is not None
+    def __init__(self, plan: Plan, remote: RemoteWorkers | None, now: Callable[[], float]) -> None:
+        self._plan, self._remote, self._now = plan, remote, now
+        self._all = {number: TeamWorker() for number in range(len(plan.workers))}
+        self.workers = dict(self._all)
+        self.may_grow = remote is not None
         self._seen = time.monotonic()  # when a worker was there
         self._looked, self._awake = time.time(), -_WAKING_S  # awake since then
 
-    def look(self, *, is_there: bool) -> None:
-        """Called again and again: notices that this computer slept, and that no worker is left.
+    # --- who takes part
+
+    def look(self, *, has_workers: bool) -> None:
+        """Notice that this computer slept, and that no worker is left; called again and again.
 
         Args:
-            is_there: Any worker is ready, at work, or starts.
+            has_workers: Any worker is ready, at work, or starts.
         """
         now, clock = time.monotonic(), time.time()
         if clock - self._looked > _ASLEEP_S:
             self._awake = now
         self._looked = clock
-        if is_there:
+        if has_workers:
             self._seen = now
         elif now - self._seen > _GONE_S:
             self.workers.clear()
             self.may_grow = False
 
     def is_own(self, number: int) -> bool:
-        """Whether a worker is one of this machine."""
+        """Whether a worker is one of this computer."""
         return number < len(self._plan.workers)
 
+    def name_of(self, number: int) -> str:
+        """Name of the GPU or the computer that a worker has to itself; "" for a process."""
+        if self.is_own(number):
+            return self._plan.workers[number].card
+        return "" if self._remote is None else self._remote.name_of(number)
+
     def joined(self, number: int) -> bool:
-        """A machine takes part from now on; False where it does so again."""
+        """Add a worker of another computer; False if it joins again."""
+        self.rests(number)
         if number in self.workers:
             self.workers[number].has_left = False
             return False
-        self.workers[number] = TeamWorker()
+        self.workers[number] = self._all.setdefault(number, TeamWorker())
         return True
 
     def left(self, number: int) -> None:
-        """What a worker loses from now on, until it joins again, is no failure."""
+        """Count nothing that a worker loses from now on as a failure, until it joins again."""
         if number in self.workers:
             self.workers[number].has_left = True
 
     def failed(self, number: int, why: Message) -> Notice | None:
-        """Count a failure of a worker; the notice where it is left out from now on."""
+        """Count a failure of a worker; the notice if it is left out from now on."""
+        self.rests(number)
         worker = self.workers.get(number)
         has_slept = time.monotonic() - self._awake < _WAKING_S
         if worker is None or worker.has_left or has_slept:
@@ -93,9 +120,9 @@ class Team:
         return number in self.workers and not self.workers[number].has_made
 
     def late(self, number: int, seconds: float) -> Notice | None:
-        """A worker should have made a segment some seconds ago; the notice where that is sure.
+        """The notice that a worker is late by some seconds, if that is sure.
 
-        One that has made none yet may still load its models.
+        One that has made no segment yet may still load its models.
         """
         if number not in self.workers or (self.may_load(number) and seconds <= LOADING_S):
             return None
@@ -108,8 +135,119 @@ class Team:
         params = {"worker": name or str(number + 1), **about}
         return Notice(code=code, case=case, severity="warning", params=params)
 
-    def name_of(self, number: int) -> str:
-        """Of the GPU or the machine that a worker has to itself; "" for a process."""
-        if self.is_own(number):
-            return self._plan.workers[number].card
-        return "" if self._farm is None else self._farm.name_of(number)
+    # --- how fast workers are
+
+    def works(self, number: int, begun: int) -> None:
+        """Take the frames that a worker has made since its last finished segment."""
+        worker = self._all[number]
+        worker.open_frames = begun
+        if worker.since is None:
+            worker.since, worker.begun = self._now(), begun
+
+    def made(self, number: int, frames: int) -> None:
+        """Take a segment of some frames that a worker has finished."""
+        worker, now = self._all.setdefault(number, TeamWorker()), self._now()
+        if worker.since is not None:
+            worker.seconds += now - worker.since
+            worker.frames += frames - worker.begun
+        worker.since, worker.begun = now, 0
+        worker.has_made = True
+
+    def starts_over(self, number: int) -> None:
+        """Forget the frames that a worker has made, but in no finished segment."""
+        if number in self._all:
+            self._all[number].open_frames = 0
+
+    def rests(self, number: int) -> None:
+        """Stop the clock of a worker: it has nothing to do, or is not connected."""
+        if number in self._all:
+            self._all[number].since = None
+
+    @property
+    def open_frames(self) -> int:
+        """Frames that workers have made, but in no finished segment yet."""
+        return sum(one.open_frames for one in self.workers.values())
+
+    @property
+    def measured(self) -> dict[int, tuple[float, float]]:
+        """Frames and seconds of each worker that has made any, also of those that were left out."""
+        return {
+            number: (one.frames, one.seconds)
+            for number, one in self._all.items()
+            if one.frames > 0 and one.seconds > 0
+        }
+
+    def seconds_per_frame(self, number: int) -> float | None:
+        """Seconds that a worker takes for a frame; the slowest of all if it has made none yet.
+
+        Returns:
+            None if nobody has made any.
+        """
+        known = self.measured
+        counted = (known[number],) if number in known else known.values()
+        return max((seconds / frames for frames, seconds in counted), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A span at a worker: the worker's number, and the frames that are left of the span."""
+
+    worker: int
+    frames: int
+
+
+class Deadlines:
+    """Time that spans take, compared with what was planned and with the paces seen in this job.
+
+    The clock of a span starts as its worker gets it, and again with each segment that is finished.
+
+    Args:
+        plan: Plan of the job.
+        team: Paces of its workers so far.
+        now: Seconds, without pauses of the job.
+    """
+
+    def __init__(self, plan: Plan, team: Team, now: Callable[[], float]) -> None:
+        self._team, self._now = team, now
+        seconds = max(plan.seconds, plan.seconds_high) * max(1, len(plan.workers))
+        self._planned = seconds / max(1, plan.frames)  # of one worker for a frame
+        self._since: dict[SpanFuture, tuple[Held, float]] = {}
+        self._looked = self._reported = now()
+
+    def reported(self) -> None:
+        """Take note that any worker has reported something of its work."""
+        self._reported = self._now()
+
+    def late(self, held: Mapping[SpanFuture, Held]) -> dict[SpanFuture, float]:
+        """Spans that are late, and by how many seconds; called again and again.
+
+        Args:
+            held: All spans that workers have now.
+        """
+        now = self._now()
+        if now - self._looked > _ASLEEP_S:
+            self._since.clear()
+            self._reported = now
+        self._looked = now
+        before = self._since
+        self._since = {
+            one: before[one] if one in before and before[one][0] == at else (at, now)
+            for one, at in held.items()
+        }
+        over = {one: now - s - self._patience(at) for one, (at, s) in self._since.items()}
+        return {one: seconds for one, seconds in over.items() if seconds > 0}
+
+    def is_silent(self, *, may_load: bool) -> bool:
+        """Whether no worker has reported anything for twice as long as the slowest span may take.
+
+        Args:
+            may_load: Some worker has made nothing yet.
+        """
+        longest = max((self._patience(at) for at, _ in self._since.values()), default=_LEAST_S)
+        loading = LOADING_S if may_load else 0.0
+        return self._now() - self._reported > _TIMES * longest + loading
+
+    def _patience(self, at: Held) -> float:
+        """Seconds that the rest of a span may take."""
+        pace = self._team.seconds_per_frame(at.worker)
+        return _LEAST_S + _TIMES * at.frames * (self._planned if pace is None else pace)

@@ -7,9 +7,9 @@ from typing import Literal
 
 import pytest
 
-from engine.bench.cases.runs import vae_run
-from engine.bench.options import BenchOptions
-from engine.bench.timing.process_memory import memory_of
+from engine.bench.memory import memory_of
+from engine.bench.run import BenchOptions
+from engine.bench.workload import vae_run
 from engine.core.geometry import Size
 from engine.models.video_vae.measured import Side
 from engine.models.wan.vae.config import WAN21, WAN22

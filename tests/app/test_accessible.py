@@ -35,7 +35,7 @@ def test_all_that_acts_has_a_name_a_key_and_contrast(bench, theme):
         ("models", lambda: bench.program.models.view),
         ("settings", lambda: bench.program.settings.dialog),
         ("bench", lambda: bench.program.bench.view),
-        ("help", lambda: bench.program.help.view),
+        ("help", lambda: bench.program.window.help),
     ):
         bench.do(page)
         if page == "models":

@@ -10,10 +10,9 @@ from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDragMoveEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QLineEdit, QMessageBox, QWidget
 
-from app.installs.updates_page import UpdateView
+from app.installs.updates_page import UpdatesPage
 from app.jobs.report_dialog import ReportDialog
 from app.latents.latent_sheet import LatentSheet
-from app.widgets.controls import bring_up
 from tests.app.conftest import Bench, dropped
 from tests.app.plan.test_plan_card import plan
 from tests.helpers.fakes import make_report
@@ -36,7 +35,9 @@ def made(kind: Callable[[Bench], QWidget]) -> Callable[[Bench], QWidget]:
 
     def opened(bench: Bench) -> QWidget:
         dialog = kind(bench)
-        bring_up(dialog)
+        dialog.show()
+        dialog.raise_()
+        dialog.activateWindow()
         return dialog
 
     return opened
@@ -47,7 +48,7 @@ WINDOWS = {
     **{name: page(name) for name in ("models", "bench", "settings", "help", "runtime")},
     "presets": made(lambda bench: bench.program.taste.view),
     "report": made(lambda bench: ReportDialog(make_report(plan()), bench.window)),
-    "update": made(lambda bench: UpdateView(bench.program.update_model, bench.window)),
+    "update": made(lambda bench: UpdatesPage(bench.program.update_model, bench.window)),
     "latents": made(lambda bench: LatentSheet(bench.window)),
     "question": made(lambda bench: QMessageBox(bench.window)),
 }

@@ -72,7 +72,7 @@ def test_a_failed_check_is_not_called_a_success(bench):
     said = "Frame count\n240 frames in, 240 out."
     assert texts(bench.window).count(said) == 1
     assert said in texts(bench.find("doubtCard"))
-    bench.program.use_language("zh_CN")
+    bench.use_language("zh_CN")
     assert texts(bench.find("doubtCard")).count("240") == 2
 
 

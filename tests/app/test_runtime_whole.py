@@ -150,12 +150,12 @@ def test_a_wheel_from_a_file_then_back_and_away(program, wheel, qtbot, monkeypat
     until(qtbot, program, Situation.OFFER)
     program.controller.add_files([wheel])
     until(qtbot, program, Situation.READY)
-    program.runtime.act_on("use", "")
+    program.runtime.act("use", "")
     until(qtbot, program, Situation.BUSY)
     qtbot.waitUntil(lambda: not program.runtime_model.is_running, timeout=PATIENCE_MS)
     qtbot.waitUntil(lambda: not program.runtime.bar.isVisible(), timeout=PATIENCE_MS)
     assert folders.chosen() == "", "here, and not wanted: nothing to offer"
-    program.runtime.act_on("remove", "cu999")
+    program.runtime.act("remove", "cu999")
     until(qtbot, program, Situation.OFFER)
     assert not list(paths.runtimes_folder().glob("cu999-*"))
 

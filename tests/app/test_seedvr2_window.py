@@ -60,10 +60,10 @@ def test_a_model_that_is_not_the_published_one_is_never_used(server, program, qt
     server.files = {path: b"x" * len(content) for path, content in server.files.items()}
     program.models.open_view()
     program.models.view.unfold()
-    program.models.view.act("get", "tiny-dit")
+    program.models.act("download", "tiny-dit")
     wait(qtbot, lambda: not program.model_files.running)
     tasks = program.model_files.tasks.of(TaskKind.MODEL_FILE).values()
     assert {task.error.code for task in tasks if task.error is not None} == {"hash-mismatch"}
     assert not any(file.is_here for file in program.model_files.files)
-    row = part(program.models.view, "model-file-tiny-dit")
+    row = part(program.models.view, "row-tiny-dit")
     assert "This is not the published file" in texts(row)

@@ -49,7 +49,7 @@ def test_latents_in_both_readings_become_a_film(program, qtbot, tmp_path):
     vae = tmp_path / "wan21.safetensors"
     write_wan(vae, tiny_wan_config("2.1"))
     sheet = drop(program, write_latent(tmp_path / "ComfyUI_00001_.latent"))
-    wait(qtbot, lambda: sheet.is_missing_vae)
+    wait(qtbot, lambda: part(sheet, "getLatentVae").isVisible())
     assert "Wan 2.1 VAE · 16 channels · 64×32 · 5 frames" in texts(sheet)
     sheet._choose_vae("latent_vae", str(vae))
     wait(qtbot, lambda: sheet.picture() is not None)
@@ -57,7 +57,7 @@ def test_latents_in_both_readings_become_a_film(program, qtbot, tmp_path):
     normalised = sheet.picture()
     press(program, "reading-raw")
     assert sheet.picture() not in (None, normalised)
-    press(program, "segment-24")
+    part(sheet, "setting-latent_rate").setValue(24)
     press(program, "latentAdd")
     row = program.queue.rows[0]
     assert row.picture is not None

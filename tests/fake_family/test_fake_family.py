@@ -14,7 +14,7 @@ from app.engine_messages import choice_text, text
 from app.state.job_row import JobState
 from app.status_bar import plan_lines
 from engine.bench.cases.models import model_rows
-from engine.bench.options import BenchOptions
+from engine.bench.run import BenchOptions
 from engine.core import messages
 from engine.core.errors import Cancelled
 from engine.core.geometry import Size

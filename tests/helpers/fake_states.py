@@ -7,7 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from engine.bench.report.claims import unmeasured
+from engine.bench.report import unmeasured
 from engine.core.errors import ErrorInfo
 from engine.core.geometry import Size
 from engine.core.messages import Message, message, title

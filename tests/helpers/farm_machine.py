@@ -18,17 +18,17 @@ _FAULT = "fault"
 
 def main() -> None:
     """Run until the input ends."""
-    from engine.workers.door import own_door
-    from engine.workers.lend import Lending
+    from engine.farm.endpoint import own_endpoint
+    from engine.farm.lending import Lending
     from tests.helpers.farm_machines import processor
 
     folder, address = Path(sys.argv[1]), sys.argv[2]
 
-    def heard(state: str, what: str) -> None:
+    def changed(state: str, what: str) -> None:
         print(state, what, flush=True)
 
     with Lending(
-        own_door(), lambda: (address,), heard, folder=folder / "lent", devices=(processor(),)
+        own_endpoint(), lambda: (address,), changed, folder=folder / "lent", devices=(processor(),)
     ) as lending:
         for line in sys.stdin:
             getattr(lending, line.strip())()
@@ -37,8 +37,8 @@ def main() -> None:
 def _go_wrong(folder: Path) -> None:
     """In the process that computes: let go wrong what the file names, each time it is asked."""
     from engine.core.serialization import to_plain
+    from engine.farm import lent
     from engine.video.write import segment_writer
-    from engine.workers import lent
     from engine.workers.worker import Made
 
     def fault() -> str:
@@ -46,8 +46,8 @@ def _go_wrong(folder: Path) -> None:
         return file.read_text() if file.is_file() else ""
 
     right_send, right_write = lent.send_segment, segment_writer._VideoFile.write
-    right_asked, right_version = lent._Process._asked, lent.__version__
-    right_tell, right_make = lent.LentWorker.tell, lent.LentWorker.make
+    right_asked, right_version = lent._Process._job_of, lent.__version__
+    right_tell, right_make = lent.LentWorker.report, lent.LentWorker.make
 
     def send(path: Path, on: Any) -> None:
         def wrong(begin: int, piece: bytes, sha256: str) -> bool:
@@ -82,14 +82,14 @@ def _go_wrong(folder: Path) -> None:
         if fault() == "crash":
             raise KeyError("a mistake")
         if fault() == "nothing":
-            self.tell("made", to_plain(Made(first=span.first)))
+            self.report("made", to_plain(Made(first=span.first)))
             return None
         return right_make(self, span)
 
     lent.send_segment = send
-    lent.LentWorker.tell, lent.LentWorker.make = tell, make
+    lent.LentWorker.report, lent.LentWorker.make = tell, make
     segment_writer._VideoFile.write = write
-    lent._Process._asked = asked
+    lent._Process._job_of = asked
 
 
 if __name__ == "__main__":

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import psutil
 
+from engine.farm.endpoint import Endpoint, own_endpoint
+from engine.farm.fit import LentDevice, own_devices
 from engine.farm.identity import Peers
-from engine.workers.door import Door, own_door
-from engine.workers.fit import LentDevice, own_devices
 from tests.helpers.farm import certificate_of, computer
 
 _ROOT = Path(__file__).parents[2]
@@ -125,22 +125,22 @@ class Machine:
                 self.said.append(line.strip())
 
 
-def paired(folder: Path, count: int, *, silence: str = "30s") -> tuple[Door, list[Machine]]:
-    """A door and some machines that are not started and may come in."""
+def paired(folder: Path, count: int, *, silence: str = "30s") -> tuple[Endpoint, list[Machine]]:
+    """A endpoint and some machines that are not started and may come in."""
     host = folder / "host"
     machines = [Machine(folder / f"machine_{number}", "") for number in range(1, count + 1)]
     with computer(host):
-        own_door()
+        own_endpoint()
         for number, one in enumerate(machines, start=1):
             certificate = certificate_of(one.folder / "data")
             Peers().add(certificate, f"machine {number}", "")
-        door = replace(own_door(free_port()), network="127.0.0.1", silence=silence)
+        endpoint = replace(own_endpoint(free_port()), network="127.0.0.1", silence=silence)
     for one in machines:
-        one.address = f"127.0.0.1:{door.port}"
+        one.address = f"127.0.0.1:{endpoint.port}"
         with computer(one.folder / "data"):
             Peers().add(certificate_of(host), "host", one.address)
-            own_door()
-    return door, machines
+            own_endpoint()
+    return endpoint, machines
 
 
 @contextlib.contextmanager

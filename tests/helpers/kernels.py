@@ -14,12 +14,17 @@ from typing import Any
 import pytest
 import torch
 
-from engine.ops.kernels import build, channel_norm, heads, quantize, rows, token_rows
-from engine.ops.kernels.channel_norm import ChannelNormKernel
+from engine.ops.kernels import (
+    build,
+    channel_norm,
+    grids,
+    group_norm,
+    heads,
+    quantize,
+    token_rows,
+)
+from engine.ops.kernels.build import KernelFamily
 from engine.ops.kernels.group_norm import GroupNormGrid
-from engine.ops.kernels.heads import HeadKernel
-from engine.ops.kernels.quantize import QuantizeKernels
-from engine.ops.kernels.token_rows import RowKernels
 
 _PRELUDE = """
 #include <algorithm>
@@ -197,37 +202,22 @@ def host_module(folder: Path, name: str, dtype: torch.dtype, **macros: int) -> A
     return HostModule(folder, build.source(name), build.macros(dtype, **macros))
 
 
-def host_rows(folder: Path, dtype: torch.dtype, vector: int, packs: int) -> RowKernels:
-    """The passes over tokens, on the processor."""
-    return RowKernels(host_module(folder, "token_rows", dtype, VECTOR=vector, PACKS=packs))
-
-
-def host_quantize(folder: Path, dtype: torch.dtype, vector: int, packs: int) -> QuantizeKernels:
-    """The rounding of tokens to 8 bits, on the processor."""
-    return QuantizeKernels(host_module(folder, "quantize", dtype, VECTOR=vector, PACKS=packs))
-
-
-def host_heads(folder: Path, dtype: torch.dtype, vector: int, lanes: int) -> HeadKernel:
-    """The transfer of q, k and v into windows, on the processor."""
-    return HeadKernel(host_module(folder, "heads", dtype, VECTOR=vector, LANES=lanes))
-
-
-def host_channel_norm(
-    folder: Path, dtype: torch.dtype, vector: int, packs: int
-) -> ChannelNormKernel:
-    """The norm of positions over their channels, on the processor."""
-    module = host_module(folder, "channel_norm", dtype, VECTOR=vector, PACKS=packs)
-    return ChannelNormKernel(module)
+def host_kernels(
+    folder: Path, family: KernelFamily[Any], dtype: torch.dtype, vector: int, second: int
+) -> Any:
+    """Kernels of a family, on the processor."""
+    sizes = {"VECTOR": vector, family.second: second}
+    return family.kernels(host_module(folder, family.name, dtype, **sizes))
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:
     """Let the processor stand in for a GPU of two processors; names of launches are appended."""
     launched: list[str] = []
 
-    def loading(make: Any) -> Any:
+    def loading(family: KernelFamily[Any]) -> Any:
         @cache
         def load(device: torch.device, *sizes: Any) -> Any:
-            kernels = make(folder, *sizes)
+            kernels = host_kernels(folder, family, *sizes)
             kernels.module.launched = launched
             return kernels
 
@@ -235,11 +225,9 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:
 
     monkeypatch.setattr(build, "is_gpu", lambda device: True)
     monkeypatch.setattr(build, "processors", lambda device: 2)
-    monkeypatch.setattr(rows, "_MOST_BLOCKS", 1)
-    monkeypatch.setattr(token_rows, "_load", loading(host_rows))
-    monkeypatch.setattr(quantize, "_load", loading(host_quantize))
-    monkeypatch.setattr(heads, "_load", loading(host_heads))
-    monkeypatch.setattr(channel_norm, "_load", loading(host_channel_norm))
+    monkeypatch.setattr(grids, "_MOST_BLOCKS", 1)
+    for one in (token_rows, quantize, heads, channel_norm, group_norm):
+        monkeypatch.setattr(one.KERNELS, "load", loading(one.KERNELS))
     return launched
 
 

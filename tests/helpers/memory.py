@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from engine.bench.timing.profiler import AllocationLog
+from engine.bench.memory import AllocationLog
 from engine.core.geometry import Size
 from engine.models.seedvr2.plan import SeedVr2Plan, latents_of, layout_of
 from engine.models.seedvr2.vae.config import VaeConfig

@@ -71,7 +71,7 @@ def test_modules_that_torch_imports_are_not_excluded():
 
 @pytest.mark.extended
 def test_workers_load_no_module_that_is_left_out():
-    code = "import sys, engine.workers.crew, engine.workers.lent; print(*sys.modules)"
+    code = "import sys, engine.workers.pool, engine.farm.lent; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert "distributed.nanny" in loaded

@@ -10,12 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from engine.core.geometry import Box, Size
-from engine.ops.kernels import token_rows
-from engine.ops.norm import modulate
+from engine.ops.kernels import grids, token_rows
+from engine.ops.norm import token_passes
 from engine.ops.transfer import tile_canvas
 from engine.ops.transfer.tile_canvas import TileSink
-from engine.ops.transfer.weight_buffers import GpuBuffers
-from engine.ops.transfer.weight_streaming import WeightStream
+from engine.ops.transfer.weight_streaming import GpuBuffers, WeightStream
 from tests.pretended_gpu.kernels import PretendedModule
 from tests.pretended_gpu.machine import pretended_gpu
 
@@ -54,7 +53,7 @@ def rows() -> None:
     """A kernel on rows."""
     x = torch.randn(6, 64, device="cuda")
     factors = torch.randn(2, 64, device="cuda")
-    modulate.rms_modulate(x, factors[0], factors[1], 1e-5, torch.empty_like(x))
+    token_passes.rms_modulate(x, factors[0], factors[1], 1e-5, torch.empty_like(x))
 
 
 def problems(work: Callable[[], object]) -> list[str]:
@@ -187,13 +186,13 @@ def test_a_kernel_that_computes_wrongly_is_not_used(caplog: pytest.LogCaptureFix
 
 
 def test_a_kernel_that_leaves_its_memory_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = token_rows.grid_for
+    real = grids.grid_for
 
     def too_many(shape: Any, *others: int) -> Any:
         return real(torch.Size((shape[0] + 1, shape[1])), *others)
 
     with pretended_gpu():
         rows()
-        monkeypatch.setattr(token_rows, "grid_for", too_many)
+        monkeypatch.setattr(grids, "grid_for", too_many)
         with pytest.raises(AssertionError, match="beyond its memory"):
             rows()

@@ -12,25 +12,14 @@ from typing import Any
 
 import pytest
 
-from engine.bench import random_model_files
-from engine.bench.calibration import calibrate
-from engine.bench.cases import (
-    dit_formats,
-    facts,
-    gpu_tests,
-    kernels,
-    memory_pressure,
-    seedvr2,
-    vae,
-    video,
-)
+from engine.bench import calibration, timing, workload
+from engine.bench.cases import device, operators, seedvr2, transformer, vae, video
 from engine.bench.first_contact import PARTS, ContactPart, contact_rows, rows_here
-from engine.bench.options import BenchOptions
-from engine.bench.timing import clock
+from engine.bench.run import BenchOptions
 from engine.core.geometry import Size
 from engine.hardware import budget, devices, nvml, out_of_memory
 from engine.hardware.devices import Gpu
-from engine.ops.attention import attention, speed
+from engine.ops.attention import attention
 from engine.ops.conv import frame_conv
 from engine.ops.conv.trial import ConvolutionChoice
 from engine.planner.rates import Rates
@@ -57,22 +46,28 @@ ALWAYS_3D = ConvolutionChoice(form="3d", reason="it is not tried out")
 def small_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Everything that the options do not make small."""
     sizes: dict[Any, dict[str, Any]] = {
-        calibrate: {"calibrate": lambda: Rates(costs={"read": 0.5})},
-        clock: {"_MOST_CALLS": 1},
-        facts: {"probe_convolution": lambda *_: ALWAYS_3D},
-        gpu_tests: {"_ROOT": tmp_path},
-        attention: {"working": lambda *_: ("math",)},
-        kernels: {"_LENGTHS": (16,)},
-        memory_pressure: {"_BLOCK_BYTES": 8 * MIB, "_BEYOND_BYTES": 32 * MIB, "_SETTLE_S": 0.0},
-        dit_formats: {"_COPIED_BYTES": MIB, "_COMMON": FORMATS, "STORED": frozenset()},
-        seedvr2: {"matrix_ceiling": lambda *_, **__: 1e12},
-        speed: {
-            "measure": lambda _, candidates: dict.fromkeys(map(attrgetter("name"), candidates), 1.0)
+        calibration: {"calibrate": lambda: Rates(costs={"read": 0.5})},
+        timing: {"_MOST_CALLS": 1},
+        device: {
+            "probe_convolution": lambda *_: ALWAYS_3D,
+            "_ROOT": tmp_path,
+            "_BLOCK_BYTES": 8 * MIB,
+            "_BEYOND_BYTES": 32 * MIB,
+            "_SETTLE_S": 0.0,
         },
+        attention: {
+            "working": lambda *_: ("math",),
+            "measure": lambda _, candidates: dict.fromkeys(
+                map(attrgetter("name"), candidates), 1.0
+            ),
+        },
+        operators: {"_LENGTHS": (16,)},
+        transformer: {"_COPIED_BYTES": MIB, "_COMMON": FORMATS, "STORED": frozenset()},
+        seedvr2: {"matrix_ceiling": lambda *_, **__: 1e12},
         frame_conv: {"choose_convolution": lambda *_: ALWAYS_3D},
         vae: {"matrix_ceiling": lambda *_, **__: 1e12},
         video: {"SOURCE": Size(32, 24), "QUICK_FRAMES": 5, "_SEEDVR2_CLIPS": {"cuda": CLIP}},
-        random_model_files: {"VAE": tiny_config(), "DIT_3B": DIT},
+        workload: {"VAE": tiny_config(), "DIT_3B": DIT},
         budget: {"torch_has_cuda": lambda: True, "_VRAM_RESERVE_BYTES": 0},
         devices: {"gpus": lambda: (GPU,)},
         out_of_memory: {"gc": SimpleNamespace(collect=lambda: 0)},  # it takes 0.1 s each time

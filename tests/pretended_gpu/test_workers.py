@@ -19,7 +19,7 @@ from engine.pipeline.gpu_guard import cared_for
 from engine.pipeline.run import run_job
 from engine.protocol.events import Warned, WorkerProgress
 from engine.protocol.plan import Plan, WorkerPlan
-from engine.workers import crew
+from engine.workers import pool
 from engine.workers.hand_out import hand_out
 from tests.engine.workers.test_hand_out import job_of, planned
 from tests.helpers.extended import rest_extended
@@ -40,7 +40,7 @@ def used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Used:
     folder.mkdir()
     monkeypatch.setenv(FOLDER, str(folder))
     monkeypatch.setenv(HERE, str(len(NAMES)))
-    monkeypatch.setattr(crew, "PRELOADED", [*crew.PRELOADED, "tests.pretended_gpu.worker"])
+    monkeypatch.setattr(pool, "PRELOADED", [*pool.PRELOADED, "tests.pretended_gpu.worker"])
     here = devices.as_gpus([named(name) for name in NAMES])
     monkeypatch.setattr(devices, "gpus", lambda: here)
     monkeypatch.setattr(gpu_loss, "_lost", threading.Event())

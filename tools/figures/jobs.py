@@ -70,8 +70,8 @@ def _upscale(words: list[str]) -> int:
 
 
 def _write(folder: Path) -> None:
-    from engine.bench.clips import make_clip
-    from engine.bench.random_model_files import write_seedvr2
+    from engine.bench.jobs import make_clip
+    from engine.bench.workload import write_seedvr2
     from engine.core.geometry import Size
 
     settings = write_seedvr2(folder, codec="h264")

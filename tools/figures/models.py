@@ -12,8 +12,9 @@ from dataclasses import replace
 
 import torch
 
-from engine.bench.cases import kernels, runs
-from engine.bench.options import BenchOptions
+from engine.bench.cases import operators
+from engine.bench.run import BenchOptions
+from engine.bench.workload import dit_run, vae_run
 from engine.core.geometry import Size
 from engine.hardware import devices
 from engine.models.lite import files
@@ -101,19 +102,19 @@ def _lite(scale: int, dtype: str) -> Work:
 
 def _vae(model: str, side: Side, config: VaeConfig | None = None) -> Work:
     options = BenchOptions(model=model, device="cpu", config=config, size=_VAE, threads=1)
-    run = replace(runs.vae_run(options, side), form="fast", frames=_FRAMES)
-    return runs.vae_work(run, runs.build_vae(run))
+    run = replace(vae_run(options, side), form="fast", frames=_FRAMES)
+    return run.ready()
 
 
 def _transformer(dtype: str) -> Work:
     options = BenchOptions(device="cpu", dit=_SMALL_DIT, size=_TRANSFORMER, dtype=dtype, threads=1)
-    run = replace(runs.dit_run(options, "3b"), form="fast", frames=_FRAMES)
-    return random_dit.work_of(run, random_dit.build(run))
+    run = replace(dit_run(options, "3b"), form="fast", frames=_FRAMES)
+    return run.ready()
 
 
 def _passes() -> None:
     """All passes over frames and tokens that have kernels on a GPU; in the bench they are rows."""
-    for _ in kernels.kernel_rows(BenchOptions(device="cpu", quick=True)):
+    for _ in operators.kernel_rows(BenchOptions(device="cpu", quick=True)):
         pass
 
 

@@ -14,10 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.bench.report.claims import Claim, claims, why_not
-from engine.bench.report.machine import MACHINE, Row, machine_of
-from engine.bench.report.markdown import piped
-from engine.bench.report.switch_table import figures_text, measured
+from engine.bench.report import (
+    MACHINE,
+    Claim,
+    Row,
+    claims,
+    figures_text,
+    machine_of,
+    measured,
+    piped,
+    why_not,
+)
 from engine.core.messages import hint_of, message, text_of, title
 from engine.hardware.gpu_table import CAPABILITIES
 from engine.protocol.report import MeasuredSwitch

@@ -12,10 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from engine.bench.cases.farm import COUNTS, FASTER, LINKS, Recorded, film_of
-from engine.bench.report.machine import machine_of
-from engine.bench.report.markdown import piped
-from engine.planner.simulation import Simulated, simulate
+from engine.bench.cases.farm import COUNTS, FASTER, LINKS, Recorded, Simulated, film_of, simulate
+from engine.bench.report import machine_of, piped
 
 ROOT = Path(__file__).parents[2]
 FIGURES = ROOT / "docs" / "benchmarks"

@@ -17,11 +17,10 @@ from pathlib import Path
 
 import torch
 
-from engine.bench.calibration import calibrate
-from engine.bench.calibration.film import plan_on_cpu
-from engine.bench.clips import make_clip
-from engine.bench.random_model_files import write_seedvr2, write_wan
-from engine.bench.timing.one_job import run_once
+from engine.bench import calibration as calibrate
+from engine.bench.jobs import make_clip, run_once
+from engine.bench.video_costs import plan_on_cpu
+from engine.bench.workload import write_seedvr2, write_wan
 from engine.core.geometry import Size
 from engine.hardware import devices
 from engine.planner import times

@@ -33,7 +33,7 @@ _HEAD = f"""# Several GPUs
 This page is written by `python -m tools.reports.several_gpus > docs/several-gpus.md`, and a test
 compares it. Every figure is **predicted, not measured**: no PC with two GPUs has run Upreel yet.
 The times of single GPUs are those of [presets.md](presets.md); the distribution of the video among
-the GPUs comes from a simulation (`engine/planner/sharing.py`).
+the GPUs comes from `engine/planner/sharing.py`.
 
 With "All GPUs" (`--set device=all`) each GPU has a process of its own. A process receives a span of
 the video, at most as long as the table says, and the next span when it has finished that one. A

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtWidgets import QLineEdit
 
 from app.i18n import current_language
-from engine.bench.report.claims import unmeasured
+from engine.bench.report import unmeasured
 from engine.core.errors import ErrorInfo
 from engine.core.messages import message, title
 from engine.protocol import events
@@ -131,7 +131,7 @@ def _help(player: Player) -> None:
 
 def _about(player: Player) -> None:
     _help(player)
-    player.program.help.view.show_page("about")
+    player.program.window.help.show_page("about")
 
 
 STATES: dict[str, Callable[[Player], None]] = {

@@ -85,14 +85,13 @@ def _models(player: Player) -> None:
 
 def _fetching(player: Player) -> None:
     _models(player)
-    view = player.program.models.view
-    view.get_requested.emit(DIT)
+    player.program.models.get(DIT)
     _list(player, **_shared(player))
     for file in _companions(player):
         player.say([events.TaskDone(kind=FILE, subject=file.id, phase="download", result=file)])
     for done in (2712.0, 2715.4):
         player.say([progress(DIT, done, 6780.0)])
-    view.get_requested.emit(LARGE)
+    player.program.models.get(LARGE)
     player.settle()
 
 
@@ -258,7 +257,7 @@ def _models_community(player: Player) -> None:
 def _models_library(player: Player) -> None:
     """The packaged program: a model file was dropped, and its library is not here."""
     _complete(player)
-    library = next(file for file in catalogue() if file.kind == "library").state()
+    library = next(file for file in catalogue() if file.kind == "library").as_state()
     files = (*player.model_files.files, library)
     player.say([events.ModelFilesListed(files=files, free_mb=_FREE_MB)])
     path = Path.home() / "Downloads" / "4x_film.pth"

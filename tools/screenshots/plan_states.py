@@ -15,9 +15,10 @@ from PySide6.QtWidgets import QAbstractButton, QComboBox, QScrollArea, QWidget
 
 from engine.core.errors import ResultHeldBack
 from engine.core.messages import message
+from engine.farm import planning
 from engine.hardware.budget import pretended_budget
 from engine.hardware.gpu_table import named
-from engine.planner import machine_times, times
+from engine.planner import times
 from engine.planner.availability import devices_here
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Learned, Rates
@@ -105,7 +106,7 @@ def _with_machines(player: Player) -> None:
     budget = pretended_budget(named(GPU), ram_bytes=24 * 2**30)
     kind = times.kind(plan_job(request, budget, Rates()))
     jobs = {
-        f"{kind} on {machine_times.machine_title(one)}": Learned(factor=factor)
+        f"{kind} on {planning.machine_title(one)}": Learned(factor=factor)
         for one, factor in (("1", 0.9), ("2", 2.2))
     }
     said = [replace(e, media=media) if e is queued else e for e in player.recording.on_gpu]

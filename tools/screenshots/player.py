@@ -95,7 +95,7 @@ class Player:
             program.settings.dialog,
             program.runtime.view,
             program.updates.view,
-            program.help.view,
+            program.window.help,
             program.machines.dialog,
             program.machines.page,
         )

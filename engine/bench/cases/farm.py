@@ -1,33 +1,33 @@
-"""Many workers at one film: what a job of one worker took, and what it says of up to 64.
+"""Case `farm`: many workers at one video; a recorded job of one, and a simulation of up to 64.
 
-A real job is recorded in CPU seconds, which other work on the machine changes little: those of the
+A real job is recorded in CPU seconds, which other work on the computer changes little: those of the
 worker for each span, those of this process for reading ahead, for a span and for joining. The
-simulation then makes a film of two hours of it, with links and with faster workers.
+simulation then makes a video of two hours of it, with links and with faster workers.
 """
 
 from __future__ import annotations
 
+import heapq
 import json
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 from statistics import fmean, median
+from typing import Literal
 
-from engine.bench.cases import idle_workers
-from engine.bench.cases.workers import planned, with_workers
-from engine.bench.clips import SyntheticClip
-from engine.bench.options import BenchOptions
-from engine.bench.report.machine import Row
-from engine.bench.timing.one_job import SegmentList, run_once
+from engine.bench.cases.workers import NoEvents, planned, served, with_workers
+from engine.bench.jobs import SegmentList, SyntheticClip, run_once
+from engine.bench.report import Row
+from engine.bench.run import BenchOptions
 from engine.core.control import Control
 from engine.core.geometry import Size
 from engine.hardware import devices
 from engine.pipeline.context import JobContext
 from engine.pipeline.segments import Span
-from engine.planner.simulation import GIGABIT, LOCAL, Connection, SpanTimes, simulate
 from engine.planner.workers import SpanLengths, span_segments
 from engine.protocol.events import PreviewReady
 from engine.protocol.media import MediaInfo
@@ -35,8 +35,186 @@ from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from engine.video.read.frame_reader import FrameReader
 from engine.workers.hand_out import hand_out
-from engine.workers.survey import Survey
+from engine.workers.spans import Survey
 from engine.workers.worker import JobOrder, SpanWorker
+
+Limit = Literal["workers", "survey", "host", "link", "join"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanTimes:
+    """Seconds and bytes of a job, for each of its spans unless stated otherwise."""
+
+    spans: int
+    span_s: tuple[
+        float, ...
+    ]  # of a worker of speed 1; spans of a longer video repeat them in order
+    survey_s: float = 0.0  # the host reads the video ahead
+    host_s: float = 0.0  # the host hands out, and receives results
+    source_bytes: float = 0.0  # read by a worker
+    result_bytes: float = 0.0  # sent back
+    join_s: float = 0.0  # of the whole video: joining, and comparison with the source
+    start_s: float = 0.0  # until a worker is ready
+
+    @property
+    def each(self) -> Iterator[float]:
+        """Seconds of a worker of speed 1 for each span."""
+        return islice(cycle(self.span_s), self.spans)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """Link between the host and other computers; each direction is shared by all of them."""
+
+    mbit_s: float = 0.0  # of each direction; 0 for no limit
+    latency_s: float = 0.0  # one way
+
+    def sending_s(self, count: float) -> float:
+        """Seconds that bytes keep the link busy."""
+        return 8e-6 * count / self.mbit_s if self.mbit_s else 0.0
+
+
+LOCAL = Connection()
+GIGABIT = Connection(mbit_s=940, latency_s=0.0005)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """Result of a simulation."""
+
+    seconds: float  # from the start to the result
+    made: tuple[tuple[int, ...], ...]  # spans of each worker, counted from 0
+    busy: dict[
+        Limit, float
+    ]  # share of that time in which each part is at work; workers: their mean
+
+    @property
+    def limit(self) -> Limit:
+        """Part that is at work for the largest share of the time."""
+        return max(self.busy, key=lambda name: self.busy[name])
+
+    def efficiency(self, one: Simulated) -> float:
+        """Speed for each worker, next to that of one worker."""
+        return one.seconds / self.seconds / len(self.made)
+
+
+@dataclass(slots=True)
+class _Server:
+    """Serves one span after the other."""
+
+    free_at: float = 0.0
+    busy_s: float = 0.0
+
+    def serve(self, at: float, seconds: float) -> float:
+        """When something that comes at a time has been served."""
+        self.free_at = max(at, self.free_at) + seconds
+        self.busy_s += seconds
+        return self.free_at
+
+
+@dataclass(slots=True)
+class _Farm:
+    """The servers that workers share, and the events that are to come.
+
+    Attributes:
+        near: So many of the workers, the first ones, need no link.
+        events: Time, whether the result is there (the worker is idle) or not yet, the worker.
+    """
+
+    times: SpanTimes
+    speeds: Sequence[float]
+    link: Connection
+    near: int
+    host: _Server = field(default_factory=_Server)
+    to_workers: _Server = field(default_factory=_Server)
+    back: _Server = field(default_factory=_Server)
+    workers_s: float = 0.0
+    kept_at: float = 0.0  # the last span that is finished
+    events: list[tuple[float, bool, int]] = field(default_factory=list)
+
+    def run(self) -> tuple[tuple[int, ...], ...]:
+        """Make all spans; those of each worker."""
+        made: list[list[int]] = [[] for _ in self.speeds]
+        self.events = [(self.times.start_s, True, worker) for worker in range(len(self.speeds))]
+        for span, seconds in enumerate(self.times.each):
+            while not self.events[0][1]:
+                self._come_back()
+            at, _, worker = heapq.heappop(self.events)
+            known_at = (span + 1) * self.times.survey_s
+            made[worker].append(span)
+            self._hand_out(max(at, known_at), seconds / self.speeds[worker], worker)
+        while self.events:
+            if self.events[0][1]:
+                heapq.heappop(self.events)
+            else:
+                self._come_back()
+        return tuple(map(tuple, made))
+
+    def _hand_out(self, at: float, seconds: float, worker: int) -> None:
+        there = self.host.serve(at, self.times.host_s)
+        if worker >= self.near:
+            there = self._fetched(there + self.link.latency_s)
+        self.workers_s += seconds
+        done = there + seconds
+        if worker >= self.near:
+            heapq.heappush(self.events, (done, False, worker))
+        else:
+            self._keep(done, worker)
+
+    def _fetched(self, at: float) -> float:
+        """When a worker that has its order has its part of the source."""
+        source, latency = self.times.source_bytes, self.link.latency_s
+        asked = at + latency if source else at
+        sent = self.to_workers.serve(asked, self.link.sending_s(source))
+        return sent + latency if source else sent
+
+    def _come_back(self) -> None:
+        """The next result of another computer is sent."""
+        at, _, worker = heapq.heappop(self.events)
+        result = self.times.result_bytes
+        self._keep(self.back.serve(at, self.link.sending_s(result)) + self.link.latency_s, worker)
+
+    def _keep(self, at: float, worker: int) -> None:
+        """The result is there, and the worker is free."""
+        heapq.heappush(self.events, (at, True, worker))
+        self.kept_at = max(self.kept_at, at)
+
+
+def simulate(
+    times: SpanTimes, speeds: Sequence[float], link: Connection = LOCAL, *, near: int = 0
+) -> Simulated:
+    """Simulate a video that some workers make, by discrete events.
+
+    Whatever serves one span at a time (survey, host, link, worker) is free again at a known time,
+    and a span goes through them one after the other. Each span goes to the worker that is free
+    first, as `engine.workers` hands them out.
+
+    Args:
+        times: Times of a job.
+        speeds: Speed of each worker, at least one; of those that are free at the same time the
+            first one is next.
+        link: Link between the host and other computers.
+        near: Number of workers, the first ones, that are processes of the host.
+    """
+    farm = _Farm(times, speeds, link, near)
+    made = farm.run()
+    seconds = farm.kept_at + times.join_s
+    busy: dict[Limit, float] = {
+        "workers": farm.workers_s / len(speeds),
+        "survey": times.spans * times.survey_s,
+        "host": farm.host.busy_s,
+        "link": max(farm.to_workers.busy_s, farm.back.busy_s),
+        "join": times.join_s,
+    }
+    return Simulated(
+        seconds=seconds,
+        made=made,
+        busy={name: value / seconds for name, value in busy.items()},
+    )
+
+
+# --- the recorded job, and farms made of it
+
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 LINKS = {
@@ -48,7 +226,7 @@ LINKS = {
 FASTER = (1, 10, 100)  # workers next to the recorded one
 _IDLE_SPANS = 500
 _FILM_FRAMES = 2 * 3600 * 24
-_SEGMENT_FRAMES = 240  # of that film
+_SEGMENT_FRAMES = 240  # of that video
 _RECORDED_SEGMENTS = 6  # of the job: the first one does not count, the models load with it
 _WAIT_S = 0.5  # of an idle worker for a span
 _WAITING = (1, 2, 4, 16, 64)
@@ -57,10 +235,10 @@ Recorded = dict[str, float]
 
 
 class Timed(SpanWorker):
-    """Writes down the CPU seconds of each span."""
+    """Records the CPU seconds of each span."""
 
     def make(self, span: Span) -> PreviewReady | None:
-        """Make it."""
+        """Make a span."""
         begin = time.process_time()
         preview = super().make(span)
         with (self._order.folder / "span_seconds").open("a", encoding="ascii") as file:
@@ -101,14 +279,14 @@ def recorded(order: JobOrder) -> Recorded:
         "source_bytes": media.path.stat().st_size / frames,
         "result_bytes": job.segment_bytes / frames,
         "join_s": sum(job.steps[step].cpu_s for step in ("mux", "verify")) / frames,
-        "host_s": idle_workers.served(order, 1, _IDLE_SPANS).cpu_s / _IDLE_SPANS,
+        "host_s": served(order, 1, _IDLE_SPANS).cpu_s / _IDLE_SPANS,
         "start_s": job.workers_cpu_s - sum(spans) - median(spans),
     }
 
 
 def _survey_s(media: MediaInfo, plan: Plan, folder: Path) -> float:
     context = JobContext(
-        job_id="bench", media=media, plan=plan, control=Control(), events=idle_workers.NoEvents()
+        job_id="bench", media=media, plan=plan, control=Control(), events=NoEvents()
     )
     begin = time.process_time()
     with FrameReader(media) as reader:
@@ -121,7 +299,7 @@ def _waiting(order: JobOrder) -> Iterator[Row]:
     """Workers that wait instead of computing, through Dask, and the same simulated."""
     for count in _WAITING:
         spans = _WAITING_SPANS * count
-        found = idle_workers.served(order, count, spans, _WAIT_S).wall_s
+        found = served(order, count, spans, _WAIT_S).wall_s
         times = SpanTimes(spans=spans, span_s=(_WAIT_S,))
         yield {
             "waiting_workers": count,
@@ -132,7 +310,7 @@ def _waiting(order: JobOrder) -> Iterator[Row]:
 def _real(media: MediaInfo, plan: Plan, folder: Path, times: Recorded) -> Iterator[Row]:
     """The recorded job with as many workers as there are cores at most, and the same simulated.
 
-    By the clock, so only on a machine that has nothing else to do; the start is that of one worker.
+    By the clock, so only on an idle computer; the start is that of one worker.
     """
     of_job = replace(of_film(times, _RECORDED_SEGMENTS * [plan.segment_frames]), join_s=0.0)
     start = 0.0
@@ -148,12 +326,12 @@ def _compared(measured: float, simulated: float) -> Row:
 
 
 def film_of(times: Recorded, workers: int, faster: float = 1.0) -> SpanTimes:
-    """A film of two hours, cut into spans as the planner does for some workers.
+    """A video of two hours, cut into spans as the planner does for some workers.
 
     Args:
-        times: As `recorded`.
-        workers: That share it.
-        faster: Than the recorded one, each of them.
+        times: Result of `recorded`.
+        workers: Number of workers that share it.
+        faster: Speed of each of them next to the recorded one.
     """
     segments = _FILM_FRAMES // _SEGMENT_FRAMES
     longest = span_segments(segments, workers, takes_shots=False)
@@ -162,7 +340,7 @@ def film_of(times: Recorded, workers: int, faster: float = 1.0) -> SpanTimes:
 
 
 def of_film(times: Recorded, frames: Sequence[int], faster: float = 1.0) -> SpanTimes:
-    """A film of spans of some frames; what the host does for each is that of an average one."""
+    """A video of spans of some frames; the host works for each as for an average one."""
     each = fmean(frames)
     return SpanTimes(
         spans=len(frames),

@@ -1,7 +1,7 @@
 """Case `seedvr2`: a shot through encoder, transformer, decoder and colour, with random weights.
 
 No files: neither PyAV nor downloaded models. On a GPU the models have their published size, and
-tiles and blocks of the transformer are those that the planner chooses for it; on a processor the
+tiles and blocks of the transformer are those that the planner chooses for it; on a CPU the
 transformer is a narrower one, so that the case ends within minutes.
 """
 
@@ -15,11 +15,10 @@ from typing import Any
 
 import torch
 
-from engine.bench.cases.runs import build_vae, dit_run, job_budget, vae_run
-from engine.bench.cases.vae_models import VaeRun
-from engine.bench.options import BenchOptions
-from engine.bench.report.machine import Row
-from engine.bench.timing.peak_rates import matrix_ceiling
+from engine.bench.report import Row
+from engine.bench.run import BenchOptions
+from engine.bench.timing import matrix_ceiling
+from engine.bench.workload import VaeRun, dit_run, job_budget, vae_run
 from engine.core.geometry import Size
 from engine.hardware.budget import PROGRAM_BYTES
 from engine.hardware.stage_meter import StageMeter
@@ -55,7 +54,7 @@ _GIB = 2**30
 
 
 class _StageClock:
-    """Seconds of each stage and its peak on the GPU; on a processor CPU seconds."""
+    """Seconds of each stage and its peak on the GPU; on a CPU CPU seconds."""
 
     def __init__(self, device: str) -> None:
         self._device = device
@@ -67,7 +66,7 @@ class _StageClock:
         self.meter.restart()
 
     def timed(self, stage: str, work: Callable[..., Any]) -> Callable[..., Any]:
-        """The same work, which counts for a stage."""
+        """Work that counts for a stage."""
 
         def run(*args: Any, **options: Any) -> Any:
             self.meter.end("")  # between stages
@@ -123,7 +122,7 @@ def _rows(options: BenchOptions, frames: int) -> Iterator[Row]:
 
 
 def _memory(peak: MemoryPeak | None, planned: int | None) -> Row:
-    """What was taken with the weights, and what the planner counts; {} on a processor."""
+    """Memory that was taken, with the weights, and that the planner counts; {} on a CPU."""
     row: Row = {}
     if peak is not None:
         row = {
@@ -135,7 +134,7 @@ def _memory(peak: MemoryPeak | None, planned: int | None) -> Row:
 
 
 def _fitted(plan: SeedVr2Plan, frames: int) -> SeedVr2Plan:
-    """As the planner fits it into GPU and main memory, where the streamed weights are too."""
+    """The plan as the planner fits it into GPU and main memory, streamed weights included."""
     budget, rates = job_budget(), load_rates()
 
     def ram(work: Any) -> int:
@@ -152,14 +151,14 @@ def _fitted(plan: SeedVr2Plan, frames: int) -> SeedVr2Plan:
 
 
 def _model(run: DitRun, of_vae: VaeRun, plan: SeedVr2Plan, clock: _StageClock) -> SeedVr2:
-    vae = build_vae(of_vae)
+    vae = of_vae.built()
     assert isinstance(vae, FastVae)
     for name, stage in _OF_VAE.items():
         setattr(vae, name, clock.timed(stage, getattr(vae, name)))
     load = LoadOptions(blocks_on_device=plan.blocks_on_device, pin_bytes=plan.pin_bytes)
-    dit = random_dit.read(replace(run, form="fast"), load)
+    dit = replace(run, form="fast").loaded(load)
     dit.forward = clock.timed("transformer", dit.forward)  # type: ignore[method-assign]
-    _, text = random_dit.inputs_of(run)
+    _, text = run.input()
     return SeedVr2(plan, vae, dit, text)
 
 

@@ -1,6 +1,6 @@
 """Models whose switches are measured, with random weights.
 
-On a GPU the VAE has its published size. On a processor it has half the channels (a quarter with
+On a GPU the VAE has its published size. On a CPU it has half the channels (a quarter with
 --quick) and the transformer four layers of 256 channels: the same kinds of work, in seconds.
 """
 
@@ -15,21 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.bench.cases.runs import (
-    build_vae,
-    capability_of,
-    dit_run,
-    random_weights,
-    vae_input,
-    vae_run,
-    vae_work,
-)
-from engine.bench.cases.vae_models import VaeRun
-from engine.bench.options import BenchOptions
+from engine.bench.run import BenchOptions
+from engine.bench.workload import VaeRun, capability_of, dit_run, vae_run
 from engine.core.geometry import Box, Size
 from engine.core.messages import Message, message
 from engine.models.planning.search import AT_ONCE
-from engine.models.seedvr2.dit import random_dit
 from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.dit.random_dit import DitRun
@@ -64,17 +54,11 @@ _DIT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltModel:
-    """A model with some switches, and its work.
+    """A model with some switches, and its work."""
 
-    Attributes:
-        clip: Work of which time and memory are measured.
-        image: One frame; the clip where the model treats images like clips.
-        check: Less of both; its results are compared with the exact ones.
-    """
-
-    clip: Work
-    image: Work
-    check: Work
+    clip: Work  # its time and memory are measured
+    image: Work  # one frame; the clip where the model treats images like clips
+    check: Work  # less of both; its results are compared with the exact ones
 
 
 class MeasuredModel(ABC):
@@ -91,7 +75,7 @@ class MeasuredModel(ABC):
     @property
     @abstractmethod
     def description(self) -> Message:
-        """What is measured."""
+        """Description of what is measured."""
 
     @abstractmethod
     def _exact_model(self) -> BuiltModel:
@@ -124,7 +108,7 @@ class MeasuredVae(MeasuredModel):
         side = _VAE_PX[base.device]
         self.run = replace(base, size=options.size or Size(side, side))
         self.frames = options.frames[0] if options.frames else _VAE_FRAMES
-        self.weights = random_weights(base)
+        self.weights = base.weights()
         self.device = base.device
         self.default = VaeSwitches()
 
@@ -151,12 +135,12 @@ class MeasuredVae(MeasuredModel):
         return self._built(replace(self.run, form="plain", dtype="float64"))
 
     def _built(self, run: VaeRun) -> BuiltModel:
-        vae = build_vae(run, self.weights)
+        vae = run.built(self.weights)
         px = min(_CHECK_PX[run.device], run.size.width, run.size.height)
         small = replace(run, size=Size(px, px))
 
         def both_sides(run: VaeRun, frames: int) -> list[Callable[[], Tensor]]:
-            return [vae_work(replace(run, side=side, frames=frames), vae) for side in _SIDES]
+            return [replace(run, side=side, frames=frames).work_of(vae) for side in _SIDES]
 
         return BuiltModel(
             clip=_joined(both_sides(run, self.frames)),
@@ -181,7 +165,7 @@ class MeasuredDit(MeasuredModel):
             size=options.size or size,
             frames=options.frames[0] if options.frames else _DIT_FRAMES,
         )
-        self._weights = random_dit.build(replace(self.run, form="plain"))
+        self._weights = replace(self.run, form="plain").built()
         self.device = base.device
         self.default = DitSwitches()
 
@@ -206,23 +190,23 @@ class MeasuredDit(MeasuredModel):
         if switches.compile:
             require_compiler(torch.device(self.device))
         run = replace(self.run, switches=switches)
-        return self._built(run, random_dit.build(run, self._weights))
+        return self._built(run, run.built(self._weights))
 
     def _exact_model(self) -> BuiltModel:
         run = replace(self.run, form="plain", dtype="float64")
-        return self._built(run, random_dit.build(run))
+        return self._built(run, run.built())
 
     def _built(self, run: DitRun, dit: SeedVr2Dit) -> BuiltModel:
         most, size = _DIT_CHECK_SIZE, run.size
         small = replace(run, size=Size(min(most.width, size.width), min(most.height, size.height)))
-        clip, check = (_joined([random_dit.work_of(one, dit)]) for one in (run, small))
+        clip, check = (_joined([one.work_of(dit)]) for one in (run, small))
         return BuiltModel(clip=clip, image=clip, check=check)
 
 
 class MeasuredTiles(MeasuredVae):
-    """What a job does around a model: two tiles are decoded and transferred to the host.
+    """Work of a job around a model: two tiles are decoded and transferred to the host.
 
-    Measures the switches of the machine; those of the VAE keep their defaults. On a processor they
+    Measures the switches of the computer; those of the VAE keep their defaults. On a CPU they
     make no difference; it has not yet run on a GPU.
     """
 
@@ -238,11 +222,11 @@ class MeasuredTiles(MeasuredVae):
         return message("bench.model.tiles", vae=super().description)
 
     def built(self, switches: Any) -> BuiltModel:
-        """The default variant under some switches of the machine."""
+        """The default variant under some switches of the computer."""
         model, size = self._built(self.run), self.run.size
-        vae = build_vae(self.run, self.weights)
+        vae = self.run.built(self.weights)
         assert isinstance(vae, FastSlicedVae)
-        latent = vae_input(replace(self.run, frames=self.frames))
+        latent = replace(self.run, frames=self.frames).input()
         lanes = Lanes(torch.device(self.device), AT_ONCE if switches.two_tiles else 1)
 
         def tiles() -> Results:

@@ -1,22 +1,25 @@
-"""Cases `optimisations-vae`, `-dit` and `-around`: what each switch does, one by one.
+"""Cases `optimisations-vae`, `-dit`, `-around` and `-claims`: each switch and promise, one by one.
 
-`-around` is what documents promise and no switch of a model does: switches of the machine, slices,
-tiles, the attention of the VAE, the steps of sampling, matrix products in narrow formats.
+`-around` is what documents promise and no switch of a model does: switches of the computer, slices,
+tiles, the attention of the VAE, the steps of sampling, matrix products in narrow formats. `-claims`
+is what they claim of a VAE and its tiles, and no switch turns on.
 """
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import psutil
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from engine.bench.accuracy import relative_error
-from engine.bench.cases.matmul_formats import matmul_error, matmul_speed
-from engine.bench.cases.runs import build_vae, capability_of, device_of, vae_input
+from engine.bench.cases.operators import matmul_error, matmul_speed
 from engine.bench.cases.switch_models import (
     BuiltModel,
     MeasuredDit,
@@ -24,21 +27,24 @@ from engine.bench.cases.switch_models import (
     MeasuredTiles,
     MeasuredVae,
 )
-from engine.bench.options import BenchOptions
-from engine.bench.report.machine import Row
-from engine.bench.report.switch_table import USUAL
-from engine.bench.timing.clock import Effort, Ratio, compare
-from engine.bench.timing.profiler import peak_bytes
+from engine.bench.memory import peak_bytes
+from engine.bench.report import USUAL, Row
+from engine.bench.run import BenchOptions
+from engine.bench.timing import Effort, Ratio, compare
+from engine.bench.workload import capability_of, device_of
 from engine.core.errors import FeatureMissing
 from engine.core.geometry import Box, Size
 from engine.core.messages import message
+from engine.core.units import bytes_text
+from engine.hardware import devices
 from engine.models.seedvr2.sampler import condition, sample
 from engine.ops.attention import attention
 from engine.ops.attention.single_head import attend_single_head
 from engine.ops.compiler import Compilation, reporting
 from engine.ops.linear.formats import PRODUCTS, working
 from engine.settings.optimisations import ALL, Optimisation, RunSwitches
-from engine.tiling.blend import Blender
+from engine.tiling.blend import Blender, TileWeights, tile_weights
+from engine.tiling.grid import tile_grid
 
 Work = Callable[[], object]
 
@@ -48,6 +54,10 @@ _EFFORT = Effort(least=3, most=7)
 _QUICK_ROUNDS = 3
 _POSITIONS, _CHANNELS = {"cpu": 2048, "cuda": 14400}, 512  # of the VAE's attention; cuda: 720p
 _TILE_FRAMES = 5
+_CLIPS, _QUICK_CLIPS = 20, 5
+_SHUFFLED = {"cpu": (5, 512, 32, 32), "cuda": (5, 512, 128, 128)}  # before an upsampler
+_CANVAS = {"cpu": Size(512, 384), "cuda": Size(1920, 1080)}
+_BLENDED_FRAMES, _OVERLAP = 5, 64
 
 
 def vae_switch_rows(options: BenchOptions) -> Iterator[Row]:
@@ -66,7 +76,7 @@ def vae_switch_rows(options: BenchOptions) -> Iterator[Row]:
 
 
 def dit_switch_rows(options: BenchOptions) -> Iterator[Row]:
-    """The same for the transformer: some layers of the 3B kind, one forward pass."""
+    """Rows as of the VAE for the transformer: some layers of the 3B kind, one forward pass."""
     model = MeasuredDit(options)
     comparison = SwitchComparison(model, options)
     yield from comparison.rows()
@@ -79,7 +89,7 @@ def dit_switch_rows(options: BenchOptions) -> Iterator[Row]:
 
 
 def other_switch_rows(options: BenchOptions) -> Iterator[Row]:
-    """The same for what is no switch of a model."""
+    """Rows as of the VAE for what is no switch of a model."""
     yield from _machine_rows(options)
     vae = MeasuredVae(options)
     yield {"switch": "plan.slices", **_slices(vae, options)}
@@ -91,7 +101,7 @@ def other_switch_rows(options: BenchOptions) -> Iterator[Row]:
 
 
 def effort_of(options: BenchOptions) -> Effort:
-    """How many rounds are timed."""
+    """Number of rounds that are timed."""
     if options.runs or options.quick:
         return Effort.exactly(options.runs or _QUICK_ROUNDS)
     return _EFFORT
@@ -117,7 +127,7 @@ class SwitchComparison:
         self._default = self._measured(model.default)
 
     def rows(self) -> Iterator[Row]:
-        """What is measured, all switches together, then each."""
+        """The model, all switches together, then each."""
         model = self._model
         yield {**self._name(USUAL), "about": model.description, "error": self._default.error}
         yield {**self._name(ALL), **self._compare(model.default.all_off(), is_added=False)}
@@ -178,7 +188,7 @@ class SwitchComparison:
 
 
 def _machine_rows(options: BenchOptions) -> Iterator[Row]:
-    """Switches of the machine: on a processor none can be compared within one process."""
+    """Switches of the computer: on a CPU none can be compared within one process."""
     if device_of(options) == "cuda":
         rows = SwitchComparison(MeasuredTiles(options), options).rows()
         yield from (row for row in rows if row["switch"] != f"run.{ALL}")
@@ -191,10 +201,10 @@ def _machine_rows(options: BenchOptions) -> Iterator[Row]:
 
 def _slices(vae: MeasuredVae, options: BenchOptions) -> Row:
     """A clip decoded slice by slice over the same at once."""
-    sliced, whole = (build_vae(vae.run, vae.weights) for _ in range(2))
+    sliced, whole = (vae.run.built(vae.weights) for _ in range(2))
     whole.disable_slicing()
     run = replace(vae.run, side="decode", frames=2 * vae.frames - 1)
-    latent = vae_input(run)
+    latent = run.input()
     row = ratios(partial(sliced.decode, latent), partial(whole.decode, latent), options)
     return row | {"note": message("bench.slices", frames=run.frames, slice=run.slice_frames)}
 
@@ -203,8 +213,8 @@ def _tiles(vae: MeasuredVae, options: BenchOptions) -> Row:
     """A frame decoded in four blended tiles over the same at once."""
     side, factor = vae.run.size.width, vae.run.config.spatial_factor
     run = replace(vae.run, side="decode", frames=_TILE_FRAMES, size=Size(2 * side, 2 * side))
-    tiled, whole = (build_vae(run, vae.weights) for _ in range(2))
-    latent, overlap = vae_input(run), side // 4 // factor * factor
+    tiled, whole = (run.built(vae.weights) for _ in range(2))
+    latent, overlap = run.input(), side // 4 // factor * factor
     spans = ((0, side + overlap), (side, side))  # start and length of the tiles of a side
 
     def tiles() -> Tensor:
@@ -299,3 +309,105 @@ def ratios(work: Work, other: Work, options: BenchOptions) -> Row:
 def _time(ratio: Ratio) -> Row:
     row: Row = {"time": ratio.value, "turns": ratio.rounds}
     return row if ratio.scatter is None else row | {"scatter": ratio.scatter}
+
+
+# --- claims
+
+
+def claim_rows(options: BenchOptions) -> Iterator[Row]:
+    """A row for each."""
+    vae = MeasuredVae(options)
+    for dtype in ("float16", "bfloat16"):
+        yield {"switch": f"vae.precision={dtype}", **_precision(vae, dtype, options)}
+    yield {"switch": "vae.pixel_shuffle", **_pixel_shuffle(options)}
+    yield {"switch": "plan.cached_ramps", **_cached_ramps(options)}
+    yield {"switch": "plan.separable_blending", **_separable_blending(options)}
+    yield {"switch": "plan.repeated", **_repeated(vae, options)}
+
+
+def _precision(vae: MeasuredVae, dtype: str, options: BenchOptions) -> Row:
+    """A VAE in half precision over the same in float32."""
+    is_fast = dtype == "bfloat16" and devices.cpu_has_bf16()
+    if vae.device == "cpu" and not is_fast:  # takes minutes
+        return {"note": message("bench.needs-gpu")}
+    half, single = vae.in_dtype(dtype), vae.in_dtype("float32")
+    return ratios(half.clip, single.clip, options) | {
+        "error": vae.error(half),
+        "error_without": vae.error(single),
+    }
+
+
+def _pixel_shuffle(options: BenchOptions) -> Row:
+    """One call that makes pixels of channels over views that are copied."""
+    device = device_of(options)
+    x = torch.randn(_SHUFFLED[device], device=device)
+    frames, channels, height, width = x.shape
+
+    def by_views() -> Tensor:
+        split = x.view(frames, channels // 4, 2, 2, height, width)
+        return split.permute(0, 1, 4, 2, 5, 3).reshape(frames, -1, 2 * height, 2 * width)
+
+    shuffle = partial(F.pixel_shuffle, x, 2)
+    return ratios(shuffle, by_views, options) | {"error": relative_error(shuffle(), by_views())}
+
+
+def _cached_ramps(options: BenchOptions) -> Row:
+    """A clip blended with weights that are kept over the same with weights made for each clip."""
+    tiles = _Tiles(options)
+    kept = partial(tiles.blended, tiles.weights(), is_separable=False)
+    return ratios(kept, lambda: tiles.blended(tiles.weights(), is_separable=False), options)
+
+
+def _separable_blending(options: BenchOptions) -> Row:
+    """A clip blended by rows and by columns over the same by a weight for each pixel."""
+    tiles = _Tiles(options)
+    weights = tiles.weights()
+    by_axes, by_pixels = (
+        partial(tiles.blended, weights, is_separable=separable) for separable in (True, False)
+    )
+    return ratios(by_axes, by_pixels, options) | {"error": relative_error(by_axes(), by_pixels())}
+
+
+class _Tiles:
+    """Four tiles of a clip, to be blended on the device."""
+
+    def __init__(self, options: BenchOptions) -> None:
+        device = device_of(options)
+        self._canvas = _CANVAS[device]
+        side = Size(self._canvas.width * 5 // 8, self._canvas.height * 5 // 8)
+        self._boxes = tile_grid(self._canvas, side, _OVERLAP)
+        box = self._boxes[0]
+        self._tile = torch.rand(_BLENDED_FRAMES, 3, box.height, box.width, device=device)
+
+    def weights(self) -> list[TileWeights]:
+        """Ramps of each tile."""
+        return tile_weights(self._canvas, self._boxes, blend=_OVERLAP)
+
+    def blended(self, weights: list[TileWeights], *, is_separable: bool) -> Tensor:
+        """The canvas [T, 3, H, W], weights not yet divided out."""
+        canvas, tile = self._canvas, self._tile
+        result = tile.new_zeros((*tile.shape[:2], canvas.height, canvas.width))
+        for box, weight in zip(self._boxes, weights, strict=True):
+            window = weight.window
+            top, left = window.y - box.y, window.x - box.x
+            part = tile[..., top : top + window.height, left : left + window.width]
+            rows, columns = weight.rows.to(tile.device)[:, None], weight.columns.to(tile.device)
+            weighted = (part * rows).mul_(columns) if is_separable else part * (rows * columns)
+            result[..., window.y : window.bottom, window.x : window.right] += weighted
+        return result
+
+
+def _repeated(vae: MeasuredVae, options: BenchOptions) -> Row:
+    """Peak of the clip that took most over that of the one that took least, of some in a row."""
+    model = vae.built(vae.default)
+    model.clip()  # allocates what stays
+    process = psutil.Process()
+    before = process.memory_info().rss
+    count = _QUICK_CLIPS if options.quick else _CLIPS
+    peaks = [peak_bytes(model.clip, vae.device) for _ in range(count)]
+    deviation = statistics.pstdev(peaks) / statistics.mean(peaks)
+    grown = max(0, process.memory_info().rss - before)
+    note = message(
+        "bench.repeated", count=count, deviation=f"{deviation:.2%}", grown=bytes_text(grown)
+    )
+    return {"memory": max(peaks) / min(peaks), "note": note}

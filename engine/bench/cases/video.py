@@ -1,33 +1,53 @@
-"""Cases `lite`, `pipeline`, `colour`, `read`, `write` and `seedvr2-job`: jobs and their parts."""
+"""Cases with frames of videos: whole jobs, their parts, and flicker.
+
+`lite`, `colour`, `read` and `write` are parts of jobs; the others, but for flicker, whole jobs.
+`streams` compares SeedVR2 in tiles with the same job on whole frames, with random weights on the
+CPU: costs of tiles and spans on a GPU beyond their operations (copies of carries) are left out.
+`flicker` is the change of a video from frame to frame where its source stands still.
+"""
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
-from engine.bench.cases.runs import device_of
-from engine.bench.clips import SyntheticClip, decode_all, encode
-from engine.bench.options import BenchOptions
-from engine.bench.random_model_files import write_seedvr2
-from engine.bench.report.machine import Row
-from engine.bench.timing.clock import Timing, measure
-from engine.bench.timing.one_job import ThreadTimes, run_once
+from engine.bench.accuracy import Flicker, picture_of, psnr
+from engine.bench.jobs import SyntheticClip, ThreadTimes, decode_all, encode, run_once
+from engine.bench.report import Row
+from engine.bench.run import BenchOptions
+from engine.bench.timing import Timing, measure
+from engine.bench.workload import device_of, write_seedvr2
+from engine.core import paths
+from engine.core.errors import SettingsError
 from engine.core.geometry import Size
 from engine.core.messages import message
 from engine.hardware import devices
 from engine.models.lite import files
 from engine.models.lite.upscaler import upscaler
+from engine.models.seedvr2.plan import SeedVr2Plan
+from engine.models.seedvr2.planning.requirements import stage_work
 from engine.pipeline.prepare import Machine, make_plan
+from engine.pipeline.stages.restore import SourceColours
+from engine.pipeline.stages.steady import EnlargedClip, Steadying
 from engine.protocol.media import MediaInfo
+from engine.protocol.plan import Plan
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.video.colour.convert import colour_spec, from_rgb, to_rgb
+from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import PlanarFrame
+from engine.video.read.probe import probe
 
 SOURCE = Size(480, 270)
 FRAMES, QUICK_FRAMES = 240, 96
@@ -35,6 +55,23 @@ _SEEDVR2_CLIPS = {"cpu": (Size(64, 48), 5), "cuda": (SOURCE, 21)}
 _WRITTEN_FRAMES = 48
 _CLIP = 2  # frames in one call of Lite, as the planner has it at this size
 _THREADS = {"MainThread": "device", "read": "read", "write": "write", "native": "codecs and torch"}
+_STREAM_SIZE, _STREAM_FRAMES, _QUICK_STREAM_FRAMES = Size(240, 128), 29, 21
+_STREAM_CLIP = 3  # latents
+_STREAM_PARTS = 8  # of the channels of the published VAE one is taken
+_TILE = {"encode_tile": Size(256, 288), "decode_tile": Size(296, 288)}
+_SPAN = {"encode_span": 4, "decode_span": 4}
+_WHOLE = "whole frames"
+_STREAMS: dict[str, dict[str, Any]] = {
+    _WHOLE: {"encode_tile": None, "decode_tile": None},
+    "tiles, one span": {**_TILE, "encode_span": 100, "decode_span": 100},
+    "tiles, spans of 4, carries stay": {**_TILE, **_SPAN},
+    "tiles, spans of 4, early": {**_TILE, **_SPAN, "warm_up": 2},
+    "all in tiles, spans of 4": {**_TILE, **_SPAN, "decodes_whole_tiles": True},
+}
+_SCALE = 2
+_FLICKER_FRAMES, _QUICK_FLICKER_FRAMES = 24, 6
+_NOISE, _QUICK_NOISE = (2.0, 5.0), (5.0,)  # standard deviation, 8-bit levels
+_SEED = 20260101
 
 
 def lite_rows(options: BenchOptions) -> Iterator[Row]:
@@ -189,3 +226,160 @@ def _enlarged(frames: Sequence[PlanarFrame]) -> list[list[Any]]:
 def _deepened(plane: Any, bit_depth: int) -> Any:
     """Code values of 8 bits at another depth."""
     return plane if bit_depth == 8 else plane.astype("uint16") << (bit_depth - 8)
+
+
+# --- streams
+
+
+def stream_rows(options: BenchOptions) -> Iterator[Row]:
+    """A row for each stream.
+
+    `time` and `operations` are ratios to whole frames, of CPU time of the whole job and of the
+    operations of encoder, transformer and decoder; `time_of_operations` is the first over the
+    second.
+    """
+    frames = _QUICK_STREAM_FRAMES if options.quick else _STREAM_FRAMES
+    with tempfile.TemporaryDirectory(prefix="upreel-bench-") as name:
+        clip = SyntheticClip(Path(name), _STREAM_SIZE, frames)
+        plan, work = _stream_plan(clip, options)
+        works = {title: replace(work, **changes) for title, changes in _STREAMS.items()}
+        seconds: dict[str, list[float]] = {title: [] for title in works}
+
+        def run(title: str) -> float:
+            job = replace(plan, work=works[title])
+            return run_once(clip.media, job, clip.folder).cpu_s
+
+        run(_WHOLE)  # torch tries convolutions out, files are in memory
+        for _ in range(options.rounds(3)):
+            for title, found in seconds.items():
+                found.append(run(title))
+        most = _operations(works[_WHOLE], frames)
+        base = statistics.median(seconds[_WHOLE])
+        for title, found in seconds.items():
+            time = statistics.median(found) / base
+            operations = _operations(works[title], frames) / most
+            yield {
+                "stream": title,
+                "cpu_s": base * time,
+                "time": time,
+                "operations": operations,
+                "time_of_operations": time / operations,
+            }
+
+
+def _stream_plan(clip: SyntheticClip, options: BenchOptions) -> tuple[Plan, SeedVr2Plan]:
+    """The plan of the job, and the work of its model, but for tiles and spans."""
+    settings = write_seedvr2(clip.folder, codec="ffv1", parts=_STREAM_PARTS)
+    machine = Machine(settings=EngineSettings(tile_previews=False), jobs_folder=clip.folder)
+    plan = make_plan(clip.media, settings, clip.folder / "result.mkv", machine)
+    work, threads = plan.work, options.threads or torch.get_num_threads()
+    assert isinstance(work, SeedVr2Plan)
+    return plan, replace(work, threads=threads, clip=_STREAM_CLIP, shared=1, warm_up=0)
+
+
+def _operations(work: SeedVr2Plan, frames: int) -> float:
+    return sum(stage_work(work, frames).values())
+
+
+# --- flicker
+
+
+def flicker_rows(options: BenchOptions) -> Iterator[Row]:
+    """Flicker of an existing result next to its source; without one, of Lite on the sample video.
+
+    Raises:
+        SettingsError: A result without its source.
+        InputError: One of the files cannot be read.
+    """
+    if options.result is None:
+        yield from _lite_rows(options)
+        return
+    if options.clip is None:
+        raise SettingsError("no-clip")
+    source, result = Flicker(), Flicker()
+    frames = 0
+    with torch.inference_mode():
+        for before, after in zip(_frames(options.clip), _frames(options.result), strict=False):
+            source.add(before, before)
+            result.add(after, before)
+            frames += 1
+    still = f"{source.still:.0%}"
+    for name, found in (("source", source), ("result", result)):
+        yield {"film": name, "frames": frames, "still": still, "flicker": found.levels}
+
+
+def _frames(path: Path) -> Iterator[Tensor]:
+    """Frames of a video as [3, H, W] float32, nominally 0 to 1, one by one."""
+    media = probe(path)
+    colours = SourceColours(media.video, "cpu")
+    with FrameReader(media) as reader:
+        for frame in reader:
+            yield colours.rgb([frame])[0][0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shot:
+    """Frames of half the size with noise, and the same before both."""
+
+    original: Tensor  # [T, 3, H, W] float32, 0 to 1
+    source: Tensor  # [T, 3, H / 2, W / 2]
+    frames: tuple[PlanarFrame, ...]  # as they were read
+
+
+def _lite_rows(options: BenchOptions) -> Iterator[Row]:
+    """A row for each shot, noise, treatment and steadiness."""
+    for noise in _QUICK_NOISE if options.quick else _NOISE:
+        for name, shot in _shots(
+            noise, _QUICK_FLICKER_FRAMES if options.quick else _FLICKER_FRAMES
+        ):
+            source = _flicker(shot.source, shot.source)
+            about: Row = {"shot": name, "noise": noise, "still": f"{source.still:.0%}"}
+            about["source flicker"] = source.levels
+            for treatment in files.TREATMENTS:
+                large = upscaler(_SCALE, treatment=treatment).upscale(shot.source)
+                for steadiness in ("off", "mild"):
+                    row: Row = {"treatment": treatment, "steadiness": steadiness}
+                    yield about | row | _result(shot, large, steadiness)
+
+
+def _shots(noise: float, frames: int) -> Iterator[tuple[str, _Shot]]:
+    """The first frame of the sample video again and again, and its first frames."""
+    media = probe(paths.resource("samples", "upreel_sample.mp4"))
+    with FrameReader(media) as reader:
+        found = tuple(islice(reader, frames))
+    film = SourceColours(media.video, "cpu").rgb(found)[0].clamp(0, 1)
+    for name, original in (("still", film[:1].expand_as(film)), ("moving", film)):
+        random = torch.Generator().manual_seed(_SEED)
+        small = F.avg_pool2d(original, _SCALE)
+        grain = torch.randn(small.shape, generator=random) * noise
+        noisy = (small * 255 + grain).round_().clamp_(0, 255).div_(255)
+        yield name, _Shot(original=original, source=noisy, frames=found)
+
+
+def _result(shot: _Shot, large: Tensor, steadiness: str) -> Row:
+    """Flicker and PSNR of a result, and the CPU time of its steadiness."""
+    row: Row = {}
+    if steadiness != "off":
+        timing = measure(lambda: _steadied(shot, large), runs=3, warm_ups=1)
+        row["cpu_ms_a_frame"] = 1000 * timing.seconds / len(large)
+        large = _steadied(shot, large)
+    pairs = zip(map(picture_of, shot.original), map(picture_of, large), strict=True)
+    found: Row = {"flicker": _flicker(large, shot.source).levels}
+    found["psnr_db"] = float(np.mean([psnr(*pair) for pair in pairs]))
+    return found | row
+
+
+def _steadied(shot: _Shot, large: Tensor) -> Tensor:
+    """Frames blended with their neighbours."""
+    steadying = Steadying()
+    clip = EnlargedClip(
+        first=0, frames=shot.frames, rgb=shot.source, alpha=None, large=large.clone()
+    )
+    return torch.cat([part.large for part in (*steadying.add(clip), *steadying.end())])
+
+
+def _flicker(frames: Tensor, sources: Tensor) -> Flicker:
+    found = Flicker()
+    for frame, source in zip(frames, sources, strict=True):
+        found.add(frame, source)
+    return found

@@ -1,54 +1,72 @@
-"""Jobs made by several worker processes: equal files, speed, and what a span costs by itself."""
+"""Case `workers`: jobs made by several worker processes; equal files, speed, costs of a span.
+
+Idle workers make nothing: they show what handing out costs by itself, and how many spans one host
+serves. Everything else is real: Dask, its messages through TLS, records and events.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import multiprocessing
 import os
+import queue
 import tempfile
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import av
 import psutil
 from distributed import Worker
+from distributed.security import Security
 
-from engine.bench.cases import idle_workers
-from engine.bench.clips import RATE, SyntheticClip
-from engine.bench.options import BenchOptions
-from engine.bench.random_model_files import write_seedvr2
-from engine.bench.report.machine import Row
-from engine.bench.timing.one_job import TimedJob, run_once
+from engine.bench.jobs import RATE, SegmentList, SyntheticClip, TimedJob, run_once
+from engine.bench.report import Row
+from engine.bench.run import BenchOptions
+from engine.bench.workload import write_seedvr2
+from engine.core.control import Control
 from engine.core.geometry import Size
+from engine.core.serialization import to_plain
 from engine.hardware import devices
 from engine.pipeline.context import JobContext
 from engine.pipeline.prepare import Machine, make_plan
-from engine.pipeline.segments import SegmentLog
+from engine.pipeline.segments import SegmentLog, SegmentRecord, Span, made_path
 from engine.planner.workers import span_length
+from engine.protocol.events import Event, PreviewReady
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan, WorkerPlan
 from engine.settings.schema import EngineSettings, JobSettings
+from engine.video.read.frame_mark import FrameMark
 from engine.video.read.probe import probe
 from engine.workers.hand_out import hand_out
-from engine.workers.worker import JobOrder, SpanWorker
+from engine.workers.pool import SpanFuture, WorkerPool
+from engine.workers.reports import Report
+from engine.workers.worker import JobOrder, Made, SpanWorker
 
 _SEGMENT_S = 1.0
 _PARTS = 8  # of the channels of SeedVR2's VAE, of which it gets one
+_AHEAD, _HANDED_OUT = 16, 3  # spans of each worker, as in `hand_out`
+_START_S = 120.0
 
 
 def worker_rows(options: BenchOptions) -> Iterator[Row]:
     """Lite and a small SeedVR2 with one worker and with as many as cores; then spans alone.
 
-    Spans are as long as a plan makes them for as many workers as cores. SeedVR2's film has shots of
-    four seconds: a span that begins inside one computes the frames before it again.
+    Spans are as long as a plan makes them for as many workers as cores. The video of SeedVR2 has
+    shots of four seconds: a span that begins inside one computes the frames before it again.
 
     Speeds are next to one worker: `speedup` by the clock, its start, joining and comparison
     included, so only a job that computes for minutes shows it; `cpu_speedup` the workers over what
-    their CPU time grew by, which is the speed of a machine that has nothing else to do. Each worker
-    has one core for all its threads: a single one would read and encode on another one, and then
-    more workers than one could gain less than there are cores. With several `runs` they run in
-    turns, and medians count.
+    their CPU time grew by, which is the speed of an idle computer. Each worker has one core for all
+    its threads: a single one would read and encode on another one, and then more workers than one
+    could gain less than there are cores. With several `runs` they run in turns, and medians count.
     """
     size = options.size or Size(320, 180)
     frames = options.frames[0] if options.frames else (96 if options.quick else 3000)
@@ -59,7 +77,7 @@ def worker_rows(options: BenchOptions) -> Iterator[Row]:
         yield from _rows("lite", media, lite, folder, options)
         few = SyntheticClip(folder, Size(64, 48), frames // 6, shot=4 * RATE).media
         yield from _rows("seedvr2", few, write_seedvr2(folder, parts=_PARTS), folder, options)
-        yield from span_rows(folder, 200 if options.quick else 2000, _turns(options, 3))
+        yield from span_rows(folder, 200 if options.quick else 2000, options.rounds(3))
 
 
 def _rows(
@@ -69,7 +87,7 @@ def _rows(
     counts = sorted({1, devices.cpu_threads()})
     span = span_length(plan, counts[-1])
     found: dict[int, list[TimedJob]] = {count: [] for count in counts}
-    for turn in range(_turns(options, 1)):
+    for turn in range(options.rounds(1)):
         for count in counts[:: -1 if turn % 2 else 1]:
             job = with_workers(plan, count, span)
             found[count].append(run_once(media, job, folder, hand_out=hand_out_by_core))
@@ -78,7 +96,7 @@ def _rows(
 
 
 class _OfOneCore(SpanWorker):
-    """Has one core for all its threads: they come from the one that sets it up."""
+    """Uses one core for all its threads: they come from the one that sets it up."""
 
     def setup(self, worker: Worker) -> None:
         """Begin, in the main thread of the worker process."""
@@ -89,12 +107,8 @@ class _OfOneCore(SpanWorker):
 
 
 def hand_out_by_core(context: JobContext, segments: SegmentLog) -> None:
-    """As `hand_out`, to workers of one core each."""
+    """Hand out as `hand_out` does, to workers of one core each."""
     hand_out(context, segments, worker=_OfOneCore)
-
-
-def _turns(options: BenchOptions, usual: int) -> int:
-    return options.runs or (1 if options.quick else usual)
 
 
 def _row(jobs: list[TimedJob], of_one: list[TimedJob]) -> Row:
@@ -120,14 +134,14 @@ def planned(media: MediaInfo, settings: JobSettings, folder: Path) -> Plan:
 
 
 def with_workers(plan: Plan, count: int, span: int = 1) -> Plan:
-    """The same with some worker processes, and spans of some segments."""
+    """A plan with some worker processes, and spans of some segments."""
     return replace(plan, workers=(WorkerPlan(),) * count, span_segments=span)
 
 
 def span_rows(folder: Path, spans: int, turns: int = 1) -> Iterator[Row]:
-    """What a span costs by itself: of one frame of 32x32, copied as it is.
+    """Costs of a span by itself: of one frame of 32x32, copied as it is.
 
-    The same film is made by one process, by a worker that gets all in one span, and by one that
+    The same video is made by one process, by a worker that gets all in one span, and by one that
     gets each frame as a span of its own, in turns; medians count. The second less the first is the
     `start` of a worker; the third less the second is the `overhead` of each span. What belongs to
     any segment (its encoder, its place on the disk, its record) is in all three. `with_start_ms` is
@@ -154,7 +168,7 @@ def span_rows(folder: Path, spans: int, turns: int = 1) -> Iterator[Row]:
         "is_equal": len({job.digest for turn in jobs for job in turn}) == 1,
     }
     before = sum(os.times()[2:4])
-    idle = idle_workers.whole_job(media, plan, folder)
+    idle = whole_job(media, plan, folder)
     yield {
         "empty_spans": spans,
         "host_cpu_ms": 1000 * idle.cpu_s / spans,
@@ -163,7 +177,7 @@ def span_rows(folder: Path, spans: int, turns: int = 1) -> Iterator[Row]:
     }
     order = JobOrder(job_id="bench", media=media, plan=plan, folder=folder)
     for count in (1, 64):
-        host_s = idle_workers.served(order, count, spans).cpu_s / spans
+        host_s = served(order, count, spans).cpu_s / spans
         yield {"idle_workers": count, "host_cpu_ms": 1000 * host_s, "spans_per_second": 1 / host_s}
 
 
@@ -176,7 +190,7 @@ def _run_s(job: TimedJob) -> float:
 
 
 def empty_film(folder: Path, frames: int) -> tuple[MediaInfo, Plan]:
-    """A film of frames that are copied as they are, and a plan with a segment for each."""
+    """A video of frames that are copied as they are, and a plan with a segment for each."""
     media = _small_film(folder / "small.mkv", frames)
     settings = JobSettings(model="none", scale=1, codec="ffv1")
     return media, replace(planned(media, settings, folder), segment_frames=1)
@@ -190,3 +204,141 @@ def _small_film(path: Path, frames: int) -> MediaInfo:
             container.mux(stream.encode(av.VideoFrame(32, 32, "yuv420p")))
         container.mux(stream.encode(None))
     return probe(path)
+
+
+# --- idle workers
+
+
+class Idle(SpanWorker):
+    """Waits instead of making a span, and reports that its one segment is finished."""
+
+    def __init__(self, order: JobOrder, seconds: float = 0.0) -> None:
+        super().__init__(order)
+        self._seconds = seconds
+
+    def make(self, span: Span) -> PreviewReady | None:
+        """Wait for the given seconds."""
+        if self._seconds:
+            time.sleep(self._seconds)
+        times = tuple(range(span.done, span.done + 1 if span.stop is None else span.stop))
+        record = SegmentRecord(
+            number=span.first,
+            pts=times,
+            durations=(1,) * len(times),
+            bytes=0,
+            crcs=(0,) * len(times),
+            begins=span.done,
+        )
+        made_path(self._order.folder, span.first, self._number).touch()
+        self.report("segment", to_plain(record))
+        self.report("made", to_plain(Made(first=span.first)))
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandedOut:
+    """Times of spans that were handed out to idle workers; CPU seconds of this process."""
+
+    wall_s: float
+    cpu_s: float
+
+
+class NoEvents:
+    """An EventSink that drops all events."""
+
+    def emit(self, event: Event) -> None:
+        """Take one event."""
+
+
+def whole_job(media: MediaInfo, plan: Plan, folder: Path) -> HandedOut:
+    """Hand a video out to one process, with all that a job does around it; with its start.
+
+    Args:
+        media: The video.
+        plan: Plan of the job; its spans are of one segment.
+        folder: Folder of the job.
+    """
+    context = JobContext(
+        job_id="bench",
+        media=media,
+        plan=replace(plan, workers=(WorkerPlan(),), span_segments=1),
+        control=Control(),
+        events=NoEvents(),
+        pictures=False,
+    )
+    wall, cpu = time.perf_counter(), time.process_time()
+    hand_out(context, SegmentList(folder), worker=Idle)
+    return HandedOut(wall_s=time.perf_counter() - wall, cpu_s=time.process_time() - cpu)
+
+
+def served(order: JobOrder, workers: int, spans: int, seconds: float = 0.0) -> HandedOut:
+    """Hand spans out to many workers of another process, which have started before.
+
+    Args:
+        order: Order of a job, for its folder.
+        workers: Number of workers.
+        spans: Number of spans.
+        seconds: Time of a worker for a span.
+    """
+    ended: queue.SimpleQueue[SpanFuture | Report] = queue.SimpleQueue()
+    idle = Idle(order, seconds)
+    with WorkerPool(idle, order.folder, 0, ended.put) as pool, _elsewhere(pool, idle, workers):
+        there: set[int] = set()
+        while len(there) < workers:
+            there |= _serve(pool, ended, workers, workers)
+        wall, cpu = time.perf_counter(), time.process_time()
+        _serve(pool, ended, workers, spans)
+        return HandedOut(wall_s=time.perf_counter() - wall, cpu_s=time.process_time() - cpu)
+
+
+def _serve(
+    pool: WorkerPool, ended: queue.SimpleQueue[SpanFuture | Report], workers: int, spans: int
+) -> set[int]:
+    """Hand out spans as `hand_out` does, until all are made; returns the workers that made them."""
+    left = [
+        Span(first=number, marks=(FrameMark(count=number + 1, pts=0, crc=0),) * 2, stop=number + 2)
+        for number in range(spans)
+    ]
+    futures: set[SpanFuture] = set()
+    there: set[int] = set()
+    while left or futures:
+        if left and len(futures) < _HANDED_OUT * workers:
+            futures |= set(pool.hand_out(left[: _AHEAD * workers]))
+            del left[: _AHEAD * workers]
+        found = ended.get(timeout=_START_S)
+        if isinstance(found, Report):
+            there.add(found.number)
+        else:
+            futures.remove(found)
+            if found.status == "error":
+                found.result()  # raises it
+    return there
+
+
+@contextmanager
+def _elsewhere(pool: WorkerPool, idle: Idle, count: int) -> Iterator[None]:
+    """Workers in one other process."""
+    process = multiprocessing.get_context("spawn").Process(
+        target=_run, args=(pool.address, pool.security, idle, count), daemon=True
+    )
+    process.start()
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.join()
+
+
+def _run(address: str, security: Security, idle: Idle, count: int) -> None:
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    asyncio.run(_all(address, security, idle, count))
+
+
+async def _all(address: str, security: Security, idle: Idle, count: int) -> None:
+    about: dict[str, Any] = {"security": security, "nthreads": 1, "memory_limit": 0}
+    workers: list[Any] = [
+        Worker(address, name=str(number), plugins=(copy(idle),), **about) for number in range(count)
+    ]
+    await asyncio.gather(*workers)
+    for one in workers:  # at last they end with the scheduler
+        await one.finished()

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from engine.ops.attention.attention import fault_of
 from engine.ops.attention.backends import BACKENDS
-from engine.ops.attention.trial import fault_of
 
 _SCORES_BYTES = 64 * 2**20  # of the scores that exist at once
 
@@ -41,7 +41,7 @@ def attend_single_head(q: Tensor, k: Tensor, v: Tensor, *, chunked: bool = True)
 
 
 def attend_in_chunks(q: Tensor, k: Tensor, v: Tensor, scores_bytes: int = _SCORES_BYTES) -> Tensor:
-    """The same on any device, some queries of one frame at a time.
+    """Attend within each frame on any device, some queries of one frame at a time.
 
     Scores are float32 for half precision too: rounded to it, large ones would change their weight
     by several percent.

@@ -36,7 +36,7 @@ class Window:
 
     @property
     def tokens(self) -> int:
-        """How many there are in it."""
+        """Number of tokens in it."""
         return math.prod(self.shape)
 
     @property
@@ -66,7 +66,7 @@ def windows(grid: Grid, counts: Grid, shifted: bool) -> list[Window]:
 
     Args:
         grid: Tokens in time, height and width.
-        counts: As in `window_size`.
+        counts: See `window_size`.
         shifted: Move them by half a window, along axes that have more than one.
 
     Returns:

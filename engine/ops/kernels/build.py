@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 from importlib import resources
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -104,6 +104,64 @@ def checked(
         return None
     _log.info("%s kernel for %s works on %s, error %g", name, dtype, device, found)
     return kernels
+
+
+class KernelFamily(Generic[Kernels]):
+    """Kernels of one source: compiled and tried once for each device, dtype and pair of sizes."""
+
+    def __init__(
+        self,
+        title: str,
+        name: str,
+        second: str,
+        kernels: Callable[[driver.Module], Kernels],
+        error: Callable[[Kernels, torch.device, torch.dtype, tuple[int, int]], float],
+        usual: Callable[[int], int],
+    ) -> None:
+        """Everything that differs between families.
+
+        Args:
+            title: Words for the log.
+            name: Name of the source.
+            second: Name of the macro beside VECTOR, the values that a thread reads at once.
+            kernels: Makes what launches the kernels of a module.
+            error: Runs them on small tensors of a device, a dtype and sizes; see `checked`.
+            usual: Value of the second macro, by VECTOR, for `working`.
+        """
+        self.title, self.name, self.second, self.kernels = title, name, second, kernels
+        self.error, self.usual = error, usual
+        self.load = cache(self._load)
+
+    def _load(
+        self, device: torch.device, dtype: torch.dtype, vector: int, second: int
+    ) -> Kernels | None:
+        """The compiled kernels; None, with one warning in the log, if they do not work."""
+        return checked(
+            (self.title, device, dtype),
+            lambda: self.compile(device, dtype, vector, second),
+            lambda kernels: self.error(kernels, device, dtype, (vector, second)),
+        )
+
+    def compile(
+        self, device: torch.device, dtype: torch.dtype, vector: int, second: int
+    ) -> Kernels:
+        """The kernels, not tried yet; raises as `compiled`."""
+        options = macros(dtype, VECTOR=vector, **{self.second: second})
+        return self.kernels(compiled(device, self.name, options))
+
+    def working(self, device: torch.device, dtype: torch.dtype) -> bool:
+        """Whether they work on a device in a dtype, tried with 16 bytes a read.
+
+        Where they do not, there is one warning in the log and the PyTorch reference is used.
+        """
+        if not is_gpu(device):
+            return False
+        vector = LOAD_BYTES // dtype.itemsize
+        return self.load(device, dtype, vector, self.usual(vector)) is not None
+
+    def cache_clear(self) -> None:
+        """Forget all trials: for tests."""
+        self.load.cache_clear()
 
 
 def pointer(tensor: Tensor | None) -> ctypes.c_void_p:

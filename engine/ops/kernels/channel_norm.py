@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -18,51 +17,26 @@ from torch import Tensor
 
 from engine.ops.kernels import build, driver
 from engine.ops.kernels.build import pointer
-from engine.ops.kernels.frames import FrameShape, FrameStrides
+from engine.ops.kernels.grids import (
+    MOST_FRAMES,
+    MOST_PIXELS,
+    FrameGrid,
+    FrameShape,
+    FrameStrides,
+)
 
 _THREADS = 256  # THREADS of the source
 _MOST_LANES = 32  # of a pixel: they exchange sums within a warp
 _MOST_PACKS = 8  # so that a thread's channels and their factors stay in registers
-_MOST_PIXELS = 2**30  # of one frame, so that counting them stays inside 32 bits
-_MOST_FRAMES = 65_535  # blockIdx.y
-_MOST_STEPS = 64  # pixels of one thread
-_BLOCKS_A_PROCESSOR = 16
+_STEPS = 1, 64  # pixels of one thread
 SHORTEST = 1e-12  # minimum of the divisor, so that a position of zeros stays zero
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelNormGrid:
-    """Division of frames among blocks and threads.
+class ChannelNormGrid(FrameGrid):
+    """A grid of which a few threads take a pixel together: `lanes` is a power of two."""
 
-    Attributes:
-        frames: T.
-        width: Pixels of a row.
-        pixels: Number of pixels of a frame.
-        channels: C.
-        vector: Channels that a thread reads at once.
-        lanes: Neighbouring threads on one pixel, a power of two.
-        packs: Reads of each of them.
-        per_block: Pixels of a block, a multiple of `rows`; the last block may have fewer.
-    """
-
-    frames: int
-    width: int
-    pixels: int
-    channels: int
-    vector: int
-    lanes: int
-    packs: int
-    per_block: int
-
-    @property
-    def rows(self) -> int:
-        """Pixels that a block processes at the same time."""
-        return _THREADS // self.lanes
-
-    @property
-    def blocks(self) -> int:
-        """Blocks of each frame."""
-        return -(-self.pixels // self.per_block)
+    packs: int  # reads of each thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,26 +61,14 @@ class ChannelNormKernel:
             ),
             *(pointer(factors), ctypes.c_float(SHORTEST), ctypes.c_int(silu)),
         )
-        where = (grid.blocks, grid.frames, 1), (grid.lanes, grid.rows, 1), 0
-        self.module.launch("rms_norm", where, arguments)
+        grid.launch(self.module, "rms_norm", arguments, 0)
 
 
 def grid_for(shape: torch.Size, vector: int, processors: int) -> ChannelNormGrid:
     """The grid for frames [T, C, H, W] on a GPU with so many processors."""
-    frames, channels, height, width = shape
-    lanes, packs = lanes_and_packs(channels // vector)
-    rows = _THREADS // lanes
-    enough = processors * _BLOCKS_A_PROCESSOR * rows
-    steps = min(_MOST_STEPS, -(-frames * height * width // enough))
-    return ChannelNormGrid(
-        frames=frames,
-        width=width,
-        pixels=height * width,
-        channels=channels,
-        vector=vector,
-        lanes=lanes,
-        packs=packs,
-        per_block=rows * steps,
+    lanes, packs = lanes_and_packs(shape[1] // vector)
+    return ChannelNormGrid.over(
+        shape, _STEPS, processors, vector=vector, lanes=lanes, rows=_THREADS // lanes, packs=packs
     )
 
 
@@ -133,7 +95,7 @@ def vector_of(*frames: Tensor) -> int:
         frames: [T, C, H, W] of one shape; views will do.
     """
     t, channels, height, width = frames[0].shape
-    if t > _MOST_FRAMES or height * width > _MOST_PIXELS:
+    if t > MOST_FRAMES or height * width > MOST_PIXELS:
         return 0
     vector = build.vector_width(*(x.permute(0, 2, 3, 1) for x in frames))
     return vector if vector and lanes_and_packs(channels // vector)[0] else 0
@@ -146,33 +108,8 @@ def find(*frames: Tensor) -> tuple[ChannelNormKernel, ChannelNormGrid] | None:
     if not vector:
         return None
     grid = grid_for(x.shape, vector, build.processors(x.device))
-    kernel = _load(x.device, x.dtype, vector, grid.packs)
+    kernel = KERNELS.load(x.device, x.dtype, vector, grid.packs)
     return None if kernel is None else (kernel, grid)
-
-
-def working(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether the kernel works on a device in a dtype: compiles and equals PyTorch; tried once."""
-    vector = build.LOAD_BYTES // dtype.itemsize
-    return build.is_gpu(device) and _load(device, dtype, vector, 3) is not None
-
-
-@cache
-def _load(
-    device: torch.device, dtype: torch.dtype, vector: int, packs: int
-) -> ChannelNormKernel | None:
-    """The compiled kernel; None, with one warning in the log, if it does not work."""
-    return build.checked(
-        ("channel norm", device, dtype),
-        lambda: _compile(device, dtype, vector, packs),
-        lambda kernel: _error(kernel, device, dtype, (vector, packs)),
-    )
-
-
-def _compile(
-    device: torch.device, dtype: torch.dtype, vector: int, packs: int
-) -> ChannelNormKernel:
-    options = build.macros(dtype, VECTOR=vector, PACKS=packs)
-    return ChannelNormKernel(build.compiled(device, "channel_norm", options))
 
 
 def _error(
@@ -201,8 +138,15 @@ def _error(
         channels=channels,
         vector=vector,
         lanes=4,
+        rows=_THREADS // 4,
         packs=packs,
         per_block=_THREADS // 2,
     )
     kernel.normalise((box, buffer[:2, :, 1:20, :17]), shape, gamma, True)
     return float((buffer.double() - wanted).abs().max() / wanted.abs().max())
+
+
+KERNELS = build.KernelFamily(
+    "channel norm", "channel_norm", "PACKS", ChannelNormKernel, _error, lambda vector: 3
+)
+working = KERNELS.working

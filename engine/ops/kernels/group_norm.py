@@ -13,7 +13,6 @@ from __future__ import annotations
 import ctypes
 import math
 from dataclasses import dataclass
-from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -21,51 +20,26 @@ from torch import Tensor
 
 from engine.ops.kernels import build, driver
 from engine.ops.kernels.build import pointer
-from engine.ops.kernels.frames import FrameShape, FrameStrides
+from engine.ops.kernels.grids import (
+    MOST_FRAMES,
+    MOST_PIXELS,
+    FrameGrid,
+    FrameShape,
+    FrameStrides,
+)
 
 _MOST_LANES = 512  # THREADS of the source
 _USUAL_THREADS = 256
-_MOST_PIXELS = 2**30  # of one frame, so that counting them stays inside 32 bits
-_MOST_FRAMES = 65_535  # blockIdx.y
-_MOST_STEPS = 128  # pixels of one thread
-_BLOCKS_A_PROCESSOR = 16
+_STEPS = 4, 128  # pixels of one thread
 _PART_BYTES = 12  # sizeof(Part)
 _MERGING_THREADS = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupNormGrid:
-    """Division of frames among blocks and threads.
+class GroupNormGrid(FrameGrid):
+    """A grid of which neighbouring threads take `vector` channels of a pixel each."""
 
-    Attributes:
-        frames: T.
-        width: Pixels of a row.
-        pixels: Number of pixels of a frame.
-        channels: C.
-        group: Channels of a group.
-        vector: Channels of a thread.
-        rows: Pixels that a block processes at the same time, a power of two.
-        per_block: Pixels of a block, a multiple of `rows`; the last block may have fewer.
-    """
-
-    frames: int
-    width: int
-    pixels: int
-    channels: int
-    group: int
-    vector: int
-    rows: int
-    per_block: int
-
-    @property
-    def lanes(self) -> int:
-        """Neighbouring threads on one pixel."""
-        return self.channels // self.vector
-
-    @property
-    def blocks(self) -> int:
-        """Blocks of each frame."""
-        return -(-self.pixels // self.per_block)
+    group: int  # channels of a group
 
     @property
     def in_last(self) -> int:
@@ -80,20 +54,10 @@ class GroupNormGrid:
 
 def grid_for(shape: torch.Size, group: int, vector: int, processors: int) -> GroupNormGrid:
     """The grid for frames [T, C, H, W] on a GPU with so many processors."""
-    frames, channels, height, width = shape
-    lanes = channels // vector
-    rows = 1 << max(0, (_USUAL_THREADS // lanes).bit_length() - 1)
-    enough = processors * _BLOCKS_A_PROCESSOR * rows
-    steps = min(_MOST_STEPS, max(4, -(-frames * height * width // enough)))
-    return GroupNormGrid(
-        frames=frames,
-        width=width,
-        pixels=height * width,
-        channels=channels,
-        group=group,
-        vector=vector,
-        rows=rows,
-        per_block=rows * steps,
+    lanes = shape[1] // vector
+    rows = 1 << max(0, (_USUAL_THREADS // lanes).bit_length() - 1)  # a power of two
+    return GroupNormGrid.over(
+        shape, _STEPS, processors, vector=vector, lanes=lanes, rows=rows, group=group
     )
 
 
@@ -108,7 +72,7 @@ def vector_of(group: int, *frames: Tensor) -> int:
     t, channels, height, width = first.shape
     known = first.dtype in build.DTYPES
     strided = any(x.stride(1) != 1 and channels > 1 for x in frames)
-    too_many = t > _MOST_FRAMES or height * width > _MOST_PIXELS
+    too_many = t > MOST_FRAMES or height * width > MOST_PIXELS
     if not first.numel() or not known or strided or too_many or channels % group:
         return 0
     vector = build.LOAD_BYTES // first.element_size()
@@ -129,17 +93,11 @@ def _is_aligned(vector: int, group: int, frames: tuple[Tensor, ...]) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockStatistics:
-    """Statistics of the blocks of each frame, not merged yet.
+    """Statistics of the blocks of each frame, not merged yet."""
 
-    Attributes:
-        mean: [T, P, G] float32.
-        m2: [T, P, G] float32, sums of the squared deviations.
-        grid: Grid of these blocks.
-    """
-
-    mean: Tensor
-    m2: Tensor
-    grid: GroupNormGrid
+    mean: Tensor  # [T, P, G] float32
+    m2: Tensor  # [T, P, G] float32, sums of the squared deviations
+    grid: GroupNormGrid  # grid of these blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +115,7 @@ class GroupNormKernels:
             *(pointer(x), FrameStrides.of(x), FrameShape.of(grid), pointer(bias)),
             *(pointer(found.mean), pointer(found.m2)),
         )
-        self.module.launch("group_statistics", _threads(grid, grid.shared_bytes), arguments)
+        grid.launch(self.module, "group_statistics", arguments, grid.shared_bytes)
         return found
 
     def add_residual(
@@ -169,7 +127,7 @@ class GroupNormKernels:
             *(pointer(x), FrameStrides.of(x), pointer(change), FrameStrides.of(change)),
             *(FrameShape.of(grid), pointer(bias), pointer(found.mean), pointer(found.m2)),
         )
-        self.module.launch("add_residual", _threads(grid, grid.shared_bytes), arguments)
+        grid.launch(self.module, "add_residual", arguments, grid.shared_bytes)
         return found
 
     def scale_and_shift(
@@ -219,16 +177,12 @@ class GroupNormKernels:
             *(FrameShape.of(grid), pointer(factors[0]), pointer(factors[1]), ctypes.c_int(silu)),
             *(pointer(kept), ctypes.c_longlong(step), ctypes.c_int(grid.frames - count)),
         )
-        self.module.launch("normalise", _threads(grid, 0), arguments)
+        grid.launch(self.module, "normalise", arguments, 0)
 
     def _room(self, x: Tensor, grid: GroupNormGrid) -> BlockStatistics:
         shape = grid.frames, grid.blocks, grid.channels // grid.group
         mean, m2 = x.new_empty((2, *shape), dtype=torch.float32)
         return BlockStatistics(mean, m2, grid)
-
-
-def _threads(grid: GroupNormGrid, shared: int) -> tuple[driver.Size3, driver.Size3, int]:
-    return (grid.blocks, grid.frames, 1), (grid.lanes, grid.rows, 1), shared
 
 
 def find(x: Tensor, groups: int, *others: Tensor) -> tuple[GroupNormKernels, GroupNormGrid] | None:
@@ -241,36 +195,10 @@ def find(x: Tensor, groups: int, *others: Tensor) -> tuple[GroupNormKernels, Gro
     """
     device, group = x.device, x.shape[1] // groups
     vector = vector_of(group, x, *others) if build.is_gpu(device) else 0
-    kernels = _load(device, x.dtype, vector, group) if vector else None
+    kernels = KERNELS.load(device, x.dtype, vector, group) if vector else None
     if kernels is None:
         return None
     return kernels, grid_for(x.shape, group, vector, build.processors(device))
-
-
-def working(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether the kernels work on a device in a dtype: compile and equal PyTorch; tried once.
-
-    Where they do not, there is one warning in the log and the PyTorch reference is used.
-    """
-    vector = build.LOAD_BYTES // dtype.itemsize
-    return build.is_gpu(device) and _load(device, dtype, vector, 4) is not None
-
-
-@cache
-def _load(
-    device: torch.device, dtype: torch.dtype, vector: int, group: int
-) -> GroupNormKernels | None:
-    """The compiled kernels; None, with one warning in the log, if they do not work."""
-    return build.checked(
-        ("GroupNorm", device, dtype),
-        lambda: _compile(device, dtype, vector, group),
-        lambda kernels: _error(kernels, device, dtype, (vector, group)),
-    )
-
-
-def _compile(device: torch.device, dtype: torch.dtype, vector: int, group: int) -> GroupNormKernels:
-    options = build.macros(dtype, VECTOR=vector, GROUP=group)
-    return GroupNormKernels(build.compiled(device, "group_norm", options))
 
 
 def _error(
@@ -308,3 +236,9 @@ def _error(
 
 def _relative_error(found: Tensor, wanted: Tensor) -> Tensor:
     return (found.double() - wanted).abs().max() / wanted.abs().max()
+
+
+KERNELS = build.KernelFamily(
+    "GroupNorm", "group_norm", "GROUP", GroupNormKernels, _error, lambda vector: 4
+)
+working = KERNELS.working

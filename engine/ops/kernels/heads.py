@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from functools import cache
 
 import torch
 from torch import Tensor
@@ -25,25 +24,15 @@ Triple = tuple[Tensor, Tensor, Tensor]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadWork:
-    """Arguments of one launch.
+    """Arguments of one launch."""
 
-    Attributes:
-        qkv: [N, 3, heads, d].
-        target: [W, N] int64: rows that each token is copied to.
-        angles: cos and sin [A, P]; None: no rotation.
-        angle: [N] int64: the row of the angles of each token; None: in order.
-        norm: Weights of q and k [d].
-        eps: Added to the mean of the squares.
-        out: q, k and v, [M, heads, d].
-    """
-
-    qkv: Tensor
-    target: Tensor
-    angles: tuple[Tensor, Tensor] | None
-    angle: Tensor | None
-    norm: tuple[Tensor, Tensor]
-    eps: float
-    out: Triple
+    qkv: Tensor  # [N, 3, heads, d]
+    target: Tensor  # [W, N] int64: rows that each token is copied to
+    angles: tuple[Tensor, Tensor] | None  # cos and sin [A, P]; None: no rotation
+    angle: Tensor | None  # [N] int64: the row of the angles of each token; None: in order
+    norm: tuple[Tensor, Tensor]  # weights of q and k [d]
+    eps: float  # added to the mean of the squares
+    out: Triple  # q, k and v, [M, heads, d]
 
 
 class _Tokens(ctypes.Structure):
@@ -136,29 +125,8 @@ def find(work: HeadWork) -> tuple[HeadKernel, int] | None:
     if not vector:
         return None
     lanes = work.qkv.shape[-1] // vector
-    kernel = _load(device, work.qkv.dtype, vector, lanes)
+    kernel = KERNELS.load(device, work.qkv.dtype, vector, lanes)
     return None if kernel is None else (kernel, lanes)
-
-
-def working(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether the kernel for heads of 128 channels works on a device in a dtype; tried once."""
-    vector = build.LOAD_BYTES // dtype.itemsize
-    return build.is_gpu(device) and _load(device, dtype, vector, 128 // vector) is not None
-
-
-@cache
-def _load(device: torch.device, dtype: torch.dtype, vector: int, lanes: int) -> HeadKernel | None:
-    """The compiled kernel; None, with one warning in the log, if it does not work."""
-    return build.checked(
-        ("q, k, v", device, dtype),
-        lambda: _compile(device, dtype, vector, lanes),
-        lambda kernel: _error(kernel, device, dtype, (vector, lanes)),
-    )
-
-
-def _compile(device: torch.device, dtype: torch.dtype, vector: int, lanes: int) -> HeadKernel:
-    options = build.macros(dtype, VECTOR=vector, LANES=lanes)
-    return HeadKernel(build.compiled(device, "heads", options))
 
 
 def _error(
@@ -198,3 +166,9 @@ def _reference(x: Tensor, weight: Tensor, angles: Tensor) -> Tensor:
     cos, sin = angles.cos()[:, None], angles.sin()[:, None]
     rotated = torch.stack((even * cos - odd * sin, odd * cos + even * sin), -1).flatten(-2)
     return torch.cat((rotated, x[..., rotary:]), -1)
+
+
+KERNELS = build.KernelFamily(
+    "q, k, v", "heads", "LANES", HeadKernel, _error, lambda vector: 128 // vector
+)
+working = KERNELS.working

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from functools import cache
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from engine.ops.kernels import build, driver
 from engine.ops.kernels.build import pointer
-from engine.ops.kernels.rows import THREADS, Matrix, RowGrid, Shape, grid_for, vector_of
+from engine.ops.kernels.grids import THREADS, Matrix, RowGrid, grid_for, rows_of
 
 TINY = 1e-30  # stands for the largest value of a row of zeros
 _E4M3 = torch.float8_e4m3fn
@@ -30,15 +30,16 @@ class QuantizeKernels:
     def to_e4m3(self, x: Tensor, grid: RowGrid, scale: Tensor) -> Tensor:
         """X [N, K] over a scale [] float32, rounded to e4m3 and at most 448 in size."""
         codes = torch.empty(x.shape, dtype=_E4M3, device=x.device)
-        self._launch("round_to_e4m3", grid, (Matrix.of(x), pointer(codes)), (pointer(scale),))
+        rows = Matrix.of(x), pointer(codes)
+        grid.launch(self.module, "round_to_e4m3", rows, pointer(scale))
         return codes
 
     def to_int8(self, x: Tensor, grid: RowGrid) -> tuple[Tensor, Tensor]:
         """int8 values of x [N, K] and their scales [N, 1] float32."""
         codes = torch.empty(x.shape, dtype=torch.int8, device=x.device)
         scales = torch.empty(grid.rows, 1, device=x.device)
-        last = pointer(scales), ctypes.c_float(TINY)
-        self._launch("round_to_int8", grid, (Matrix.of(x), pointer(codes)), last)
+        rows, last = (Matrix.of(x), pointer(codes)), (pointer(scales), ctypes.c_float(TINY))
+        grid.launch(self.module, "round_to_int8", rows, *last)
         return codes, scales
 
     def scale_sums(
@@ -52,50 +53,7 @@ class QuantizeKernels:
         rows, channels, bias = factors
         kept = None if bias is None else build.as_factors(bias)
         last = pointer(rows), pointer(channels), pointer(kept)
-        self._launch("scale_sums", grid, (pointer(sums), Matrix.of(out)), last)
-
-    def _launch(
-        self,
-        name: str,
-        grid: RowGrid,
-        rows: tuple[driver.Argument, ...],
-        last: tuple[driver.Argument, ...],
-    ) -> None:
-        where = (grid.blocks, 1, 1), (grid.threads, 1, 1), grid.shared_bytes
-        self.module.launch(name, where, (*rows, Shape(grid.rows, grid.channels), *last))
-
-
-def find(x: Tensor) -> tuple[QuantizeKernels, RowGrid] | None:
-    """The kernels for rows [N, C] and their grid; None where the PyTorch reference is used."""
-    vector = vector_of(x) if build.is_gpu(x.device) else 0
-    if not vector:
-        return None
-    grid = grid_for(x.shape, vector, build.processors(x.device))
-    kernels = _load(x.device, x.dtype, vector, grid.packs)
-    return None if kernels is None else (kernels, grid)
-
-
-def working(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether the kernels work on a device in a dtype: compile and equal PyTorch; tried once."""
-    vector = build.LOAD_BYTES // dtype.itemsize
-    return build.is_gpu(device) and _load(device, dtype, vector, 2) is not None
-
-
-@cache
-def _load(
-    device: torch.device, dtype: torch.dtype, vector: int, packs: int
-) -> QuantizeKernels | None:
-    """The compiled kernels; None, with one warning in the log, if they do not work."""
-    return build.checked(
-        ("8-bit", device, dtype),
-        lambda: _compile(device, dtype, vector, packs),
-        lambda kernels: _error(kernels, device, dtype, (vector, packs)),
-    )
-
-
-def _compile(device: torch.device, dtype: torch.dtype, vector: int, packs: int) -> QuantizeKernels:
-    options = build.macros(dtype, VECTOR=vector, PACKS=packs)
-    return QuantizeKernels(build.compiled(device, "quantize", options))
+        grid.launch(self.module, "scale_sums", (pointer(sums), Matrix.of(out)), *last)
 
 
 def _error(
@@ -123,3 +81,10 @@ def _error(
     kernels.scale_sums(sums, out, grid, (scales, factors[0], factors[1]))
     total = sums.double() * 4 * factors[0].double() + factors[1].double()
     return float((out - total).abs().max() / total.abs().max()) if same else float("inf")
+
+
+KERNELS = build.KernelFamily(
+    "8-bit", "quantize", "PACKS", QuantizeKernels, _error, lambda vector: 2
+)
+working = KERNELS.working
+find = partial(rows_of, KERNELS)

@@ -1,14 +1,14 @@
 """Passes over tokens that read each value once: RMS norm with modulation, gated sum, SwiGLU.
 
-The kernels are in token_rows.cu, the PyTorch references in `engine.ops.norm.modulate` and
-`engine.ops.linear.swiglu`; tests run the same source on the processor.
+The kernels are in token_rows.cu, the PyTorch references in `engine.ops.norm.token_passes` and
+`engine.ops.norm.token_passes`; tests run the same source on the processor.
 """
 
 from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from functools import cache
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from engine.ops.kernels import build, driver
 from engine.ops.kernels.build import pointer
-from engine.ops.kernels.rows import THREADS, Matrix, RowGrid, Shape, grid_for, vector_of
+from engine.ops.kernels.grids import THREADS, Matrix, RowGrid, grid_for, rows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,59 +35,16 @@ class RowKernels:
         """Write rows[0], normalised, scaled and shifted by [C] each, into rows[1]."""
         kept = tuple(None if part is None else build.as_factors(part) for part in factors)
         last = pointer(kept[0]), pointer(kept[1]), ctypes.c_float(eps)
-        self._launch("rms_modulate", rows, grid, last)
+        grid.launch(self.module, "rms_modulate", tuple(map(Matrix.of, rows)), *last)
 
     def add_gated(self, rows: tuple[Tensor, Tensor], grid: RowGrid, gate: Tensor) -> None:
         """Add rows[1] times [C] to rows[0]."""
         kept = build.as_factors(gate)
-        self._launch("add_gated", rows, grid, (pointer(kept),))
+        grid.launch(self.module, "add_gated", tuple(map(Matrix.of, rows)), pointer(kept))
 
     def swiglu(self, rows: tuple[Tensor, Tensor, Tensor], grid: RowGrid) -> None:
         """Write silu(rows[0]) * rows[1] into rows[2]."""
-        self._launch("swiglu", rows, grid, ())
-
-    def _launch(
-        self,
-        name: str,
-        rows: tuple[Tensor, ...],
-        grid: RowGrid,
-        last: tuple[driver.Argument, ...],
-    ) -> None:
-        shape = Shape(grid.rows, grid.channels)
-        where = (grid.blocks, 1, 1), (grid.threads, 1, 1), grid.shared_bytes
-        self.module.launch(name, where, (*map(Matrix.of, rows), shape, *last))
-
-
-def find(*rows: Tensor) -> tuple[RowKernels, RowGrid] | None:
-    """The kernels for rows [N, C] and their grid; None where the PyTorch reference is used."""
-    device = rows[0].device
-    vector = vector_of(*rows) if build.is_gpu(device) else 0
-    if not vector:
-        return None
-    grid = grid_for(rows[0].shape, vector, build.processors(device))
-    kernels = _load(device, rows[0].dtype, vector, grid.packs)
-    return None if kernels is None else (kernels, grid)
-
-
-def working(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether the kernels work on a device in a dtype: compile and equal PyTorch; tried once."""
-    vector = build.LOAD_BYTES // dtype.itemsize
-    return build.is_gpu(device) and _load(device, dtype, vector, 2) is not None
-
-
-@cache
-def _load(device: torch.device, dtype: torch.dtype, vector: int, packs: int) -> RowKernels | None:
-    """The compiled kernels; None, with one warning in the log, if they do not work."""
-    return build.checked(
-        ("token row", device, dtype),
-        lambda: _compile(device, dtype, vector, packs),
-        lambda kernels: _error(kernels, device, dtype, (vector, packs)),
-    )
-
-
-def _compile(device: torch.device, dtype: torch.dtype, vector: int, packs: int) -> RowKernels:
-    options = build.macros(dtype, VECTOR=vector, PACKS=packs)
-    return RowKernels(build.compiled(device, "token_rows", options))
+        grid.launch(self.module, "swiglu", tuple(map(Matrix.of, rows)))
 
 
 def _error(
@@ -124,3 +81,10 @@ def _reference(
     x += y * factors[0]
     y.copy_(F.silu(x) * y)
     out.copy_(x / (x.square().mean(1, keepdim=True) + 1e-5).sqrt() * factors[0] + factors[1])
+
+
+KERNELS = build.KernelFamily(
+    "token row", "token_rows", "PACKS", RowKernels, _error, lambda vector: 2
+)
+working = KERNELS.working
+find = partial(rows_of, KERNELS)

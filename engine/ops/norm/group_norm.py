@@ -24,17 +24,11 @@ from engine.ops.norm.cache_blocks import blocks, rows_of, scratch_of, work_dtype
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupStatistics:
-    """Statistics of GroupNorm for frames.
+    """Statistics of GroupNorm for frames."""
 
-    Attributes:
-        count: Values in each mean: pixels x channels of a group.
-        mean: [T, G] float64.
-        m2: [T, G] float64, sum of the squared deviations from `mean`.
-    """
-
-    count: int
-    mean: Tensor
-    m2: Tensor
+    count: int  # values in each mean: pixels x channels of a group
+    mean: Tensor  # [T, G] float64
+    m2: Tensor  # [T, G] float64, sum of the squared deviations from `mean`
 
 
 def group_statistics(x: Tensor, groups: int, *, kernels: bool = False) -> GroupStatistics:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from engine.core.errors import NumericOverflow
 from engine.core.geometry import Box, Size
-from engine.ops.torch_flags import current
+from engine.ops.precision import current
 
 _WHITE = 65535
 _PENDING = 2  # parts that are being copied to the host at a time

@@ -151,7 +151,7 @@ def test_stop_keeps_the_parts_and_nothing_starts(bench):
 def test_a_download_that_is_stopped_elsewhere_starts_nothing(bench):
     refused(bench, RUNTIME_ONLY)
     bench.press("primaryAction")
-    bench.program.runtime.act_on("pause", "cu130")
+    bench.program.runtime.act("pause", "cu130")
     bench.hear()
     assert bench.program.download_model.films == {}
     assert primary(bench).startswith("Download and start")

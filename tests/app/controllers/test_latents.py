@@ -58,7 +58,7 @@ def test_latents_become_a_film_as_they_are_or_go_on_to_a_model(bench, tmp_path):
     assert (state.choices.codec, state.choices.latents) == ("hevc", "auto")
     bench.program.controller.settings = JobSettings(model="seedvr2-3b", height=1080)
     drop(bench, "b.latent")
-    bench.press("segment-24")
+    bench.find("setting-latent_rate").setValue(24)
     bench.press("latentUpscale")
     settings = added(bench)[1]
     assert (settings.model, settings.height) == ("seedvr2-3b", 1080)
@@ -101,7 +101,8 @@ def test_a_missing_vae_is_fetched_and_then_both_pictures_are_shown(bench):
     bench.engine.tasks.latents.needs = VAE
     sheet = drop(bench, "a.latent")
     assert "The model is not installed yet" in texts(sheet)
-    assert bench.find("reading-raw").instead == "The image is shown once the VAE is available."
+    image = bench.find("reading-raw").parentWidget().image
+    assert image.instead == "The image is shown once the VAE is available."
     assert bench.find("latentUpscale").isEnabled()
     bench.press("getLatentVae")
     bench.tasks.fail(FILE)
@@ -180,7 +181,7 @@ def test_the_open_sheet_changes_its_language(bench):
     bench.use_language("zh_CN")
     assert "哪幅图像看起来正确？" in texts(sheet)
     assert bench.find("latentAdd").text() == "添加到队列"
-    assert bench.find("reading-raw").accessibleName() == "原样"
+    assert bench.find("reading-raw").text() == "原样"
     assert sheet.windowFlags() & Qt.WindowType.Dialog
 
 

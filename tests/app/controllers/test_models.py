@@ -36,7 +36,7 @@ def test_a_film_that_was_turned_away_for_want_of_a_model_comes_back(bench):
     bench.add()
     assert bench.find("errorAction").text() == "Show the models"
     bench.press("errorAction")
-    bench.program.models.view.act("get", "seedvr2-3b-fp16")
+    bench.program.models.act("download", "seedvr2-3b-fp16")
     bench.engine.reject.clear()
     bench.finish_files()
     assert [row.state.value for row in bench.program.queue.rows] == ["waiting"]
@@ -47,7 +47,7 @@ def test_other_refusals_are_left_alone(bench):
     refused(bench, Notice(code="output-exists", severity="refusal", **about))
     planned = len(bench.asked(commands.ChangeJob))
     bench.program.models.open_view()
-    bench.program.models.view.act("get", "seedvr2-3b-fp8")
+    bench.program.models.act("download", "seedvr2-3b-fp8")
     bench.finish_files()
     assert len(bench.asked(commands.ChangeJob)) == planned
 

@@ -7,7 +7,6 @@ from PySide6.QtWidgets import QLabel, QPlainTextEdit
 
 from app import desktop
 from app.actions import SPECS
-from app.bound import show_language
 from app.help.view import HelpView, groups, licences
 from app.i18n import LANGUAGES
 from app.preview import compare_canvas, playback
@@ -27,7 +26,7 @@ def _listed(keys):
 def test_f1_opens_help_with_every_action_and_its_key(bench):
     assert SPECS["help"].shortcuts == ("F1",)
     bench.window.actions_["help"].trigger()
-    view = bench.program.help.view
+    view = bench.program.window.help
     assert view.isVisible()
     shown = {label.text() for label in view.findChildren(QLabel)}
     for name in SPECS:
@@ -41,7 +40,7 @@ def test_f1_opens_help_with_every_action_and_its_key(bench):
 @pytest.mark.parametrize("key", [Qt.Key.Key_F1, Qt.Key.Key_Escape])
 def test_f1_and_escape_close_help_again(bench, qtbot, key):
     bench.do("help")
-    view = bench.program.help.view
+    view = bench.program.window.help
     qtbot.keyClick(view, key)
     assert not view.isVisible()
     bench.do("help")
@@ -72,22 +71,23 @@ def test_keys_of_playback_and_picture_are_those_they_answer_to(bench):
 def test_the_packed_file_of_licences_is_shown_and_a_source_tree_says_where_they_are(
     qtbot, tmp_path, monkeypatch
 ):
-    view = HelpView()
-    qtbot.addWidget(view)
-    shown = part(view, "licences", QPlainTextEdit)
-    assert "THIRD_PARTY_NOTICES.md" in shown.toPlainText()
+    def shown() -> str:
+        view = HelpView()
+        qtbot.addWidget(view)
+        return part(view, "licences", QPlainTextEdit).toPlainText()
+
+    assert "THIRD_PARTY_NOTICES.md" in shown()
     packed = tmp_path / "licences" / "THIRD_PARTY_LICENCES.txt"
     packed.parent.mkdir()
     packed.write_text("torch 2.13\n\nBSD-3-Clause", "utf-8")
     monkeypatch.setenv("UPREEL_RESOURCES", str(tmp_path))
-    show_language()
-    assert shown.toPlainText() == licences() == "torch 2.13\n\nBSD-3-Clause"
+    assert shown() == licences() == "torch 2.13\n\nBSD-3-Clause"
 
 
 @pytest.mark.parametrize("page", ["keys", "about"])
 def test_no_key_is_listed_twice_in_a_group_and_each_page_can_be_shown(bench, page):
     bench.do("help")
-    view = bench.program.help.view
+    view = bench.program.window.help
     view.show_page(page)
     assert part(view, f"segment-{page}").isChecked()
     for keys in groups().values():
@@ -100,6 +100,6 @@ def test_help_opens_the_manual_in_the_language_of_the_window(bench, language):
     bench.patch.setattr(desktop, "open_file", opened.append)
     bench.program.use_language(language)
     bench.window.actions_["help"].trigger()
-    part(bench.program.help.view, "openManual").click()
+    part(bench.program.window.help, "openManual").click()
     assert [path.parts[-3:] for path in opened] == [("manual", language, "index.html")]
     assert opened[0].is_file()

@@ -12,9 +12,7 @@ from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
 from app.application import Program
-from app.installs import models_page
 from app.state.job_row import JobState
-from app.state.model_files_model import Package
 from app.status_bar import plan_lines
 from app.widgets.controls import ChoiceBox
 from engine.core.errors import LibraryMissing
@@ -70,14 +68,14 @@ def test_its_row_says_what_it_is_and_it_is_used_for_the_film(bench: Bench, tmp_p
     assert "4x_film.pth" in said
     assert "RealESRGAN Compact · 4x · float16 possible" in said
     bench.add()
-    bench.program.models.use("own-1")
+    bench.program.models.act("use", "own-1")
     settings = bench.asked(commands.ChangeJob)[-1].settings
     assert settings.model == "community"
     assert settings.model_file == str(tmp_path / "4x_film.pth")
 
 
 LIBRARY = replace(
-    next(file for file in catalogue() if file.kind == "library").state(), state="missing"
+    next(file for file in catalogue() if file.kind == "library").as_state(), state="missing"
 )
 LACKING = LibraryMissing("packed", wheel=LIBRARY.filename, version="0.4.2").info()
 
@@ -134,7 +132,7 @@ def test_the_list_has_the_library_with_a_button(bench: Bench, tmp_path: Path) ->
     view = bench.program.models.view
     view.unfold()
     assert "spandrel 0.4.2" in texts(view)
-    button = part(view, "get-spandrel")
+    button = part(view, "do-spandrel")
     assert button.text() == "Add …"
     choose_in_dialog(bench, tmp_path / "downloaded.whl")
     button.click()
@@ -153,9 +151,10 @@ def test_a_removal_says_whether_it_can_be_fetched_again(
 ) -> None:
     asked: list[str] = []
     bench.patch.setattr(
-        models_page, "is_confirmed", lambda _parent, _text, details, **_: asked.append(details)
+        "app.controllers.models.is_confirmed",
+        lambda _parent, _text, details, **_: asked.append(details),
     )
-    bench.program.models.view.confirm_remove(Package(main=replace(file, state="here")))
+    bench.program.models.confirm_remove(replace(file, state="here"))
     assert asked[0].endswith(
         "It can be downloaded again." if can_fetch else "cannot download it again."
     )
@@ -262,7 +261,7 @@ def test_each_architecture_goes_from_a_drop_to_a_finished_film(
     wait(lambda: bool(own_files()))
     film = make_clip(tmp_path / "film.mkv", codec="ffv1", frames=3)
     row = program.queue.find(program.controller.add_file(film))
-    program.models.use(own_files()[0].id)
+    program.models.act("use", own_files()[0].id)
     wait(lambda: row.plan is not None and row.plan.work.model == "community")
     program.window.actions_["start"].trigger()
     wait(lambda: row.state not in (JobState.WAITING, JobState.RUNNING))

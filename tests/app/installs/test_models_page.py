@@ -33,14 +33,15 @@ class Open:
     def __init__(self, bench: Bench) -> None:
         self.bench, self.engine = bench, bench.engine.tasks
         bench.do("models")
-        self.view: ModelsPage = bench.program.models.view
+        self.link = bench.program.models
+        self.view: ModelsPage = self.link.view
         self.view.unfold()
 
     def part(self, name: str) -> Any:
         return part(self.view, name)
 
     def button(self, file: str) -> QAbstractButton:
-        return self.part(f"get-{file}")
+        return self.part(f"do-{file}")
 
     def press(self, file: str) -> None:
         self.button(file).click()
@@ -56,7 +57,7 @@ class Open:
 
     def texts(self, file: str = "") -> str:
         """What the whole page says, or the row of a file."""
-        return texts(self.part(f"model-file-{file}") if file else self.view)
+        return texts(self.part(f"row-{file}") if file else self.view)
 
     def put(self, *files: str, state: str = "here", **values: Any) -> None:
         for file in files:
@@ -215,7 +216,7 @@ def test_check_show_in_folder_and_remove_are_in_the_menu(models):
     shown: list[Path] = []
     answers = [False, True]
     models.bench.patch.setattr(desktop, "show_in_folder", lambda path: shown.append(path) or True)
-    models.bench.patch.setattr(models.view, "confirm_remove", lambda _package: answers.pop(0))
+    models.bench.patch.setattr(models.link, "confirm_remove", lambda _file: answers.pop(0))
     models.put(DIT, VAE)
     models.trigger(VAE, "Verify")
     assert models.asked(commands.VerifyModelFile) == [VAE]
@@ -231,7 +232,7 @@ def test_a_file_that_could_not_be_removed_is_not_fetched_instead(models):
     models.put(DIT, VAE, TEXT)
     error = ErrorInfo(code="weights-busy")
     models.bench.emit(events.TaskFailed(kind=FILE, subject=DIT, phase="remove", error=error))
-    models.bench.patch.setattr(models.view, "confirm_remove", lambda _package: True)
+    models.bench.patch.setattr(models.link, "confirm_remove", lambda _file: True)
     models.press(DIT)
     assert models.asked(commands.RemoveModelFile) == [DIT]
     assert models.asked(commands.DownloadModelFile) == []
@@ -239,7 +240,7 @@ def test_a_file_that_could_not_be_removed_is_not_fetched_instead(models):
 
 def test_an_import_shows_its_name_and_its_error_or_keeps_its_warning(models, tmp_path):
     file = tmp_path / "holiday.ckpt"
-    models.view.import_requested.emit(file, "link")
+    models.link.take_file(file, "link")
     models.bench.hear()
     (request,) = models.bench.asked(commands.ImportModelFile)
     assert (request.path, request.mode) == (file, "link")
@@ -256,14 +257,14 @@ def test_an_import_shows_its_name_and_its_error_or_keeps_its_warning(models, tmp
 
 
 def test_rows_stay_while_figures_change(models):
-    row = models.part(f"model-file-{DIT}")
+    row = models.part(f"row-{DIT}")
     models.press(DIT)
     models.button(DIT).setFocus()
     models.engine.advance(FILE, 0.5)
     models.bench.hear()
-    assert models.part(f"model-file-{DIT}") is row
+    assert models.part(f"row-{DIT}") is row
     models.put(VAE)
-    assert models.part(f"model-file-{DIT}") is row
+    assert models.part(f"row-{DIT}") is row
 
 
 def test_the_open_list_changes_its_language(models):
@@ -281,11 +282,11 @@ def test_the_open_list_changes_its_language(models):
 
 def test_a_file_to_import_is_chosen_and_how_it_is_taken(models, tmp_path):
     file = tmp_path / "mine.gguf"
-    answers = ["", "copy"]
+    answers = [None, "copy"]
     models.bench.patch.setattr(QFileDialog, "getOpenFileName", lambda *_: (str(file), ""))
-    models.bench.patch.setattr(models.view, "ask_mode", lambda _file: answers.pop(0))
+    models.bench.patch.setattr(models.link, "ask_mode", lambda _file: answers.pop(0))
     for asked in ([], [file]):
-        models.part("importModelFile").click()
+        models.part("modelsFile").click()
         assert [c.path for c in models.bench.asked(commands.ImportModelFile)] == asked
 
 
@@ -297,7 +298,7 @@ def test_enter_only_presses_the_button_that_has_the_focus(models, qtbot):
     before = len(models.bench.engine.commands)
     models.view.findChild(QScrollArea).setFocus()
     defaults = [b for b in models.view.findChildren(QPushButton) if b.isDefault()]
-    assert [button.objectName() for button in defaults] == ["closeModels"]
+    assert [button.objectName() for button in defaults] == ["modelsClose"]
     qtbot.keyClick(models.view, Qt.Key.Key_Return)
     assert len(models.bench.engine.commands) == before
     assert not models.view.isVisible()

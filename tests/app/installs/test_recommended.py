@@ -36,7 +36,7 @@ def test_one_button_gets_what_the_presets_use_on_this_gpu(bench):
     bench.hear()
     asked = [command.file for command in bench.asked(commands.DownloadModelFile)]
     assert sorted(asked) == sorted(FILES)
-    assert part(view, f"model-file-{FILES[-1]}").isVisible(), "progress and errors are seen"
+    assert part(view, f"row-{FILES[-1]}").isVisible(), "progress and errors are seen"
     assert not part(view, "getRecommended").isEnabled()
 
 
@@ -59,7 +59,7 @@ def test_a_machine_without_a_usable_gpu_is_recommended_lite(bench):
 
 def test_all_models_are_folded_and_stay_open_once_opened(bench):
     view = _open(bench, automatic="lite")
-    row = part(view, "model-file-seedvr2-3b-fp8")
+    row = part(view, "row-seedvr2-3b-fp8")
     assert not row.isVisible()
     part(view, "allModels").click()
     view.close()

@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtWidgets import QApplication, QPushButton
 
 from app import desktop
-from app.installs.runtimes_page import RuntimeView
+from app.installs.runtimes_page import RuntimesPage
 from engine.core.messages import message
 from engine.protocol import commands
 from tests.app.conftest import part
@@ -21,22 +21,22 @@ OTHER_VERSION = message("reason.runtime.other-version")
 
 
 @pytest.fixture
-def page(over: Over) -> RuntimeView:
+def page(over: Over) -> RuntimesPage:
     over.link.open_view()
     over.hear()
     return over.link.view
 
 
-def button(page: RuntimeView, runtime: str) -> QPushButton:
-    return part(page, f"runtime-do-{runtime}")
+def button(page: RuntimesPage, runtime: str) -> QPushButton:
+    return part(page, f"do-{runtime}")
 
 
-def entry(page: RuntimeView, runtime: str, text: str) -> QAction:
-    more = part(page, f"runtime-more-{runtime}")
+def entry(page: RuntimesPage, runtime: str, text: str) -> QAction:
+    more = part(page, f"more-{runtime}")
     return {action.text(): action for action in more.menu().actions()}[text]
 
 
-def row(over: Over, page: RuntimeView, runtime: str) -> list[str]:
+def row(over: Over, page: RuntimesPage, runtime: str) -> list[str]:
     return over.texts(page._rows[runtime]).split("\n")
 
 
@@ -112,12 +112,21 @@ def test_one_wish_at_a_time(over, page):
     assert not button(page, "cu126").isEnabled()
     assert not part(page, "runtimeFile").isEnabled()
     assert any("12.5 MB/s" in text for text in row(over, page, "cu130"))
-    over.link.act_on("use", "cu126")
+    over.link.act("use", "cu126")
     assert not over.asked(commands.UseRuntime)
     over.fail(OFFLINE)
     said = "from huggingface.co: the server stopped responding.\nCheck your internet connection"
     assert said in over.texts(page)
     assert button(page, "cu126").isEnabled()
+
+
+def test_a_double_click_on_download_does_not_pause(over, page):
+    QApplication.setDoubleClickInterval(10_000)
+    for _ in range(2):
+        button(page, "cu130").click()
+        over.hear()
+    assert button(page, "cu130").text() == "Pause"
+    assert not over.asked(commands.StopTask)
 
 
 def test_without_a_card_nothing_is_offered_here_either(over, page):

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QMessageBox, QPushButton, QTextBrowser, QWidget
 from app import desktop
 from app.application import start_next
 from app.controllers import restart
-from app.installs.updates_page import UpdateView
+from app.installs.updates_page import UpdatesPage
 from engine.core import paths
 from engine.core.errors import UpdateDamaged, UpdateOutdated, UpdateUnreachable, UpdateUntrusted
 from engine.core.messages import message
@@ -21,7 +21,7 @@ from tests.helpers.fake_tasks import UPDATE
 from tests.helpers.servers import Release, faulty_server
 
 
-def opened(bench: Bench) -> UpdateView:
+def opened(bench: Bench) -> UpdatesPage:
     """As a user goes there: settings, then the button."""
     bench.do("settings")
     part(bench.program.settings.dialog, "openUpdates").click()
@@ -29,12 +29,12 @@ def opened(bench: Bench) -> UpdateView:
     return bench.program.updates.view
 
 
-def shown(view: UpdateView) -> str:
+def shown(view: UpdatesPage) -> str:
     notes = view.findChild(QTextBrowser)
     return texts(view) + "\n" + (notes.toPlainText() if notes.isVisible() else "")
 
 
-def buttons(view: UpdateView) -> list[str]:
+def buttons(view: UpdatesPage) -> list[str]:
     found = [button for button in view.findChildren(QPushButton) if button.isVisible()]
     return [button.text() for button in found if button.objectName() != "updateClose"]
 

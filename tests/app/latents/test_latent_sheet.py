@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QAbstractButton, QPushButton
+from PySide6.QtWidgets import QAbstractButton, QPushButton, QRadioButton
 from pytestqt.qtbot import QtBot
 
 from app.latents.latent_sheet import Decision, LatentSheet
-from app.latents.readings_form import ReadingCard
+from app.widgets.picture_box import PictureBox
 from engine.core.errors import UnsupportedMedia, WrongModel
 from engine.core.messages import message
 from engine.protocol.events import LatentShown
@@ -32,8 +32,11 @@ class Sheet:
         self.view.show_file(FILE)
         self.view.show()
 
-    def card(self, reading: str) -> ReadingCard:
+    def card(self, reading: str) -> QRadioButton:
         return part(self.view, f"reading-{reading}")
+
+    def image(self, reading: str) -> PictureBox:
+        return self.card(reading).parentWidget().findChild(PictureBox)
 
     def button(self, name: str) -> QAbstractButton:
         return part(self.view, name)
@@ -52,10 +55,9 @@ def test_both_readings_are_seen_and_the_guess_is_taken(sheet):
     undecided = (sheet.button("latentAdd"), sheet.button("latentUpscale"), sheet.card("raw"))
     assert not any(one.isEnabled() for one in undecided)
     sheet.view.show_read(replace(READ, guess="normalised"))
-    assert sheet.card("raw").instead == "Decoding one image …"
+    assert sheet.image("raw").instead == "Decoding one image …"
     sheet.view.show_pictures(SHOWN)
-    assert sheet.card("raw").has_picture
-    assert sheet.card("normalised").has_picture
+    assert not any(sheet.image(name).image.isNull() for name in ("raw", "normalised"))
     assert sheet.view.reading == "normalised"
     assert sheet.view.picture() == SHOWN.normalised
     said = sheet.texts()
@@ -89,12 +91,12 @@ def test_the_keyboard_is_enough(sheet, qtbot):
             assert button.accessibleName() or button.text(), button.objectName()
 
 
-def test_what_was_chosen_stays_when_another_vae_shows_it_again(sheet):
+def test_what_was_chosen_stays_when_another_vae_shows_it_again(sheet, qtbot):
     sheet.view.show_read(READ)
-    sheet.card("normalised").setChecked(True)
-    sheet.button("segment-24").click()
+    qtbot.mouseClick(sheet.image("normalised"), Qt.MouseButton.LeftButton)
+    sheet.view._rate.control.setValue(24)
     sheet.view.look_again()
-    assert not sheet.card("raw").has_picture
+    assert sheet.image("raw").image.isNull()
     sheet.view.show_read(READ)
     sheet.view.show_pictures(SHOWN)
     sheet.button("latentAdd").click()
@@ -104,26 +106,25 @@ def test_what_was_chosen_stays_when_another_vae_shows_it_again(sheet):
 def test_the_rate_begins_with_what_the_model_was_made_for(sheet):
     sheet.view.show_read(replace(READ, frames=1))
     assert "832×480 · one image" in sheet.texts()
-    assert not sheet.view.rate.isVisible()
-    for rate, key in ((16, "16"), (24, "24"), (30, "other")):
+    assert not sheet.view._rate.isVisible()
+    for rate in (16, 24, 30):
         sheet.view.show_file(FILE)
         sheet.view.show_read(replace(READ, frame_rate=Fraction(rate)))
-        assert sheet.button(f"segment-{key}").isChecked()
-        assert sheet.view.rate.rate == rate
-        assert sheet.view.rate.isVisible()
+        assert sheet.view.rate == rate
+        assert sheet.view._rate.control.text() == f"{rate} fps"
+        assert sheet.view._rate.isVisible()
 
 
 def test_any_rate_can_be_typed_and_tells_how_long_the_film_is(sheet, qtbot):
     sheet.view.show_read(READ)
-    assert "fps → 5 s" in sheet.texts()
-    sheet.button("segment-other").click()
-    field = sheet.view.rate._field.control
+    assert "→ 5 s" in sheet.texts()
+    field = sheet.view._rate.control
     qtbot.keyClicks(field, "a")  # no number: nothing happens
     field.setValue(8.0)
-    assert sheet.view.rate.rate == 8.0
+    assert sheet.view.rate == 8.0
     assert "→ 10 s" in sheet.texts()
     field.setValue(0.0)
-    assert sheet.view.rate.rate == 16.0
+    assert (sheet.view.rate, field.text()) == (16.0, "16 fps")
     field.setValue(23.976)
     assert field.text() == "23.976 fps"
 

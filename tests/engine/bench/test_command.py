@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.bench import run
-from engine.bench.options import BenchOptions
+from engine.bench.run import BenchOptions
 from engine.core.geometry import Size
 from tests.helpers.command_line import CommandLine
 

@@ -21,7 +21,7 @@ from engine.bench.first_contact import (
     rows_here,
     rows_of_process,
 )
-from engine.bench.options import BenchOptions
+from engine.bench.run import BenchOptions
 from engine.core.errors import NoUsableGpu, OutputUnwritable
 from engine.core.geometry import Size
 

@@ -3,12 +3,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.bench import run
-from engine.bench.calibration import calibrate
+from engine.bench import calibration, run
 from engine.bench.cases import video
 from engine.bench.cases.video import run_pipeline
-from engine.bench.clips import make_clip
-from engine.bench.options import BenchOptions
+from engine.bench.jobs import make_clip
+from engine.bench.run import BenchOptions
 from engine.core.errors import SettingsError
 from engine.core.geometry import Size
 from engine.core.messages import message
@@ -61,8 +60,8 @@ def test_rows_of_a_run_are_plain_data(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_speed_test_is_saved_if_it_ran_as_jobs_do(monkeypatch: pytest.MonkeyPatch) -> None:
     saved: list[Rates] = []
     rates = Rates(costs={"read": 0.5})
-    monkeypatch.setattr(calibrate, "calibrate", lambda: rates)
-    monkeypatch.setattr(calibrate, "keep", saved.append)
+    monkeypatch.setattr(calibration, "calibrate", lambda: rates)
+    monkeypatch.setattr(calibration, "keep", saved.append)
     _, row = run.run([], options=BenchOptions(quick=True))
     figure = "2 million pixels/s on the CPU"
     assert row == {"case": "speed", "what": "read", "figure": figure}

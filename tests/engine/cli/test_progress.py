@@ -3,8 +3,7 @@ import time
 
 import pytest
 
-from engine.cli.progress import progress_on
-from engine.cli.tasks import TaskLine, progress_text
+from engine.cli.progress import TaskLine, progress_on, progress_text
 from engine.protocol.events import StageProgress, TaskProgress, WorkerProgress
 from engine.protocol.tasks import TaskKind
 from tests.helpers.command_line import Terminal

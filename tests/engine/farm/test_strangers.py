@@ -16,7 +16,7 @@ from distributed import Client
 from engine.core import paths
 from engine.farm.identity import Peers, own_identity
 from engine.farm.pairing import ask
-from engine.workers import handshakes
+from engine.workers import dask_internals
 from tests.helpers.certificates import signed_certificate
 from tests.helpers.farm import (
     User,
@@ -48,7 +48,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture(scope="module")
 def cluster(folders: tuple[Path, Path]) -> Iterator[Any]:
     """A scheduler of the host."""
-    handshakes.limit()
+    dask_internals.limit_connections()
     with computer(folders[0]):
         identity, trusted = own_identity(), Peers().trusted_file()
     with scheduler(identity, trusted) as cluster:
@@ -104,7 +104,7 @@ def test_without_a_paired_certificate_nothing_is_answered(
 
 def test_who_is_paired_counts_while_the_scheduler_runs(tmp_path: Path) -> None:
     other = certificate_of(tmp_path / "other")
-    handshakes.limit()
+    dask_internals.limit_connections()
     with computer(tmp_path / "host"):
         fingerprint = Peers().add(other, "other", "").fingerprint
         identity, trusted = own_identity(), Peers().trusted_file()
@@ -113,12 +113,12 @@ def test_who_is_paired_counts_while_the_scheduler_runs(tmp_path: Path) -> None:
         assert answer(port_of(own), key) != b""
         with computer(tmp_path / "host"):
             Peers().forget(fingerprint)
-        handshakes.renew(own.scheduler, security(identity.key, trusted))
+        dask_internals.renew_trust(own.scheduler, security(identity.key, trusted))
         assert answer(port_of(own), key) == b""
         assert answer(port_of(own), identity.key) != b""
         with computer(tmp_path / "host"):
             Peers().add(other, "other", "")
-        handshakes.renew(own.scheduler, security(identity.key, trusted))
+        dask_internals.renew_trust(own.scheduler, security(identity.key, trusted))
         assert answer(port_of(own), key) != b"", "paired again"
 
 
@@ -195,8 +195,8 @@ def repeat(port: int, data: bytes) -> None:
 def test_silent_connections_keep_no_paired_computer_out(
     folders: tuple[Path, Path], cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handshakes, "FIRST_BYTE_S", 1.0)
-    port, most = port_of(cluster), handshakes._MOST_OF_ONE
+    monkeypatch.setattr(dask_internals, "FIRST_BYTE_S", 1.0)
+    port, most = port_of(cluster), dask_internals._MOST_OF_ONE
     with contextlib.ExitStack() as stack:
         silent = [
             stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
@@ -212,8 +212,8 @@ def test_a_handshake_that_stops_ends(
     folders: tuple[Path, Path], cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has begun to speak: silent ones go before it."""
-    monkeypatch.setattr(handshakes, "FIRST_BYTE_S", 0.2)
-    monkeypatch.setattr(handshakes, "_LONGEST_S", 1.0)
+    monkeypatch.setattr(dask_internals, "FIRST_BYTE_S", 0.2)
+    monkeypatch.setattr(dask_internals, "_LONGEST_S", 1.0)
     begun = time.monotonic()
     with socket.create_connection(("127.0.0.1", port_of(cluster)), timeout=10) as plain:
         plain.sendall(first_words())

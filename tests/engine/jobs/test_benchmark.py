@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.api import Engine
-from engine.bench import full_run
+from engine.bench import calibration
 from engine.core.errors import Cancelled, DiskFull
 from engine.jobs import job_service
 from engine.protocol import commands as c
@@ -37,7 +37,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
                 raise Cancelled
         return REPORT
 
-    monkeypatch.setattr(full_run, "examine", examine)
+    monkeypatch.setattr(calibration, "examine", examine)
     return opened
 
 

@@ -19,7 +19,7 @@ from engine.pipeline.prepare import Machine
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol import machines as m
-from engine.protocol.command_check import check
+from engine.protocol.commands import check
 from engine.protocol.excerpt import Excerpt
 from engine.protocol.tasks import Task, TaskKind
 from engine.settings.schema import EngineSettings, JobSettings
@@ -98,7 +98,8 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNa
     film = make_clip(tmp_path / "film.mkv", Clip(frames=3, size=(32, 16)))
     thread._answer(c.AddJob(job_id="a", source=film, settings=FAST))
     yield SimpleNamespace(do=thread._answer, found=found)
-    thread._machines.close(5)
+    for end in thread._host.at_end:
+        end(5)
 
 
 def no_address(host: str, *_: Any, **__: Any) -> None:

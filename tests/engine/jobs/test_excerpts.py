@@ -189,7 +189,7 @@ def test_nothing_is_tried_next_to_a_running_job(engine, monkeypatch):
 
 
 def test_excerpt_and_measurement_exclude_each_other(engine, held, monkeypatch):
-    from engine.bench import full_run
+    from engine.bench import calibration
 
     began, may_end = threading.Event(), threading.Event()
 
@@ -198,7 +198,7 @@ def test_excerpt_and_measurement_exclude_each_other(engine, held, monkeypatch):
         may_end.wait(30)
         return BenchReport(machine={})
 
-    monkeypatch.setattr(full_run, "examine", examine)
+    monkeypatch.setattr(calibration, "examine", examine)
     running, heard = engine
     running.send(c.MakeExcerpt(job_id="a", start=0.2))
     assert held.wait(10)

@@ -11,7 +11,7 @@ from engine.hardware.gpu_table import named
 from engine.jobs.services import PresetService
 from engine.protocol import commands as c
 from engine.protocol import events as e
-from engine.settings import preset_store
+from engine.settings import presets
 from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.jobs import ENDS, Listener, running_engine
@@ -78,8 +78,8 @@ def test_failures_are_reported(service: PresetService, tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_reported_when_asked_for_the_list(service: PresetService) -> None:
-    preset_store.folder().mkdir(parents=True)
-    (preset_store.folder() / "bad.toml").write_text("title =", encoding="utf-8")
+    presets.folder().mkdir(parents=True)
+    (presets.folder() / "bad.toml").write_text("title =", encoding="utf-8")
     listed, failed = service.answer(c.ListPresets())
     assert len(titles(listed)) == 3
     assert isinstance(failed, e.TaskFailed)

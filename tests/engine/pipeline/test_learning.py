@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from engine.bench.clips import make_clip
+from engine.bench.jobs import make_clip
 from engine.core.control import Control
 from engine.core.errors import Cancelled
 from engine.core.geometry import Size

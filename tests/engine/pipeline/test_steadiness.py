@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.bench.cases.flicker import flicker_rows
-from engine.bench.options import BenchOptions
+from engine.bench.cases.video import flicker_rows
+from engine.bench.run import BenchOptions
 from engine.core.errors import Cancelled
 from engine.core.geometry import Size
 from engine.pipeline.stages.restore import Restore

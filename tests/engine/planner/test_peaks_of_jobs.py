@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from engine.bench.random_model_files import write_seedvr2
+from engine.bench.workload import write_seedvr2
 from engine.models.community.plan import CommunityPlan
 from engine.models.community.upscaler import with_cost
 from engine.pipeline.stages.restore import Restore

@@ -11,7 +11,7 @@ import pytest
 
 from engine.core.serialization import from_plain
 from engine.jobs.job_store import JobStore
-from engine.settings import preset_store, store
+from engine.settings import presets, store
 from engine.settings.presets import applied
 from engine.settings.schema import EngineSettings, JobSettings, known, with_environment
 from engine.settings.switches import Switches, changes_of
@@ -41,7 +41,7 @@ def test_a_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UPREEL_DATA", str(tmp_path))
     (tmp_path / "presets").mkdir()
     shutil.copy(FILES / "old-tapes.toml", tmp_path / "presets")
-    (preset,), failures = preset_store.load_all()
+    (preset,), failures = presets.load_all()
     assert failures == ()
     found = applied(preset, JobSettings())
     assert (found.treatment, found.matmul, found.height) == ("restore", "int8", 1080)

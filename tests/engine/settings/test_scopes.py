@@ -1,7 +1,6 @@
 """What other films get of one film's settings."""
 
-from engine.settings.schema import JobSettings
-from engine.settings.scopes import changes_for_others, for_next_films, with_latents_of
+from engine.settings.schema import JobSettings, changes_for_others, for_next_films, with_latents_of
 
 FILM = JobSettings(overwrite=True, start="1", stop="2", height=1080)
 

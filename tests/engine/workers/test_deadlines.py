@@ -12,10 +12,9 @@ from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.segments import SegmentRecord, Span
 from engine.protocol.events import Warned
 from engine.video.read.frame_mark import FrameMark
-from engine.workers.deadlines import LOADING_S, Deadlines, Held
 from engine.workers.hand_out import _HandOut
-from engine.workers.open_spans import OpenSpans
-from engine.workers.paces import Paces
+from engine.workers.spans import OpenSpans
+from engine.workers.team import LOADING_S, Deadlines, Held, Team
 from tests.engine.workers.test_hand_out import job_of, planned
 from tests.helpers.jobs import Events
 
@@ -52,9 +51,9 @@ def clock() -> Clock:
     return Clock()
 
 
-def paces(clock: Clock, *seen: tuple[int, float]) -> Paces:
-    """Paces at which some workers have made frames: number, s for a frame."""
-    found = Paces(clock)
+def team(clock: Clock, *seen: tuple[int, float]) -> Team:
+    """Three workers, of which some have made frames: number, s for a frame."""
+    found = Team(cast(Any, SimpleNamespace(workers=range(3))), None, clock)
     for number, seconds in seen:
         clock.now = 0.0
         found.works(number, 0)
@@ -76,7 +75,7 @@ def paces(clock: Clock, *seen: tuple[int, float]) -> Paces:
 def test_a_span_is_late_by_the_pace_that_is_known_best(
     seen: tuple[tuple[int, float], ...], patience: float, clock: Clock
 ) -> None:
-    deadlines = Deadlines(PLAN, paces(clock, *seen), clock)
+    deadlines = Deadlines(PLAN, team(clock, *seen), clock)
     held = {A: Held(0, 10)}
     for _ in range(int(patience)):
         assert not deadlines.late(held)
@@ -89,7 +88,7 @@ def test_a_span_is_late_by_the_pace_that_is_known_best(
 
 
 def test_a_computer_that_slept_finds_nobody_late(clock: Clock) -> None:
-    deadlines = Deadlines(PLAN, paces(clock), clock)
+    deadlines = Deadlines(PLAN, team(clock), clock)
     assert not deadlines.late({A: Held(0, 1)})
     clock.now = 3600.0
     assert not deadlines.late({A: Held(0, 1)})
@@ -98,7 +97,7 @@ def test_a_computer_that_slept_finds_nobody_late(clock: Clock) -> None:
     assert deadlines.late({A: Held(0, 1)})
     assert deadlines.is_silent(may_load=False)
     assert not deadlines.is_silent(may_load=True)
-    deadlines.hear()
+    deadlines.reported()
     assert not deadlines.is_silent(may_load=False)
     clock.now += LOADING_S + 2 * (5 + 2) + 1
     assert deadlines.is_silent(may_load=True)
@@ -140,35 +139,35 @@ def test_a_late_span_goes_to_an_idle_worker_once_and_a_warning_names_the_late_on
     context = job_of(planned("lite", tmp_path), tmp_path / "job", 2, events)
     survey: Any = SimpleNamespace(frames=17)
     job = _HandOut(context, Checkpoint(tmp_path / "job"), cast(Any, None), survey, None)
-    job._deadlines = Deadlines(PLAN, Paces(clock), clock)
+    job._deadlines = Deadlines(PLAN, team(clock), clock)
 
     def hand_out(spans: list[Span], *, first: bool, to: int) -> list[Any]:
         given.append((spans, to))
         at[B] = to
         return [B]
 
-    crew: Any = SimpleNamespace(
+    pool: Any = SimpleNamespace(
         worker_of=at.get,
         idle=lambda: [one for one in (0, 1) if one not in at.values()],
         hand_out=hand_out,
     )
     span = Span(stop=8)
     job._spans.begin([A], [span])
-    job._look_for_late(crew)
+    job._look_for_late(pool)
     assert not given
     for _ in range(3):
         clock.now += 5 + 2 * 8 - 1
-        job._look_for_late(crew)
+        job._look_for_late(pool)
     assert given == [([span], 1)]
     assert not events.of(Warned), "it may load its models"
     assert not job._is_stuck
     job._team.workers[0].has_made = True
-    job._look_for_late(crew)
+    job._look_for_late(pool)
     assert [one.notice.code for one in events.of(Warned)] == ["worker-late"]
     for number in (0, 1):
         job._spans.add(record(number))
     B.status = "finished"
-    job._look_for_late(crew)
+    job._look_for_late(pool)
     assert list(job._spans) == [B], "who is late is not waited for"
     assert job._outrun == [A]
 
@@ -177,11 +176,11 @@ def test_where_all_are_silent_the_process_of_the_job_goes_on(tmp_path: Path, clo
     context = job_of(planned("lite", tmp_path), tmp_path / "job", 1, Events())
     survey: Any = SimpleNamespace(frames=17)
     job = _HandOut(context, Checkpoint(tmp_path / "job"), cast(Any, None), survey, None)
-    job._deadlines = Deadlines(PLAN, Paces(clock), clock)
-    crew: Any = SimpleNamespace(worker_of={A: 0}.get, idle=list)
+    job._deadlines = Deadlines(PLAN, team(clock), clock)
+    pool: Any = SimpleNamespace(worker_of={A: 0}.get, idle=list)
     job._spans.begin([A], [Span(stop=8)])
     job._team.workers[0].has_made = True
     for seconds, is_stuck in ((0, False), (15, False), (15, False), (15, True)):
         clock.now += seconds
-        job._look_for_late(crew)
+        job._look_for_late(pool)
         assert job._is_stuck == is_stuck

@@ -35,9 +35,9 @@ from engine.protocol.events import (
 )
 from engine.protocol.plan import Plan, WorkerPlan
 from engine.video.read.probe import probe
-from engine.workers import deadlines
-from engine.workers.crew import Crew
+from engine.workers import team
 from engine.workers.hand_out import hand_out
+from engine.workers.pool import WorkerPool
 from engine.workers.worker import JobOrder, SpanWorker
 from tests.helpers.jobs import (
     KINDS,
@@ -209,7 +209,7 @@ class StallingWorker(SpanWorker):
 def test_a_worker_that_stalls_delays_no_job(
     stalling: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deadlines, "_LEAST_S", 0.5)
+    monkeypatch.setattr(team, "_LEAST_S", 0.5)
     plan, events = made_by_one("lite", tmp_path, shots=LONG), Events()
     context = job_of(plan, tmp_path / "two", 2, events)
     context.hand_out = partial(hand_out, worker=partial(StallingWorker, stalling=stalling))
@@ -321,8 +321,8 @@ def test_a_worker_that_dies_with_several_spans_has_failed_once(tmp_path: Path) -
 
         return SimpleNamespace(status="error", result=result, done=lambda: True)
 
-    crew = Crew(cast(Any, None), tmp_path, 2, lambda found: None)
-    found = [crew.outcome_of(died(address))[0] for address in ("a", "a", "a", "b")]
+    pool = WorkerPool(cast(Any, None), tmp_path, 2, lambda found: None)
+    found = [pool.outcome_of(died(address))[0] for address in ("a", "a", "a", "b")]
     assert found == [1, None, None, 1]
 
 
@@ -332,11 +332,11 @@ def test_an_error_of_a_worker_that_has_gone_meanwhile_ends_no_job(
     def result() -> None:
         raise KeyError("a mistake")
 
-    expected_log_errors.append("engine.workers.crew")
-    crew: Any = Crew(cast(Any, None), tmp_path, 2, lambda found: None)
-    crew._cluster = SimpleNamespace(scheduler=SimpleNamespace(tasks={}))
+    expected_log_errors.append("engine.workers.pool")
+    pool: Any = WorkerPool(cast(Any, None), tmp_path, 2, lambda found: None)
+    pool._scheduler = SimpleNamespace(tasks={})
     future = SimpleNamespace(status="error", key="a span", result=result, done=lambda: True)
-    number, why = crew.outcome_of(future)
+    number, why = pool.outcome_of(future)
     assert number is None
     assert "KeyError" in str(why)
 

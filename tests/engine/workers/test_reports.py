@@ -9,18 +9,13 @@ from typing import Any
 
 import pytest
 
-from engine.core.geometry import Size
 from engine.core.messages import message
 from engine.core.serialization import to_plain
 from engine.pipeline.segments import SegmentRecord, Span, made_path
-from engine.protocol.events import Picture, PreviewReady
 from engine.video.read.frame_mark import FrameMark
-from engine.workers.fit import LentDevice, MachineOffer
 from engine.workers.reports import (
     InvalidReport,
     read_made,
-    read_offer,
-    read_preview,
     read_progress,
     read_segment,
     reports_in,
@@ -105,10 +100,6 @@ def test_junk_is_refused(junk: object, tmp_path: Path) -> None:
         read_made(junk)
     with pytest.raises(InvalidReport):
         read_progress(junk, frames=20)
-    with pytest.raises(InvalidReport):
-        read_offer(junk)
-    with pytest.raises(InvalidReport):
-        read_preview(junk, [None, None])
 
 
 def test_a_failure_keeps_its_message() -> None:
@@ -129,21 +120,3 @@ def test_progress_is_within_the_film(wrong: list[float]) -> None:
     assert read_progress([20, 1, 1.5], frames=20) == (20, 1, 1.5)
     with pytest.raises(InvalidReport):
         read_progress(wrong, frames=20)
-
-
-@pytest.mark.parametrize("device", [{"free_bytes": -1}, {"title": "a\nb"}, {"gpu": "x" * 1000}])
-def test_a_device_can_be_shown(device: dict[str, Any]) -> None:
-    right = LentDevice(gpu="", title="CPU", free_bytes=1)
-    offer = MachineOffer(version="9" * 1000, device=right, files=())
-    assert len(read_offer(to_plain(offer)).version) == 40
-    with pytest.raises(InvalidReport):
-        read_offer(to_plain(replace(offer, device=replace(right, **device))))
-
-
-@pytest.mark.parametrize("rgb", [None, b"", bytes(11), bytes(13), "x" * 12])
-def test_a_picture_has_all_its_pixels(rgb: Any) -> None:
-    picture = Picture(size=Size(2, 2), rgb=bytes(12))
-    preview = PreviewReady(job_id="job", frame=1, seconds=0.5, source=picture)
-    assert read_preview(to_plain(preview), [bytes(12), None]) == preview
-    with pytest.raises(InvalidReport):
-        read_preview(to_plain(preview), [rgb, None])

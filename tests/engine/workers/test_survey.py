@@ -13,7 +13,7 @@ from engine.pipeline.context import JobContext
 from engine.pipeline.spans import SpanMaker
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
-from engine.workers.survey import Survey
+from engine.workers.spans import Survey
 from tests.helpers.extended import rest_extended
 from tests.helpers.jobs import (
     KINDS,

@@ -42,7 +42,7 @@ def one(tmp_path: Path, clock: Clock) -> Team:
     """A team of one worker."""
     film = make_clip(tmp_path / "film.mkv", frames=2, size=(64, 48))
     plan = plan_of(film, tmp_path / "out.mkv", settings_of("lite", tmp_path))
-    return Team(replace(plan, workers=(WorkerPlan(),)), None)
+    return Team(replace(plan, workers=(WorkerPlan(),)), None, clock.monotonic)
 
 
 def test_the_third_failure_leaves_a_worker_out(one: Team) -> None:
@@ -56,23 +56,23 @@ def test_the_third_failure_leaves_a_worker_out(one: Team) -> None:
 
 
 def test_what_is_lost_while_this_computer_wakes_is_no_failure(one: Team, clock: Clock) -> None:
-    one.look(is_there=True)
+    one.look(has_workers=True)
     clock.slept += 3600.0
-    one.look(is_there=True)
+    one.look(has_workers=True)
     for _ in range(5):
         assert one.failed(0, WHY) is None
     for _ in range(8):
         clock.now += 11.0
-        one.look(is_there=True)
+        one.look(has_workers=True)
     assert one.failed(0, WHY) is None
     clock.now += 3.0
     assert [one.failed(0, WHY) is None for _ in range(3)] == [True, True, False]
 
 
 def test_a_short_pause_is_no_sleep(one: Team, clock: Clock) -> None:
-    one.look(is_there=True)
+    one.look(has_workers=True)
     clock.now += 19.0
-    one.look(is_there=True)
+    one.look(has_workers=True)
     assert [one.failed(0, WHY) is None for _ in range(3)] == [True, True, False]
 
 
@@ -85,11 +85,11 @@ def test_one_that_left_fails_no_more_until_it_joins_again(one: Team) -> None:
 
 
 def test_without_any_worker_for_a_time_nobody_is_left(one: Team, clock: Clock) -> None:
-    one.look(is_there=True)
+    one.look(has_workers=True)
     clock.now += 9.0
-    one.look(is_there=False)
+    one.look(has_workers=False)
     assert one.workers
     clock.now += 2.0
-    one.look(is_there=False)
+    one.look(has_workers=False)
     assert not one.workers
     assert not one.may_grow

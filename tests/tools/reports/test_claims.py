@@ -2,7 +2,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from engine.bench.report.claims import claims
+from engine.bench.report import claims
 from tests.pretended_gpu.published_switches import known
 from tools.reports.claims import NEEDS_GPU, PAGE, MeasuredMachine, machines, page
 

@@ -15,7 +15,7 @@ from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from engine.bench.clips import make_clip
+from engine.bench.jobs import make_clip
 from engine.core.geometry import Size
 from engine.models.lite.net import load_lite
 from engine.models.wan.files import files_of_wan

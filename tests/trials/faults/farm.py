@@ -16,7 +16,7 @@ from distributed import Client, LocalCluster
 
 from engine.farm import pairing, pairing_port
 from engine.farm.identity import Peers, own_identity
-from engine.workers import handshakes
+from engine.workers import dask_internals
 from tests.helpers.farm import User, computer, identity_of, scheduler, security
 from tests.helpers.recording_relay import RecordingRelay
 from tests.trials.faults import mutators
@@ -59,7 +59,7 @@ class Farm(Group):
             user.show, lambda _: None, port=0, host="127.0.0.1"
         ).__enter__()
         Peers().add(self._peer.certificate_text, "peer", "")
-        handshakes.limit()
+        dask_internals.limit_connections()
         self._farm = scheduler(own_identity(), Peers().trusted_file())
         address = self._farm.__enter__().scheduler_address
         self._jobs_port = int(address.rpartition(":")[2])

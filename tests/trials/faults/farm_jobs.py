@@ -13,10 +13,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from engine.farm.host import hand_out_at
 from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.run import run_job
 from engine.protocol.events import Event, SegmentDone
-from engine.workers import hand_out, team
+from engine.workers import team
 from tests.engine.workers.test_hand_out import job_of
 from tests.helpers.farm_machines import Machine, paired
 from tests.helpers.jobs import SEGMENT_FRAMES, plan_of, run, segment_files, settings_of
@@ -58,9 +59,11 @@ class FarmJobs(Group):
         run(self._plan, folder / "right")
         self._right = segment_files(folder / "right")
         team._GONE_S = _START_S
-        self._door, self._machines = paired(folder / "farm", _MACHINES, silence=_SILENCE)
+        self._endpoint, self._machines = paired(folder / "farm", _MACHINES, silence=_SILENCE)
         self._stack = ExitStack()
-        self._relays = [self._stack.enter_context(Relay(self._door.port)) for _ in range(_MACHINES)]
+        self._relays = [
+            self._stack.enter_context(Relay(self._endpoint.port)) for _ in range(_MACHINES)
+        ]
         for machine, relay in zip(self._machines, self._relays, strict=True):
             machine.address = f"127.0.0.1:{relay.port}"
             self._give_weights(machine)
@@ -91,7 +94,7 @@ class FarmJobs(Group):
 
     def _run(self, folder: Path, events: _Events) -> None:
         context = job_of(self._plan, folder, 0, events)
-        context.hand_out = partial(hand_out.hand_out, door=self._door)
+        context.hand_out = partial(hand_out_at, self._endpoint)
         run_job(context, Checkpoint(folder), overwrite=True)
 
     def _fault(self, row: str, which: int) -> tuple[Callable[[], None], Callable[[], None]]:

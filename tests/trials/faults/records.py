@@ -18,7 +18,7 @@ from engine.jobs.job_store import JobStore
 from engine.pipeline.segments import SegmentRecord
 from engine.planner import rates
 from engine.planner.preset_choice import offered
-from engine.settings import preset_store, store
+from engine.settings import presets, store
 from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.plans import a_media, a_plan
 from tests.trials.faults import mutators
@@ -29,12 +29,12 @@ _JOB = "a1"
 
 
 def _preset() -> Path:
-    preset_store.save("Mine", JobSettings(crf=20))
-    return preset_store.folder() / "mine.toml"
+    presets.save("Mine", JobSettings(crf=20))
+    return presets.folder() / "mine.toml"
 
 
 def _use_presets() -> None:
-    preset_store.load_all()
+    presets.load_all()
     offered(None)
 
 

@@ -17,6 +17,9 @@ from functools import partial
 from pathlib import Path
 
 from engine.core.control import Control
+from engine.farm import present
+from engine.farm.endpoint import Endpoint, own_endpoint
+from engine.farm.host import hand_out_at
 from engine.farm.identity import Peers
 from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.context import JobContext
@@ -24,9 +27,6 @@ from engine.pipeline.run import run_job
 from engine.protocol.events import Event, Warned
 from engine.protocol.plan import Plan, WorkerPlan
 from engine.video.read.probe import probe
-from engine.workers import machines
-from engine.workers.door import Door, own_door
-from engine.workers.hand_out import hand_out
 from tests.helpers.farm import certificate_of, computer
 from tests.helpers.farm_machines import free_port
 from tests.helpers.jobs import SEGMENT_FRAMES, plan_of, run, settings_of
@@ -50,7 +50,7 @@ class Warnings:
             self.all.append(event)
 
 
-def paired(program: PackedProgram) -> Door:
+def paired(program: PackedProgram) -> Endpoint:
     """Make the program and this process known to each other; where this one lets it in."""
     host = program.folder / "host"
     certificates = [certificate_of(folder) for folder in (host, program.data)]
@@ -58,7 +58,7 @@ def paired(program: PackedProgram) -> Door:
         Peers().add(certificates[0], "host", "")
     with computer(host):
         Peers().add(certificates[1], "program", "")
-        return replace(own_door(free_port()), network="127.0.0.1")
+        return replace(own_endpoint(free_port()), network="127.0.0.1")
 
 
 def makes_spans(program: PackedProgram) -> None:
@@ -73,13 +73,13 @@ def makes_spans(program: PackedProgram) -> None:
     plan = replace(plan, segment_frames=SEGMENT_FRAMES)
     run(plan, program.folder / "alone")
     alone = _segments(program.folder / "alone")
-    door = paired(program)
-    child = program.start("worker", "--address", f"127.0.0.1:{door.port}")
+    endpoint = paired(program)
+    child = program.start("worker", "--address", f"127.0.0.1:{endpoint.port}")
     with _spans_made() as spans:
         for number in range(_MOST_JOBS):
             expect(child.is_running, "the program has ended")
             folder = program.folder / f"together {number}"
-            warnings = _made_together(plan, folder, door)
+            warnings = _made_together(plan, folder, endpoint)
             expect(not warnings, f"warnings: {warnings}")
             together = _segments(folder)
             expect(list(together) == list(alone), "segments lack")
@@ -95,7 +95,7 @@ def makes_spans(program: PackedProgram) -> None:
     expect(not left, f"it has left {left}")
 
 
-def _made_together(plan: Plan, folder: Path, door: Door) -> list[Warned]:
+def _made_together(plan: Plan, folder: Path, endpoint: Endpoint) -> list[Warned]:
     """A job that lets others in; its warnings."""
     folder.mkdir()
     plan = replace(plan, workers=(WorkerPlan(),), output=folder / "out.mkv")
@@ -106,7 +106,7 @@ def _made_together(plan: Plan, folder: Path, door: Door) -> list[Warned]:
         plan=plan,
         control=Control(),
         events=warnings,
-        hand_out=partial(hand_out, door=door),
+        hand_out=partial(hand_out_at, endpoint),
     )
     run_job(context, Checkpoint(folder), overwrite=True)
     return warnings.all
@@ -116,9 +116,7 @@ def _made_together(plan: Plan, folder: Path, door: Door) -> list[Warned]:
 def _spans_made() -> Iterator[list[int]]:
     """How many spans others have made of a job, each time that this is known; begins with 0."""
     spans = [0]
-    end = machines.on_change(
-        lambda: spans.append(sum(one.spans_done for one in machines.present()))
-    )
+    end = present.on_change(lambda: spans.append(sum(one.spans_done for one in present.present())))
     try:
         yield spans
     finally:

@@ -12,9 +12,8 @@ from torch import Tensor
 from engine.models.seedvr2.dit.blocks import rms_norm
 from engine.ops.attention.qk_rope import HeadNorm, Placement, gather_qk
 from engine.ops.linear.matmul import Activation
-from engine.ops.linear.swiglu import swiglu
 from engine.ops.norm.cache_blocks import work_dtype
-from engine.ops.norm.modulate import add_gated, rms_modulate
+from engine.ops.norm.token_passes import add_gated, rms_modulate, swiglu
 from engine.settings.optimisations import DitSwitches
 
 Triple = tuple[Tensor, Tensor, Tensor]

@@ -62,7 +62,7 @@ class LatentFile:
     """An open file of latents; a context manager.
 
     Args:
-        path: Of the file.
+        path: Path of the file.
 
     Attributes:
         header: Shape, dtype and metadata.
@@ -234,7 +234,7 @@ def _unsupported(case: str, path: Path, **params: Any) -> UnsupportedMedia:
 
 
 def _translated(error: WeightsError, path: Path) -> InputError:
-    """What is wrong with a file, as of a source and not as of a model."""
+    """The error of a source in the place of that of a model file."""
     if isinstance(error, WeightsMissing):
         return SourceMissing("latents", file=path, path=path)
     if isinstance(error, WeightsUnreadable):
@@ -266,8 +266,8 @@ class LatentWriter:
     """Writes a file of latents piece by piece, however long it becomes.
 
     Args:
-        path: Of the file; an existing one is replaced.
-        channels: Of the latents.
+        path: Path of the file; an existing one is replaced.
+        channels: Channels of the latents.
         grid: Positions across and down.
 
     Raises:

@@ -30,7 +30,7 @@ class LatentSpace:
         title: Name of its models, for users.
         factor: Pixels of a picture for each position, across and down.
         rate: Frames/s of the films that its models make.
-        mean, std: Of each channel over many films, as published.
+        mean, std: Statistics of each channel over many videos, as published.
     """
 
     model: str

@@ -1,14 +1,17 @@
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
-from engine.bench import options
-from engine.bench.cases import models, vae_models
-from engine.bench.options import BenchOptions
+from engine.bench.cases import models
+from engine.bench.cases import models as community
+from engine.bench.run import BenchOptions, vae_models
 from engine.core.geometry import Size
+from engine.models.community.library import spandrel
 from engine.models.contracts import BenchWork
 from engine.models.seedvr2.dit import random_dit
+from engine.models.user_files import describe
 from tests.helpers.seedvr2 import tiny_config, tiny_dit_config
 from tests.helpers.wan import tiny_wan_config
 
@@ -24,9 +27,8 @@ def small_models(monkeypatch: pytest.MonkeyPatch) -> None:
         "wan22-vae": wan,
         "wan-2x": replace(wan, out_channels=12),
     }
-    found = {name: replace(vae, config=configs[name]) for name, vae in vae_models.models().items()}
-    for module in (models, options, vae_models):
-        monkeypatch.setattr(module, "models", lambda: found)
+    for name, vae in vae_models().items():
+        monkeypatch.setitem(vae_models(), name, replace(vae, config=configs[name]))
     for kind in random_dit.KINDS:
         monkeypatch.setitem(random_dit.MIDDLE, kind, tiny_dit_config())
 
@@ -61,3 +63,34 @@ def test_a_lack_of_memory_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     (row,) = models.model_rows(OPTIONS)
     texts = {name: str(value) for name, value in row.items()}
     assert texts == {"model": "a model", "note": "not enough memory"}
+
+
+COMMUNITY = BenchOptions(device="cpu", runs=1, threads=1, size=Size(256, 64))
+TINY = models.Network("Compact", "Compact", {"num_feat": 8, "num_conv": 2, "upscale": 2})
+
+
+def test_a_network_has_a_row_for_whole_frames_and_one_for_tiles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(community, "NETWORKS", {"tiny": TINY})
+    with torch.inference_mode():
+        whole, tiles = models.community_rows(COMMUNITY)
+    assert (whole["model"], tiles["model"]) == ("tiny", "tiny")
+    assert (whole["tiles"], whole["operations"]) == (1, 1)
+    assert tiles["tiles"] == 2
+    assert tiles["operations"] == pytest.approx(2 * 192 / 256)
+    for row in (whole, tiles):
+        assert row["speed_per_operation"] == pytest.approx(row["speed"] * row["operations"])
+        assert row["seconds"] > 0 < row["peak_mib"]
+        assert 1 / 1.10 <= row["planned"] <= 1.10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("title", models.NETWORKS)
+def test_the_networks_are_recognised(title: str, tmp_path: Path) -> None:
+    network = models.NETWORKS[title]
+    network.write(tmp_path / "a.safetensors")
+    found = describe(tmp_path / "a.safetensors").network
+    assert found is not None
+    assert found.scale == 4
+    assert found.architecture == spandrel().MAIN_REGISTRY[network.architecture].architecture.name

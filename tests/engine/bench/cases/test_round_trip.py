@@ -4,13 +4,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.bench.cases import round_trip
-from engine.bench.cases.round_trip import round_trip_rows, similarity, variants
-from engine.bench.cases.runs import vae_run
-from engine.bench.clips import centre_crop, first_frames, make_clip
-from engine.bench.options import BenchOptions
-from engine.bench.run import run
-from engine.bench.timing.process_memory import ProcessMemory
+from engine.bench.cases import vae as round_trip
+from engine.bench.cases.vae import changed_variants, round_trip_rows, similarity
+from engine.bench.jobs import centre_crop, first_frames, make_clip
+from engine.bench.memory import ProcessMemory
+from engine.bench.run import BenchOptions, run
+from engine.bench.workload import vae_run
 from engine.core.errors import InputError, SettingsError, WeightsMissing, WrongModel
 from engine.core.geometry import Size
 from engine.settings.optimisations import VaeSwitches
@@ -59,13 +58,13 @@ def test_changed_switches_give_the_same_result(options: BenchOptions, vae: Path)
 def test_all_switches_are_changed_where_none_is_named(options: BenchOptions) -> None:
     base = vae_run(options, "encode")
     here = [entry for entry in VaeSwitches.optimisations() if entry.works_on("cpu")]
-    assert [title for title, _ in variants(options, base)] == [
+    assert [title for title, _ in changed_variants(options, base)] == [
         "plain",
         "fast",
         *(f"{'without' if entry.default else 'with'} {entry.name}" for entry in here),
     ]
     named = replace(options, without=("in_place",), only=("temporal_winograd",))
-    found = dict(variants(named, base))["with temporal_winograd"].switches
+    found = dict(changed_variants(named, base))["with temporal_winograd"].switches
     assert found.temporal_winograd
     assert found.in_place
 

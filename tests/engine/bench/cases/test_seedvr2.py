@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from engine.bench.cases import seedvr2
-from engine.bench.cases.runs import dit_run
-from engine.bench.options import BenchOptions
+from engine.bench.run import BenchOptions
+from engine.bench.workload import dit_run
 from engine.core.geometry import Size
 from engine.hardware.budget import Budget, pretended_budget
 from engine.hardware.gpu_table import named

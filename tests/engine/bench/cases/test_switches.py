@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from engine.bench.cases import switches
-from engine.bench.cases.claims import claim_rows
 from engine.bench.cases.switch_models import (
     BuiltModel,
     MeasuredDit,
@@ -15,23 +14,27 @@ from engine.bench.cases.switch_models import (
 )
 from engine.bench.cases.switches import (
     SwitchComparison,
+    claim_rows,
     dit_switch_rows,
     first_call,
     other_switch_rows,
     vae_switch_rows,
 )
-from engine.bench.options import BenchOptions
-from engine.bench.timing.clock import Ratio
+from engine.bench.report import claims as known_claims
+from engine.bench.report import measured
+from engine.bench.run import CASES, GROUPS, BenchOptions
+from engine.bench.timing import Ratio
 from engine.core.errors import FeatureMissing
 from engine.core.geometry import Size
 from engine.core.messages import Message, message
 from engine.models.seedvr2.vae.config import VAE
 from engine.models.wan.vae.config import WAN22
-from engine.ops import torch_flags
+from engine.ops import precision
 from engine.ops.transfer.tile_canvas import TileSink
 from engine.settings.optimisations import DitSwitches, RunSwitches, VaeSwitches
 from tests.helpers.compiling import compiling
 from tests.helpers.extended import extended
+from tests.helpers.memory import BFLOAT16
 from tests.helpers.seedvr2 import tiny_config, tiny_dit_config
 from tests.helpers.wan import tiny_wan_config
 
@@ -137,7 +140,7 @@ def test_two_tiles_leave_under_the_switches_of_the_machine(monkeypatch: pytest.M
     real = TileSink.add
 
     def add(self: TileSink, *args: Any) -> None:
-        seen.append(torch_flags.current().copy_stream)
+        seen.append(precision.current().copy_stream)
         real(self, *args)
 
     monkeypatch.setattr(TileSink, "add", add)
@@ -202,3 +205,66 @@ def test_the_same_lines_on_a_gpu() -> None:
             if "time" in row:
                 assert row["time"] > 0
                 assert row.get("memory", 1.0) > 0
+
+
+CLAIM_OPTIONS = BenchOptions(
+    config=tiny_config(),
+    dit=tiny_dit_config(),
+    size=Size(16, 16),
+    frames=(9,),
+    quick=True,
+    device="cpu",
+    runs=2,
+    threads=1,
+)
+
+
+@pytest.fixture(scope="module")
+def claim_lines() -> dict[str, Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("engine.hardware.devices.cpu_has_bf16", lambda: True)
+        return {row["switch"]: row for row in claim_rows(CLAIM_OPTIONS)}
+
+
+@BFLOAT16
+@pytest.mark.extended
+def test_a_vae_in_bfloat16_takes_less_memory(claim_lines: dict[str, Any]) -> None:
+    assert claim_lines["vae.precision=bfloat16"]["memory"] < 1
+
+
+def test_what_documents_claim_besides_switches_has_lines(claim_lines: dict[str, Any]) -> None:
+    assert len(measured(claim_lines.values())) == len(claim_lines)
+    assert claim_lines["vae.precision=float16"]["note"] == message("bench.needs-gpu")
+    half = claim_lines["vae.precision=bfloat16"]
+    assert half["error"] > 1e-3 > 1e-5 > half["error_without"]
+    for name in ("vae.pixel_shuffle", "plan.separable_blending"):
+        assert claim_lines[name]["time"] > 0
+        assert claim_lines[name]["error"] < 1e-6
+    assert claim_lines["plan.separable_blending"]["memory"] < 1  # no weight of every pixel
+    assert claim_lines["plan.cached_ramps"]["time"] > 0
+
+
+def test_runs_that_differ_in_memory_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _repeated()["memory"] == 1.0
+    peaks = iter([100, 100, 100, 100, 150])
+    monkeypatch.setattr(switches, "peak_bytes", lambda work, device: next(peaks))
+    row = _repeated()
+    assert row["memory"] == 1.5
+    assert "deviation 18.18%" in str(row["note"])
+
+
+def _repeated() -> dict[str, Any]:
+    with torch.inference_mode():
+        return switches._repeated(MeasuredVae(CLAIM_OPTIONS), CLAIM_OPTIONS)
+
+
+@pytest.mark.extended
+def test_every_claim_is_answered_by_a_row_of_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SwitchComparison, "_compare", lambda *given, **more: {})
+    monkeypatch.setattr(MeasuredModel, "error", lambda *given: 0.0)
+    monkeypatch.setattr(switches, "ratios", lambda *given: {})
+    with torch.inference_mode():
+        cases = [CASES[name] for name in GROUPS["optimisations"]]
+        found = {row["switch"] for case in cases for row in case.rows(CLAIM_OPTIONS)}
+    wanted = {row for claim in known_claims().values() for row in claim.rows}
+    assert wanted <= found

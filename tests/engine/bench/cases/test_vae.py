@@ -2,13 +2,17 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
+from engine.bench import run
 from engine.bench.cases import vae
-from engine.bench.cases.runs import vae_run
-from engine.bench.options import BenchOptions
+from engine.bench.cases.vae import part_peaks, part_rows
+from engine.bench.memory import peak_bytes
+from engine.bench.run import BenchOptions, vae_models
+from engine.bench.workload import vae_run
 from engine.core.geometry import Size
 from engine.models.seedvr2.vae.config import VAE
 from engine.models.video_vae.measured import Side
@@ -63,8 +67,8 @@ def test_shares_need_yardsticks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vae, "calibration", lambda quick: 1.38)
     monkeypatch.setattr(vae, "matrix_ceiling", lambda device, dtype, quick: 2e12)
     monkeypatch.setitem(vae.REFERENCE_SECONDS, ("seedvr2-vae", "decode", 1), 10.0)
-    tiny = replace(vae.models()["seedvr2-vae"], config=tiny_config())
-    monkeypatch.setitem(vae.models(), "seedvr2-vae", tiny)
+    tiny = replace(vae_models()["seedvr2-vae"], config=tiny_config())
+    monkeypatch.setitem(vae_models(), "seedvr2-vae", tiny)
     monkeypatch.setattr(vae, "_REFERENCE_SIZE", Size(32, 16))
     options = replace(OPTIONS, calibrate=True, frames=(1,), form="fast")
     yardsticks, row = vae.vae_rows(options, "decode")
@@ -97,8 +101,7 @@ for name in ("av", "PySide6", "platformdirs"):
 import json
 from dataclasses import replace
 from engine.bench import command
-from engine.bench.options import BenchOptions
-from engine.bench.run import run
+from engine.bench.run import BenchOptions, run
 from engine.cli import main, parser
 from engine.core.geometry import Size
 from engine.models.seedvr2.vae.config import VaeConfig
@@ -131,3 +134,58 @@ def test_a_card_is_measured_by_its_own_clock_and_counters() -> None:
     assert {plain["clock"], fast["clock"]} == {"card"}
     assert all(row["peak_mib"] > 0 and row["reserved_mib"] > 0 for row in (plain, fast))
     assert fast["finite"] == "yes"
+
+
+PART_OPTIONS = BenchOptions(
+    config=tiny_config(), size=Size(64, 64), quick=True, device="cpu", frames=(9,)
+)
+
+
+def peaks(options: BenchOptions, frames: int) -> tuple[int, dict[str, int]]:
+    """Peak of a whole decoder, and those of its parts, which it has as before afterwards."""
+    one = replace(vae_run(options, "decode"), form="fast", frames=frames)
+    weights = one.weights()
+    with torch.inference_mode():
+        before, first, second = (one.built(weights) for _ in range(3))
+        one.work_of(before)()  # convolutions and kernels are tried once
+        whole = peak_bytes(one.work_of(first), options.device)
+        vae: Any = second
+        usual = list(vae.parts["decode"])
+        found = part_peaks(vae, one.work_of(second), options.device)
+    assert vae.parts["decode"] == usual
+    assert next(iter(found)) == "decoder.conv_in"
+    assert list(found)[-1] == "decoder.conv_out"
+    return whole, found
+
+
+def test_each_part_of_the_decoder_has_its_peak_and_the_largest_is_that_of_the_decoder() -> None:
+    whole, found = peaks(PART_OPTIONS, 9)
+    names = [name for name in found if "upsamplers" in name]
+    assert names == [f"decoder.up_blocks.{level}.upsamplers.0" for level in range(len(names))]
+    assert names
+    assert any("mid_block.attentions" in name for name in found)
+    assert 0.97 * whole <= max(found.values()) <= whole
+    assert found["decoder.conv_in"] < found["decoder.conv_out"]
+
+
+def test_they_are_rows_of_the_vaes_group() -> None:
+    assert "vae-parts" in run.GROUPS["vae"]
+    rows = run.run(["vae-parts"], options=PART_OPTIONS)[1:]
+    assert {row["case"] for row in rows} == {"vae-parts"}
+    assert all(row["peak_mib"] > 0 for row in rows)
+    assert list(part_rows(replace(PART_OPTIONS, memory=False))) == []
+
+
+@pytest.mark.parametrize("model", ["wan21-vae", "wan22-vae"])
+def test_the_vaes_of_wan_have_parts_too(model: str) -> None:
+    options = replace(PART_OPTIONS, config=vae_models()[model].config.narrower(16), model=model)
+    with torch.inference_mode():
+        rows = list(part_rows(options))
+    assert rows[0]["layers"].startswith("conv2")
+    assert len(rows) > 10
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_the_largest_part_makes_the_peak_of_the_decoder() -> None:
+    whole, found = peaks(replace(PART_OPTIONS, device="cuda", size=Size(32, 32)), 5)
+    assert 0.9 * whole <= max(found.values()) <= whole

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from engine.ops.kernels import channel_norm, group_norm, heads, quantize, token_rows
-from engine.ops.kernels.group_norm import GroupNormKernels
-from tests.helpers.kernels import host_module, stand_in
+from tests.helpers.kernels import stand_in
 
 FAMILIES = (channel_norm, group_norm, heads, quantize, token_rows)
 
@@ -32,18 +31,12 @@ def _launched(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
     """The processor stands in for a GPU; work that is left to the PyTorch reference fails."""
     launched = stand_in(monkeypatch, folder)
 
-    def load(_: object, dtype: torch.dtype, vector: int, group: int) -> GroupNormKernels:
-        return GroupNormKernels(
-            host_module(folder, "group_norm", dtype, VECTOR=vector, GROUP=group)
-        )
-
     def find(family_find: Any, *work: Any) -> Any:
         found = family_find(*work)
         assert found is not None, "the reference did the work"
         launched.append("found")
         return found
 
-    monkeypatch.setattr(group_norm, "_load", load)
     for family in FAMILIES:
         monkeypatch.setattr(family, "find", partial(find, family.find))
     yield
@@ -56,10 +49,11 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (8, 6))
     for family in FAMILIES:
-        monkeypatch.setattr(family, "_error", partial(_on_processor, family._error))
+        kernels = family.KERNELS
+        monkeypatch.setattr(kernels, "error", partial(_on_processor, kernels.error))
     yield torch.device("cuda", 0)
     for family in FAMILIES:
-        family._load.cache_clear()
+        family.KERNELS.cache_clear()
 
 
 def _on_processor(error: Any, kernels: object, _: torch.device, *sizes: Any) -> float:

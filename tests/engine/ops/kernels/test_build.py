@@ -105,7 +105,7 @@ def test_right_kernels_stay_on_and_a_wrong_one_switches_its_family_off(
 ):
     family, launches = FAMILIES[name][0], FAMILIES[name][-1]
     for wrong in ["", *launches]:
-        monkeypatch.setattr(family, "_compile", partial(compiled, folder, name, wrong))
+        monkeypatch.setattr(family.KERNELS, "compile", partial(compiled, folder, name, wrong))
         forget(family)
         caplog.clear()
         for dtype in build.DTYPES:
@@ -122,7 +122,7 @@ def test_a_dtype_that_fails_leaves_the_others(name, gpu, folder, monkeypatch):
             raise nvrtc.CompileFailed("no bfloat16 here")
         return compiled(folder, name, "", form, dtype, *rest)
 
-    monkeypatch.setattr(family, "_compile", compiled_or_not)
+    monkeypatch.setattr(family.KERNELS, "compile", compiled_or_not)
     forget(family)
     works = {dtype: family.working(gpu, dtype) for dtype in build.DTYPES}
     assert works == {dtype: dtype != torch.bfloat16 for dtype in build.DTYPES}
@@ -137,15 +137,15 @@ def test_a_dtype_that_fails_leaves_the_others(name, gpu, folder, monkeypatch):
 def test_a_passing_lack_of_memory_is_no_verdict(name, gpu, folder, monkeypatch, caplog):
     family = FAMILIES[name][0]
     refused = Mock(side_effect=torch.OutOfMemoryError("cuModuleLoadData: out of memory"))
-    monkeypatch.setattr(family, "_compile", refused)
+    monkeypatch.setattr(family.KERNELS, "compile", refused)
     forget(family)
     with pytest.raises(torch.OutOfMemoryError):
         family.working(gpu, torch.float16)
-    monkeypatch.setattr(family, "_compile", partial(compiled, folder, name, ""))
+    monkeypatch.setattr(family.KERNELS, "compile", partial(compiled, folder, name, ""))
     assert family.working(gpu, torch.float16)
     assert not caplog.records
 
 
 def forget(family: Any) -> None:
     """Let a family of kernels be tried again."""
-    family._load.cache_clear()
+    family.KERNELS.cache_clear()

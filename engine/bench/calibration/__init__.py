@@ -1,1 +1,0 @@
-"""The speed test: what the operations of a job cost on this machine."""

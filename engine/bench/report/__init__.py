@@ -1,1 +1,0 @@
-"""Benchmark results as text, Markdown and SVG."""

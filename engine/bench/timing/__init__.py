@@ -1,1 +1,0 @@
-"""Timing and memory measurement of a piece of work."""

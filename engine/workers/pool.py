@@ -1,0 +1,310 @@
+"""The pool of worker processes of this computer: started, supervised and ended by Dask distributed.
+
+Its scheduler runs in a thread of this process. Workers connect to it with TLS at the local address,
+with a certificate that is made for the job and known to its processes only: whoever could speak
+with the scheduler could run code here. Workers end when this process is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from distributed import Client, Future, KilledWorker, LocalCluster, Scheduler
+from distributed.diagnostics.plugin import SchedulerPlugin
+from distributed.security import Security
+
+from engine.core.errors import Cancelled, EngineError
+from engine.core.file_access import reported
+from engine.core.messages import Message, message
+from engine.pipeline.segments import Span
+from engine.protocol.events import PreviewReady
+from engine.workers import dask_internals
+from engine.workers.reports import Report, reports_in
+from engine.workers.worker import CONTROL, TOPIC, ControlWord, SpanWorker, make_span
+
+logger = logging.getLogger(__name__)
+
+SpanFuture = Future[PreviewReady | None]
+
+PRELOADED = [dask_internals.__name__]  # modules that a worker loads first
+_SHORT_S = 0.2  # of a span, on average: some times as long as messages to another computer take
+_FORGOTTEN = 8  # finished spans at a time; some have images
+_CLOSING_S = 60.0  # at most: a worker that starts ends once it has started
+
+
+class RemoteWorkers(Protocol):
+    """Workers of other computers in the pool of a job.
+
+    A wing of the engine has them. Their numbers follow those of the workers of this computer.
+    """
+
+    is_paused: bool  # of the job, for computers that join later
+
+    @property
+    def security(self) -> Security:
+        """Certificates of the scheduler and of the workers."""
+        ...
+
+    @property
+    def listening(self) -> dict[str, Any]:
+        """Arguments of the scheduler: addresses and ports at which it listens."""
+        ...
+
+    def refusal(self, error: RuntimeError) -> EngineError | None:
+        """Error for the user if the scheduler cannot listen; None if that is not the reason."""
+        ...
+
+    async def open(self, scheduler: Scheduler) -> None:
+        """Let other computers join, in the thread of the scheduler."""
+
+    def close(self) -> None:
+        """The job, or the attempt to start the scheduler, has ended."""
+
+    def name_of(self, number: int) -> str:
+        """Name of the computer of a worker."""
+        ...
+
+    def works(self, number: int, frames_per_second: float) -> None:
+        """A worker has reported its speed."""
+
+    def made(self, number: int) -> None:
+        """A worker has finished a span."""
+
+    def leave_out(self, number: int, why: Message) -> None:
+        """Exclude a worker for the rest of the job."""
+
+    def dismiss(self, number: int) -> None:
+        """Close the connection of a worker, which can join again."""
+
+    def learn(self, paces: dict[int, tuple[float, float]]) -> None:
+        """Keep the speed of computers for later plans.
+
+        Args:
+            paces: Frames and seconds of each worker, also of those of this computer.
+        """
+
+
+class WorkerPool:
+    """Worker processes that make spans; a context manager, which ends them all.
+
+    Args:
+        worker: Plugin of each worker.
+        folder: Folder of the job.
+        count: Number of workers of this computer; they come as they get ready, numbered from 0.
+        received: Takes the future of each span that has ended, and before it what its worker has
+            reported, in threads of Dask.
+        remote: Workers of other computers.
+
+    Memory: some MB in this process.
+    """
+
+    def __init__(
+        self,
+        worker: SpanWorker,
+        folder: Path,
+        count: int,
+        received: Callable[[SpanFuture | Report], None],
+        remote: RemoteWorkers | None = None,
+    ) -> None:
+        self._worker, self._folder, self._count = worker, folder, count
+        self._received, self._remote = received, remote
+        self._dead: set[str] = set()  # addresses of workers
+        self._finished: list[SpanFuture] = []  # to be forgotten by Dask
+
+    def __enter__(self) -> WorkerPool:
+        """Start; does not wait for the workers.
+
+        Raises:
+            EngineError: Other computers cannot be let in.
+        """
+        self._cluster = self._started()
+        scheduler: Any = self._cluster.scheduler
+        self._scheduler: Scheduler = scheduler
+        self._cluster.sync(self._scheduler.listen, "inproc://")  # for the client: without TLS
+        here = self._scheduler.listeners[-1].contact_address
+        self._client = Client(here, loop=self._cluster.loop, set_as_default=False)
+        if self._remote is not None:
+            self._cluster.sync(self._remote.open, self._scheduler)
+        self._receiver = _Receiver(self._scheduler, self._received)
+        self._scheduler.add_plugin(self._receiver)
+        self._cluster.scale(self._count)
+        return self
+
+    def _started(self) -> LocalCluster:
+        security, listening = Security.temporary(), {}
+        if self._remote is not None:
+            security, listening = self._remote.security, self._remote.listening
+        try:
+            return LocalCluster(
+                n_workers=0,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",
+                security=security,
+                scheduler_kwargs={"dashboard": False, **listening},
+                plugins=(self._worker,),
+                memory_limit=0,  # the plan limits it
+                preload=PRELOADED,
+                local_directory=str(self._folder / "workers"),
+                silence_logs=logging.CRITICAL,  # it would write to the console
+            )
+        except RuntimeError as err:
+            if self._remote is None or (why := self._remote.refusal(err)) is None:
+                raise
+            self._remote.close()
+            raise why from err
+
+    def __exit__(self, *error: object) -> None:
+        for close in (self._client.close, self._cluster.close):
+            try:
+                close(timeout=_CLOSING_S)
+            except TimeoutError as err:
+                logger.warning("workers end with this program: %s", err)
+        if self._remote is not None:
+            self._remote.close()
+
+    @property
+    def address(self) -> str:
+        """Address of the scheduler for workers."""
+        return str(self._cluster.scheduler_address)
+
+    @property
+    def security(self) -> Security:
+        """Certificates that workers need to speak with it."""
+        return self._cluster.security
+
+    @property
+    def has_workers(self) -> bool:
+        """Whether any worker is ready, at work, or starts."""
+        if dask_internals.numbers(self._scheduler):
+            return True
+        children = multiprocessing.active_children()  # not only those that make spans
+        return any("Dask Worker" in one.name for one in children)
+
+    def hand_out(
+        self, spans: Sequence[Span], *, first: bool = False, to: int | None = None
+    ) -> list[SpanFuture]:
+        """Give each span to the next worker that is free; many at once cost less than one by one.
+
+        A span goes to the worker that is free first. Only if spans are short may the next one be
+        ready at a worker that is busy, which else would wait for it. If they take long, the last
+        ones would wait at a slow worker while a fast one is idle.
+
+        Args:
+            spans: Spans to make, in order.
+            first: Before all others that wait.
+            to: Number of the worker that gets them if it is connected; None for any.
+        """
+        seconds = dask_internals.average_seconds(self._scheduler, make_span.__name__)
+        dask_internals.set_tasks_ahead(self._scheduler, one_more=0 <= seconds < _SHORT_S)
+        address = dask_internals.numbers(self._scheduler).get(-1 if to is None else to)
+        futures: list[SpanFuture] = self._client.map(
+            make_span,
+            spans,
+            job_id=self._worker.job_id,
+            pure=False,
+            priority=int(first),
+            workers=None if address is None else [address],
+            allow_other_workers=address is not None,
+        )
+        for future in futures:
+            future.add_done_callback(self._received)
+        return futures
+
+    def worker_of(self, future: SpanFuture) -> int | None:
+        """Number of the worker that has a span; None where it waits for one, or has ended."""
+        return dask_internals.worker_with(self._scheduler, future.key)
+
+    def idle(self) -> list[int]:
+        """Numbers of workers that are ready and have no span."""
+        return list(dask_internals.numbers(self._scheduler, idle=True))
+
+    def outcome_of(self, future: SpanFuture) -> tuple[int | None, Message | None] | None:
+        """Number of the worker that had a span which has ended, and why the span is lost.
+
+        A worker that dies may have had several that it had not begun: it answers for the first one.
+        None stands for the others, and where it is not known any more.
+
+        Returns:
+            None if its worker has gone with the result, so that Dask has another one make it.
+
+        Raises:
+            EngineError: No worker can make it.
+        """
+        if not future.done():
+            future.add_done_callback(self._received)
+            return None
+        if future.status == "finished":  # to ask for a result takes four messages
+            self._finished.append(future)
+            if len(self._finished) > _FORGOTTEN:  # together: it takes three messages
+                self._finished.clear()
+            return self._owner_of(future), None
+        try:
+            future.result()
+        except KilledWorker as err:
+            dead, why = err.last_worker, message("reason.worker.ended")
+            if dead.address in self._dead:
+                return None, why
+            self._dead.add(dead.address)
+            return int(str(dead.name)), why
+        except EngineError:
+            raise
+        except Cancelled:  # its process ends
+            return self._owner_of(future), message("reason.worker.ended")
+        except Exception as err:  # Dask raises here whatever the task raised in its worker
+            if future.status != "error":  # it is Dask's own
+                raise
+            return self._owner_of(future), reported(err, "a span", logger).as_message
+        return self._owner_of(future), None
+
+    def _owner_of(self, future: SpanFuture) -> int | None:
+        return dask_internals.worker_that_had(self._scheduler, future.key)
+
+    def send(self, word: ControlWord) -> None:
+        """Pause, resume or cancel all workers at once, also those that come later."""
+        self._receiver.word = word
+        if self._remote is not None:
+            self._remote.is_paused = word == "pause"
+        command = {"op": CONTROL, "word": word}
+        for address in dask_internals.numbers(self._scheduler).values():
+            self._scheduler.loop.add_callback(self._scheduler.worker_send, address, command)
+
+    def leave_out(self, worker: int) -> None:
+        """End a worker of this computer for good, also while others start."""
+        process = dask_internals.process_of(self._cluster, worker)
+        self._cluster.sync(process.close, timeout=_CLOSING_S)
+
+
+class _Receiver(SchedulerPlugin):
+    """Receives the reports of workers; the sender is known from Dask.
+
+    They come in the order in which they were sent, and before the span has ended.
+
+    Attributes:
+        word: The last one, for workers that come; None where there was none.
+    """
+
+    name = "upreel-reports"
+
+    def __init__(self, scheduler: Scheduler, received: Callable[[Report], None]) -> None:
+        self._scheduler, self._received = scheduler, received
+        self.word: ControlWord | None = None
+
+    def add_worker(self, scheduler: Scheduler, worker: str) -> None:
+        dask_internals.send_at_once_to(scheduler, worker)
+        if self.word is not None:
+            scheduler.worker_send(worker, {"op": CONTROL, "word": self.word})
+
+    def log_event(self, topic: str, msg: Any) -> None:
+        if topic != TOPIC or not isinstance(msg, dict):
+            return
+        number = dask_internals.worker_at(self._scheduler, msg.get("worker", ""))
+        if number is None:  # it has been sent away, or is none
+            return
+        for kind, data in reports_in(msg):
+            self._received(Report(number, kind, data))

@@ -1,0 +1,103 @@
+import io
+import re
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.cli.main import run
+from engine.core import paths
+from engine.farm import commands
+from engine.farm.identity import Peers, own_identity
+from engine.farm.pairing import ask
+from tests.helpers.command_line import CommandLine, Terminal
+from tests.helpers.farm import User, Waiting, certificate_of, in_thread, peers_of
+
+Make = Callable[..., Waiting]
+
+
+def test_paired_computers_are_listed_and_forgotten(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
+    assert "no paired computers" in command_line("machines").out
+    peer = Peers().add(certificate_of(tmp_path / "a"), "Studio PC", "10.0.0.2:47110")
+    ended = command_line("machines")
+    assert ended.status == 0
+    assert f"Studio PC  {peer.fingerprint[:16]}  10.0.0.2:47110" in ended.out
+    (answer,) = command_line("machines", "--json").objects
+    about = {"name": "Studio PC", "fingerprint": peer.fingerprint, "address": "10.0.0.2:47110"}
+    assert answer["machines"] == [about]
+    assert answer["fingerprint"] == own_identity().fingerprint
+    ended = command_line("machines", "forget", "office")
+    assert ended.status == 1
+    assert "error[unknown-machine]" in ended.err
+    assert command_line("machines", "forget", "studio pc", "--json").objects == [about]
+    assert Peers().all() == ()
+
+
+@pytest.mark.parametrize(("typed", "status"), [("y\n", 0), ("n\n", 1), ("", 1)])
+def test_a_pairing_shows_the_words_and_asks(
+    command_line: CommandLine,
+    waiting: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    typed: str,
+    status: int,
+) -> None:
+    other = waiting()
+    monkeypatch.setattr(commands, "_READING_S", 0.0)
+    monkeypatch.setattr(sys, "stdin", Terminal(typed))
+    ended = command_line("machines", "pair", other.address)
+    assert ended.status == status, ended.err
+    assert other.user.is_shown.wait(10)
+    assert "Paired computers can run code on each other" in ended.err
+    assert ended.err.count(" ".join(other.user.offers[0].words)) == 2 - status
+    assert len(Peers().all()) == len(other.peers) == 1 - status
+    assert ("paired" in ended.out) == (status == 0)
+    assert ("error[pairing-failed]" in ended.err) == (status == 1)
+
+
+def test_a_line_that_was_typed_before_the_words_came_confirms_nothing(
+    command_line: CommandLine, waiting: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = waiting()
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    assert command_line("machines", "pair", other.address).status == 1
+    assert other.peers == []
+
+
+def test_a_script_confirms_nothing(command_line: CommandLine, waiting: Make) -> None:
+    other = waiting()
+    for words in ([], ["--json"]):
+        assert command_line("machines", "pair", other.address, *words).status == 1
+    assert other.peers == []
+    ended = command_line("machines", "pair", other.address, "--port", "5")
+    assert ended.status == 2
+
+
+def test_a_computer_waits_until_a_pairing_is_confirmed(
+    command_line: CommandLine,
+    waiting: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(commands, "_READING_S", 0.0)
+    monkeypatch.setattr(sys, "stdin", Terminal("y\ny\n"))
+    said, other = io.StringIO(), tmp_path / "other"
+    monkeypatch.setattr(sys, "stderr", said)
+    waits = in_thread(
+        paths.data_folder(),
+        lambda: run(["machines", "pair", "--port", "0"], lambda: command_line.services),
+    )
+    end = time.monotonic() + 10
+    while not (found := re.search(r"computer at \S+:(\d+)", said.getvalue())):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    address = f"127.0.0.1:{found[1]}"
+    refused = in_thread(other, lambda: ask(address, User(False).show))
+    assert refused.exception(20) is not None
+    assert not waits.done(), "one that fails there does not end the waiting"
+    assert in_thread(other, lambda: ask(address, User().show)).result(20)
+    assert waits.result(20) == 0
+    assert len(Peers().all()) == len(peers_of(other)) == 1
