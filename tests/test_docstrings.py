@@ -11,10 +11,10 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("engine", "app", "installer", "tools/windows_build", "tools/training/generated")
 # Folders whose sentences have not been rewritten yet, without those in them.
 NOT_YET = """
-engine/farm engine/models
+engine/models
 engine/models/seedvr2/planning engine/models/seedvr2/vae
 engine/models/video_vae engine/models/planning engine/models/wan
-engine/models/wan/planning engine/models/wan/vae engine/planner engine/workers
+engine/models/wan/planning engine/models/wan/vae
 """
 DESCRIBED = re.compile(r"(?:Args|Attributes):\n((?:[ ]{4}.*\n?|\n)+)")
 FORBIDDEN = re.compile(r"(?:Of|That|Those|As|What|Where|The same|From|With|How)\b")

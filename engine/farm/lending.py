@@ -81,8 +81,8 @@ class Lending:
 
     Args:
         endpoint: Certificates of this computer.
-        hosts: Called each time for "host:port" of the others.
-        changed: Called with each new state, in a thread of the lending.
+        hosts: Function that returns "host:port" of the others, called each time.
+        changed: Function for each new state, called in a thread of the lending.
         folder: Folder for temporary files; None for one in the cache.
         devices: Devices to lend; None for all.
 
@@ -141,7 +141,7 @@ class Lending:
             self._changed.notify()
 
     def _run(self) -> None:
-        """In a thread of its own."""
+        """Look for work, in a thread of its own."""
         while not self._has_ended:
             self._step()
             with self._changed:

@@ -246,7 +246,7 @@ class _Background(ABC):
 
     @abstractmethod
     def _work(self, ends: threading.Event) -> None:
-        """Until `ends` is set."""
+        """Work until `ends` is set."""
 
 
 class _Shown(_Background):
@@ -254,7 +254,7 @@ class _Shown(_Background):
 
     Args:
         asked: Another computer has begun a pairing; what the user says becomes the result.
-        changed: Called from its thread, every second and after `look`.
+        changed: Function for its thread, called every second and after `look`.
         jobs_port: Passed to MachinesService.
         turn: Lock that PairingPort shares.
     """
@@ -340,7 +340,7 @@ class _Lent(_Background):
 
     Args:
         failed: Takes what keeps this computer from being lent.
-        changed: Called when it works for another one than before.
+        changed: Function that is called when it works for another computer than before.
     """
 
     def __init__(self, failed: Callable[[EngineError], None], changed: Callable[[], None]) -> None:

@@ -230,8 +230,8 @@ class Idle(SpanWorker):
             begins=span.done,
         )
         made_path(self._order.folder, span.first, self._number).touch()
-        self.tell("segment", to_plain(record))
-        self.tell("made", to_plain(Made(first=span.first)))
+        self.report("segment", to_plain(record))
+        self.report("made", to_plain(Made(first=span.first)))
         return None
 
 
