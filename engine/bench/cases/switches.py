@@ -166,11 +166,11 @@ class SwitchComparison:
         """Figures with something over those without it; `is_added`: the default is without it."""
         other, default = self._measured(switches), self._default
         with_it, without_it = (other, default) if is_added else (default, other)
-        pair = [one.model.image if of_images else one.model.clip for one in (with_it, without_it)]
-        if of_images:  # the first image makes tables for images; the clip has run already
-            for work in pair:
-                work()
-        row = _time(compare(*pair, self._model.device, self._effort))
+        work, without = with_it.model.clip, without_it.model.clip
+        if of_images:
+            work, without = with_it.model.image, without_it.model.image
+            work(), without()  # the first image makes tables for images; the clip has run already
+        row = _time(compare(work, without, self._model.device, self._effort))
         if of_images:
             row["note"] = message("bench.one-frame")
         else:

@@ -1,8 +1,8 @@
 """Shifts, scales and gates of all layers for a time step: vectors, or a part of the weights.
 
 The vectors are computed once. Multiplied into the weights, `W (x * scale + shift) * gate` is
-another matmul with another bias. In the fast variant that saves little: the vectors are applied in passes
-that are made anyway, only the sum after a gated matmul becomes a part of it. Weights in half
+another matmul with another bias. In the fast variant that saves little: the vectors are applied in
+passes that are made anyway, only the sum after a gated matmul becomes a part of it. Weights in half
 precision are rounded once more.
 """
 
