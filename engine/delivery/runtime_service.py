@@ -22,12 +22,13 @@ from engine.core.units import bytes_text
 from engine.delivery.runtimes import RuntimeStore
 from engine.files.transfer import Listener, host
 from engine.hardware.process import NO_CONSOLE
+from engine.jobs.task_runner import Outcome, RunningTask, Task
 from engine.protocol import commands as c
 from engine.protocol.events import RuntimesListed
 from engine.protocol.plan import Notice
 from engine.protocol.report import RuntimeTrial
 from engine.protocol.runtime_state import RuntimeState
-from engine.protocol.tasks import Outcome, Phase, RunningTask, Task, TaskKind
+from engine.protocol.tasks import Phase, TaskKind
 from engine.runtimes import installation as folders
 from engine.runtimes import start
 from engine.runtimes.advice import DetectedGpu, advice, detected_gpu
