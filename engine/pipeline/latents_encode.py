@@ -194,8 +194,9 @@ class _Encoding:
         while True:
             with writing(part):
                 failure = attempt(encode)
-            if failure is None or failure.why is None:
+            if failure is None:
                 return made
+            assert failure.why is not None  # nothing gives memory back here
             smaller = next_work(work, failure.why, of_main_memory=failure.of_main_memory)
             if smaller is None:
                 is_overflow = failure.why == "overflow"
@@ -217,7 +218,7 @@ class _Encoding:
         start, stop = (
             parse_clock(text) if text else None for text in (settings.start, settings.stop)
         )
-        expected = 0 if settings.start or settings.stop else video.frame_count  # 0: unknown
+        is_part = bool(settings.start or settings.stop)
         colours = SourceColours(video, device)
         with FrameReader(self.media, start=start, stop=stop) as reader:
             source = iter(reader)
@@ -227,8 +228,8 @@ class _Encoding:
                 following = list(islice(source, each))
                 yield self._prepared(waiting, colours, begins=not self.frames), not following
                 self.frames += len(waiting)
-                total = self.frames if not following else expected and max(self.frames, expected)
-                self.report(self.frames, total)
+                total = 0 if is_part else max(self.frames, video.frame_count)  # 0: unknown
+                self.report(self.frames, total if following else self.frames)
                 waiting = following
         if not self.frames:
             raise UnreadableMedia("nothing-in-part", name=self.media.path.name)
