@@ -20,7 +20,7 @@ LIGHT = [
     "engine.models.registry",
     "engine.models.lite.cost",
     "engine.models.identify",
-    "engine.models.seedvr2.vae.cost",
+    "engine.models.video_vae.measured_memory",
     "engine.models.seedvr2.dit.config",
     "engine.models.seedvr2.plan",
     "engine.models.seedvr2.vae.tiling",

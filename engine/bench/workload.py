@@ -22,8 +22,9 @@ from engine.models.seedvr2.dit.random_dit import MIDDLE, TEXT_LENGTH, DitRun, Ki
 from engine.models.seedvr2.dit.random_file import RandomFile
 from engine.models.seedvr2.vae.config import VAE
 from engine.models.video_vae.measured import Side
+from engine.models.video_vae.measured_memory import VaeUse
+from engine.models.video_vae.measuring import ClipUse, clip_use
 from engine.models.video_vae.slicing import SlicedVae
-from engine.models.video_vae.workload import VaeWorkload
 from engine.settings.optimisations import VaeSwitches
 from engine.settings.schema import JobSettings
 from engine.settings.store import load_engine_settings
@@ -102,30 +103,26 @@ class VaeRun:
         return int(self.config.slice_latents * self.config.temporal_factor)
 
     @property
-    def work(self) -> VaeWorkload:
-        """Workload of the form; the folds only where it has them."""
-        return VaeWorkload(
-            frames=self.frames,
-            size=self.size,
-            switches=self.switches if self.form == "fast" else VaeSwitches.all_off(),
-            slice_frames=self.slice_frames,
-        )
-
-    @property
     def operations(self) -> float:
         """Floating-point operations of this form, the folds counted."""
-        found = vae_models()[self.model].variants()
-        count = found.encode_flops if self.side == "encode" else found.decode_flops
-        return float(count(self.config, self.work).total)
+        return float(self._counted.operations)
 
     @property
     def planned_bytes(self) -> int:
         """Bytes that the planner counts for one call of the fast variant, without its weights."""
-        found = vae_models()[self.model].variants()
-        cost_of = found.encode_cost if self.side == "encode" else found.decode_cost
-        device: Literal["cpu", "cuda"] = "cuda" if self.device == "cuda" else "cpu"
-        cost = cost_of(self.config, replace(self.work, dtype=self.dtype, device=device))
-        return cost.peak_bytes - cost.weights
+        return self._counted.peak_bytes
+
+    @property
+    def _counted(self) -> ClipUse:
+        """Measured without values, at these sizes; the folds only where the form has them."""
+        use = VaeUse(
+            dtype=self.dtype,
+            device="cuda" if self.device == "cuda" else "cpu",
+            switches=self.switches if self.form == "fast" else VaeSwitches.all_off(),
+            slice_frames=self.slice_frames,
+        )
+        vae = vae_models()[self.model].variants().measured
+        return clip_use(vae, self.config, use, self.side, self.size, self.frames)
 
     def weights(self) -> dict[str, Tensor]:
         """Published name -> float32 tensor, the same each time; activations keep their size."""

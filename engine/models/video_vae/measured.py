@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from engine.models.memory_cost import Cost
-from engine.models.video_vae.workload import Flops, VaeWorkload
+from engine.models.video_vae.measured_memory import MeasuredVae
 from engine.protocol.plan import WeightsPlan
 
 if TYPE_CHECKING:
@@ -18,23 +17,19 @@ Side = Literal["encode", "decode"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VaeVariants:
-    """What makes a VAE, and counts its operations.
+    """What makes a VAE, and measures it.
 
     Attributes:
         plain: From a configuration, with random weights in float32.
         fast: From a configuration and weights by name; keywords device, dtype and switches.
         load: From a path; keywords form, config and those of `fast`.
-        encode_flops, decode_flops: Of a configuration and a piece of work.
-        encode_cost, decode_cost: The same: bytes that the planner counts, results joined.
+        measured: What its calls take.
     """
 
     plain: Callable[[Any], SlicedVae]
     fast: Callable[..., SlicedVae]
     load: Callable[..., SlicedVae]
-    encode_flops: Callable[[Any, VaeWorkload], Flops]
-    decode_flops: Callable[[Any, VaeWorkload], Flops]
-    encode_cost: Callable[[Any, VaeWorkload], Cost]
-    decode_cost: Callable[[Any, VaeWorkload], Cost]
+    measured: MeasuredVae
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

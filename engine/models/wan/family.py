@@ -27,7 +27,7 @@ from engine.models.wan import files
 from engine.models.wan.latents.format import WanLatents
 from engine.models.wan.plan import WanPlan
 from engine.models.wan.planning import requirements, search
-from engine.models.wan.planning.vae_memory import decode_tiles, encode_tiles
+from engine.models.wan.planning.vae_memory import VAES, decode_tiles, encode_tiles
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22, WanConfig
 from engine.models.wan.vae.receptive_field import decoder_reach, encoder_reach
 from engine.models.wan.vae.split import LATENTS_PER_VISIT
@@ -211,16 +211,13 @@ def _vae(model: str, title: str, config: WanConfig) -> VaeModel:
 
 
 def _variants() -> VaeVariants:
-    from engine.models.wan.vae import cost, fast, load, plain
+    from engine.models.wan.vae import fast, load, plain
 
     return VaeVariants(
         plain=plain.WanVae,
         fast=fast.FastWanVae,
         load=load.load_wan,
-        encode_flops=cost.encode_flops,
-        decode_flops=cost.decode_flops,
-        encode_cost=cost.encode_cost,
-        decode_cost=cost.decode_cost,
+        measured=VAES,
     )
 
 

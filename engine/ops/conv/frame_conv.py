@@ -147,7 +147,7 @@ class FrameConv:
             raise ValueError("made without the first-frame fold")
         if frames.shape[0] == 1:
             image = self._image or self._image_taps()
-            if not frames.is_cuda:  # there it is made in no time, and memory is dear
+            if frames.device.type == "cpu":  # there it is made in no time, and memory is dear
                 self._image = image
             return image.apply(frames, into)
         if self._older is not None and self._all.adds_up(frames.dtype):

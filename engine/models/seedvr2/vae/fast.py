@@ -27,7 +27,7 @@ class FastVae(FastSlicedVae[SliceContext, VaeConfig], SeedVr2VaeVariant):
         trace: Called with the module path and a copy of the result of each block,
             [1, C, T, H, W] (attention: [T, C, H, W]), of the first clip of a batch.
 
-    Memory: see `engine.models.seedvr2.vae.cost`.
+    Memory: measured, see `engine.models.video_vae.measured_memory`.
     """
 
     context_type = SliceContext

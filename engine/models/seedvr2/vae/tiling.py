@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from engine.core.geometry import Box, Size
 from engine.models.seedvr2.vae.config import VaeConfig
+from engine.models.video_vae.measured_memory import Piece
 from engine.tiling.grid import smallest_tile, tile_grid
 from engine.tiling.latent_clips import Lookback
 
@@ -47,6 +48,27 @@ class Tiling:
     is_whole: bool = False
     span: int = USUAL_SPAN
     at_once: int = 1
+
+
+def pieces(config: VaeConfig, slice_frames: int) -> dict[str, Piece]:
+    """Inputs of the calls that streams make, see `MeasuredVae`."""
+    latents, factor = slice_frames // config.temporal_factor, config.spatial_factor
+    latent = Piece(channels=config.latent_channels, factor=factor, first=latents + 1, later=latents)
+    times = 2 if config.decoder_time[0] else 1
+    return {
+        "encode_slice": Piece(
+            channels=config.in_channels, factor=1, first=slice_frames + 1, later=slice_frames
+        ),
+        "decode_slice": latent,
+        "decode_low": latent,
+        "decode_high": Piece(
+            channels=config.block_out_channels[-2],
+            factor=factor // 2,
+            first=times * latents + 1,
+            later=times * latents,
+            is_clip=False,
+        ),
+    }
 
 
 _TAPS = 2  # frames before the present one that a 3x3x3 convolution sees

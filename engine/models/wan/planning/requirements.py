@@ -8,11 +8,11 @@ from functools import lru_cache
 
 from engine.core.geometry import Size
 from engine.models.planning.search import MemoryRequirement, PhaseMemory, Streamed, peak_use
-from engine.models.video_vae.workload import VaeWorkload
 from engine.models.wan import files
 from engine.models.wan.plan import WanPlan
 from engine.models.wan.planning.vae_memory import (
     STEP,
+    VAES,
     Pass,
     decode_tiles,
     decode_way,
@@ -20,9 +20,8 @@ from engine.models.wan.planning.vae_memory import (
     encode_way,
     features_of,
 )
-from engine.models.wan.vae import cost, split
+from engine.models.wan.vae import split
 from engine.models.wan.vae.config import WanConfig
-from engine.settings.optimisations import VaeSwitches
 
 _LEAVING_BYTES = 48  # of a picture that is being finished in float32, for each of its px
 _SOURCE_BYTES = 2  # of the source's frames that wait for their result, for each of their px
@@ -93,7 +92,7 @@ def _job(asked: Pass, encode: Streamed, decode: Streamed) -> MemoryRequirement:
         uses["decode"] = uses["finishing"] = (PhaseMemory(0),)
     most = {name: peak_use(some, on_gpu=asked.on_gpu) for name, some in uses.items()}
     return MemoryRequirement(
-        weights=_weights(asked),
+        weights=VAES.weights(asked.config, asked.use),
         working={name: most[name].device for name in ("encode", "decode")},
         finishing=most["finishing"].device,
         between=most["between"].device,
@@ -123,22 +122,19 @@ def stage_work(plan: WanPlan, frames: int) -> dict[str, float]:
 def encode_work(asked: Pass) -> float:
     """Floating-point operations for a frame of a long shot."""
     more = _repeated(asked, encode_tiles(asked), split.encode_cut(asked.config))
-    return more * _flops(asked.config, asked.frame, asked.switches)[0]
+    return more * _operations(asked, "encode_slice")
 
 
 def decode_work(asked: Pass) -> float:
-    """The same of decoding."""
+    """Floating-point operations of decoding a frame of a long shot."""
     more = _repeated(asked, decode_tiles(asked), split.decode_cut(asked.config))
-    return more * _flops(asked.config, asked.frame, asked.switches)[1]
+    return more * _operations(asked, "decode_slice")
 
 
-def _weights(asked: Pass) -> int:
-    return _all_weights(asked.config, asked.dtype, asked.switches)
-
-
-@lru_cache(maxsize=64)
-def _all_weights(config: WanConfig, dtype: str, switches: VaeSwitches) -> int:
-    return cost.weights_bytes(config, dtype, switches)
+def _operations(asked: Pass, call: str) -> float:
+    """Operations for a frame of a shot of five slices."""
+    found = VAES.operations(asked.config, call, replace(asked.use, slice_frames=STEP), asked.frame)
+    return (found.first + 3 * found.later) / (4 * STEP + 1)
 
 
 def padded_size(config: WanConfig, size: Size) -> Size:
@@ -181,15 +177,6 @@ def _repeated(asked: Pass, boxes: list[split.TileBox], cut: split.Cut) -> float:
         return 1.0
     shared = sum(box.outer.size.pixels for box in boxes) / features_of(asked.frame, cut)
     return shared * (1 + asked.warm_up / asked.visit)
-
-
-@lru_cache(maxsize=256)
-def _flops(config: WanConfig, size: Size, switches: VaeSwitches) -> tuple[float, float]:
-    """Of encoding and of decoding one frame of a long shot."""
-    frames = 17
-    clip = VaeWorkload(frames=frames, size=size, switches=switches, slice_frames=STEP)
-    encode, decode = cost.encode_flops(config, clip), cost.decode_flops(config, clip)
-    return encode.total / frames, decode.total / frames
 
 
 def vae_dtype(precision: str, device: str) -> str:

@@ -32,7 +32,7 @@ class FastWanVae(FastSlicedVae[SliceContext, WanConfig], WanVaeVariant):
         trace: Called with the module path and a copy of the result of each block,
             [1, C, T, H, W], of the first clip of a batch.
 
-    Memory: see `engine.models.wan.vae.cost`.
+    Memory: measured, see `engine.models.video_vae.measured_memory`.
     """
 
     context_type = SliceContext

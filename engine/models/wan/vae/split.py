@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.core.geometry import Box, Size
+from engine.models.video_vae.measured_memory import Piece
 from engine.tiling.grid import cells, smallest_tile, tile_grid
 
 if TYPE_CHECKING:
@@ -118,6 +119,51 @@ def encode_cut(config: WanConfig) -> Cut:
         reach = 2 * reach + 1 + 2 * stage.blocks
     halo = -(-(reach + 1) // (1 << high))
     return Cut(factor=config.patch << high, halo=halo, time=1 << sum(s.time for s in stages))
+
+
+def pieces(config: WanConfig, slice_frames: int) -> dict[str, Piece]:
+    """Inputs of the calls that streams make, see `MeasuredVae`."""
+    latents = slice_frames // config.temporal_factor
+    clip = Piece(channels=config.in_channels, factor=1, first=slice_frames + 1, later=slice_frames)
+    latent = Piece(
+        channels=config.latent_channels,
+        factor=config.spatial_factor,
+        first=latents + 1,
+        later=latents,
+    )
+    encode, decode = encode_cut(config), decode_cut(config)
+    encoded, decoded = slice_frames // encode.time, config.temporal_factor // decode.time * latents
+    return {
+        "encode_slice": clip,
+        "encode_high": replace(clip, is_clip=False),
+        "encode_low": Piece(
+            channels=encoded_channels(config),
+            factor=encode.factor,
+            first=encoded + 1,
+            later=encoded,
+            is_clip=False,
+        ),
+        "decode_slice": latent,
+        "decode_low": latent,
+        "decode_high": Piece(
+            channels=decoded_channels(config),
+            factor=decode.factor,
+            first=decoded + 1,
+            later=decoded,
+            is_clip=False,
+        ),
+    }
+
+
+def encoded_channels(config: WanConfig) -> int:
+    """Channels of what passes between the halves of the encoder."""
+    return config.encoder_stages[encoder_high_stages(config) - 1].result
+
+
+def decoded_channels(config: WanConfig) -> int:
+    """Channels of what passes between the halves of the decoder."""
+    first = decoder_high_stages(config)[0]
+    return first.outer if is_cut_inside(config) else first.inner
 
 
 def least_tile(cut: Cut) -> int:
