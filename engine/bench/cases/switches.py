@@ -166,14 +166,14 @@ class SwitchComparison:
         """Figures with something over those without it; `is_added`: the default is without it."""
         other, default = self._measured(switches), self._default
         with_it, without_it = (other, default) if is_added else (default, other)
-        pair = [one.model.image if of_images else one.model.clip for one in (with_it, without_it)]
-        if of_images:  # the first image makes tables for images; the clip has run already
-            for work in pair:
-                work()
-        row = _time(compare(*pair, self._model.device, self._effort))
+        first, second = with_it.model, without_it.model
         if of_images:
+            for model in (first, second):
+                model.image()  # makes tables for images; the clip has run already
+            row = _time(compare(first.image, second.image, self._model.device, self._effort))
             row["note"] = message("bench.one-frame")
         else:
+            row = _time(compare(first.clip, second.clip, self._model.device, self._effort))
             row["memory"] = with_it.clip_peak / without_it.clip_peak
         return row | {"error": with_it.error, "error_without": without_it.error}
 
