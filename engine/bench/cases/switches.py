@@ -166,14 +166,14 @@ class SwitchComparison:
         """Figures with something over those without it; `is_added`: the default is without it."""
         other, default = self._measured(switches), self._default
         with_it, without_it = (other, default) if is_added else (default, other)
-        work, without = with_it.model.clip, without_it.model.clip
+        first, second = with_it.model, without_it.model
         if of_images:
-            work, without = with_it.model.image, without_it.model.image
-            work(), without()  # the first image makes tables for images; the clip has run already
-        row = _time(compare(work, without, self._model.device, self._effort))
-        if of_images:
+            for model in (first, second):
+                model.image()  # makes tables for images; the clip has run already
+            row = _time(compare(first.image, second.image, self._model.device, self._effort))
             row["note"] = message("bench.one-frame")
         else:
+            row = _time(compare(first.clip, second.clip, self._model.device, self._effort))
             row["memory"] = with_it.clip_peak / without_it.clip_peak
         return row | {"error": with_it.error, "error_without": without_it.error}
 
