@@ -8,6 +8,7 @@ from itertools import takewhile
 from PySide6.QtCore import QObject
 
 from app import engine_messages
+from app.bound import bind
 from app.bridge.engine_bridge import EventHub
 from app.controllers.queue import QueueController
 from app.excerpts.taste_view import Snippet, TasteView
@@ -166,7 +167,7 @@ class TasteController(QObject):
             view.look_changed.connect(self._show_loops)
             view.taken.connect(self._take)
             view.closed.connect(self._halt)
-            view.retranslated.connect(self._show_presets)
+            bind(view, self._show_presets)
             self._player.shown.connect(lambda _seconds, images: view.show_images(images))
             self._player.ended.connect(self._play)
         return self._view
@@ -182,7 +183,7 @@ class TasteController(QObject):
             self._model.begin(row.job_id)
             self._controller.send(commands.FindScenes(job_id=row.job_id))
         self.view.bring_up()
-        self._show_presets()
+        self._show()
 
     # Places and presets
 

@@ -9,6 +9,7 @@ from PySide6.QtCore import QEvent, QObject, Signal
 from PySide6.QtWidgets import QApplication, QSystemTrayIcon, QWidget
 
 from app import desktop, labels
+from app.bound import bind
 from app.bridge.engine_bridge import EventHub
 from app.controllers.queue import QueueController
 from app.desktop.windows_rules import Progress
@@ -156,7 +157,7 @@ class ComparisonController(QObject):
         self._window, self._queue, self._presets = window, queue, presets
         hub.subscribe(events.PlanChosen, self.refresh)
         hub.subscribe(events.ResultLost, self._lose)
-        window.preview.pair_bar.retranslated.connect(self.refresh)
+        bind(window.preview.pair_bar, self.refresh)
 
     def refresh(self, *_: object) -> None:
         """Look at the queue again."""

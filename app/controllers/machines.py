@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QWidget
 from app.controllers.queue import QueueController
 from app.controllers.settings import SettingsController
 from app.i18n import tr
-from app.machines.machines_page import MachinesLine, MachinesPage
+from app.machines.machines_page import MachinesPage, machines_line
 from app.machines.pairing_dialog import PairingDialog
 from app.main_window import MainWindow
 from app.state.machines_model import MachinesModel, Step
@@ -63,7 +63,7 @@ class MachinesController(QObject):
 
     def settings_part(self) -> QWidget:
         """The line among the settings."""
-        part = MachinesLine()
+        part = machines_line()
         part.page_requested.connect(self.open_page)
         return part
 

@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QFileDialog, QMessageBox
 
 from app import desktop
+from app.bound import bind
 from app.controllers.queue import QueueController
 from app.i18n import tr
 from app.installs import model_labels
@@ -58,6 +59,7 @@ class ModelsController(QObject):
         model.changed.connect(self._plan_again)
         model.changed.connect(self._show)
         model.progressed.connect(self._show)
+        bind(window.choices, self._show)
 
     @property
     def view(self) -> ModelsPage:

@@ -13,8 +13,7 @@ from app.controllers.queue import QueueController
 from app.i18n import tr
 from app.jobs.preset_form import title_of
 from app.main_window import MainWindow
-from app.settings.diagnostics_line import DiagnosticsLine
-from app.settings.dialog import SettingsDialog
+from app.settings.dialog import DiagnosticsLine, SettingsDialog
 from app.state.listings import DiagnosticsModel, PresetsModel
 from app.ui_state import UiState
 from app.widgets.controls import is_confirmed

@@ -75,7 +75,6 @@ class TasteView(Page):
     chosen = Signal()  # other places or presets
     taken = Signal(str)  # name of a preset
     closed = Signal()
-    retranslated = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(
@@ -126,7 +125,6 @@ class TasteView(Page):
 
     def _show_texts(self) -> None:
         self.show_places(self._offered)
-        self.retranslated.emit()
 
     # Choices
 

@@ -103,7 +103,7 @@ class DecisionPanel(QWidget):
         self.set_low(False)
         self.show_job(None)
         bind_text(self._stops, self._stops.setText, "Stop after this video")
-        bind(self, self._show_state)
+        bind(self, self._show_state, theme=True)
 
     def show_job(self, row: JobRow | None) -> None:
         """Show what concerns the selected job."""

@@ -303,18 +303,15 @@ class MachinesPage(Page):
         self._pair.setEnabled(has_text and not self._model.is_running)
 
 
-class MachinesLine(PageLine):
+def machines_line() -> PageLine:
     """The line among the settings that opens the page."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(
-            "machine",
-            parent,
-            title="Computers",
-            explanation="Pair computers on your network to process videos together.",
-            text="Show …",
-            says=lambda: tr("{text}: Computers", text=tr("Show …")),
-        )
+    return PageLine(
+        "machine",
+        title="Computers",
+        explanation="Pair computers on your network to process videos together.",
+        text="Show …",
+        says=lambda: tr("{text}: Computers", text=tr("Show …")),
+    )
 
 
 class _Rows(QFrame):

@@ -23,7 +23,6 @@ class PairBar(QWidget):
     """Two lists of the same films, A and B; what the other one has, both exchange."""
 
     chosen = Signal(str, str)  # keys of two films
-    retranslated = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -37,7 +36,7 @@ class PairBar(QWidget):
         row(*lists, spacing=8, on=self._lists)
         column(self._lists, self._problem, spacing=8, on=self)
         self._lists.hide()
-        bind(self, self._show_language)
+        bind(self, lambda: self.show_problem(self._error))
 
     def _letter(self, at: int) -> Label:
         """Makes the letter of a film, whose list it names."""
@@ -89,8 +88,3 @@ class PairBar(QWidget):
         keys[at] = key
         self.show_problem(None)
         self.chosen.emit(*keys)
-
-    def _show_language(self) -> None:
-        """The films are named by who sets them."""
-        self.show_problem(self._error)
-        self.retranslated.emit()

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QWidget
 
+from app.bound import bind
 from app.engine_messages import setting_text
+from app.i18n import tr
+from app.installs.installable import problem
 from app.settings.editors import Editor, LineEditor, SwitchEditor, make_editor, title_of
+from app.state.listings import DiagnosticsModel
 from app.widgets.layouts import MIDDLE, Stretch, column, layout_of, row
+from app.widgets.notice_line import PageLine
 from app.widgets.page import Page
 from app.widgets.parts import button, label, named, rule, scroll_area
 from engine.settings import schema
@@ -96,3 +103,30 @@ class SettingsDialog(Page):
         reason = [editor.reason] if isinstance(editor, LineEditor) else []
         texts = column(title_of(name, editor.control), about, *reason, spacing=2)
         return row((texts, 1), (editor, 0, MIDDLE), spacing=24)
+
+
+class DiagnosticsLine(PageLine):
+    """Description of the archive, and how it went."""
+
+    def __init__(self, model: DiagnosticsModel, parent: QWidget | None = None) -> None:
+        self._model = model
+        super().__init__("diagnostic", parent, title="Report a problem", text="Create archive …")
+        model.changed.connect(self._show)
+        bind(self, self._show)
+
+    def _show(self) -> None:
+        self.button.setEnabled(not self._model.is_running)
+        self.explanation.setText(self._text())
+
+    def _text(self) -> str:
+        model = self._model
+        if model.is_running:
+            return tr("Checking your hardware …")
+        if model.error is not None:
+            return " ".join(problem(model.error))
+        if model.written:
+            return tr("Saved: {name}", name=Path(model.written).name)
+        return tr(
+            "Logs, self-test, settings and plans in one file, without names of videos and "
+            "folders. Nothing is sent."
+        )

@@ -38,8 +38,7 @@ _VAE_SIZES = {"cpu": Size(256, 256), "cuda": Size(1024, 1024)}  # cpu: that of t
 def device_of(options: BenchOptions) -> str:
     """Kind of the device: a GPU where torch can use one, unless the options name another.
 
-    Raises:
-        NoUsableGpu: A GPU is requested and torch has none.
+    A GPU that is named and cannot be used is refused.
     """
     has_gpu = torch.cuda.is_available()
     if options.device not in (devices.AUTO, devices.CPU) and not has_gpu:
@@ -48,11 +47,7 @@ def device_of(options: BenchOptions) -> str:
 
 
 def require_gpu(options: BenchOptions) -> str:
-    """The device of a case that measures nothing but a GPU.
-
-    Raises:
-        NoUsableGpu: torch has none, or the options name the CPU.
-    """
+    """The device of a case that measures nothing but a GPU; refused without one."""
     device = device_of(options)
     if device != "cuda":
         raise NoUsableGpu("bench-case")
@@ -153,11 +148,7 @@ class VaeRun:
         return self._sliced(vae)
 
     def loaded(self, path: Path) -> SlicedVae:
-        """The VAE with the weights of a file, with slicing.
-
-        Raises:
-            WeightsError: It is none of this family.
-        """
+        """The VAE with the weights of a file, with slicing."""
         load = vae_models()[self.model].variants().load
         return self._sliced(load(path, form=self.form, config=self.config, **self._where()))
 
@@ -268,9 +259,6 @@ def write_seedvr2(
 
     On a GPU it has its published size, the transformer in fp8: 4 GB; on a CPU the transformer is
     small and the VAE has one part of its channels: 150 MB with half of them.
-
-    Raises:
-        OSError, SafetensorError: The folder cannot hold it.
 
     Memory: the transformer twice.
     """

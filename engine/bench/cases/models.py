@@ -178,9 +178,6 @@ def community_rows(options: BenchOptions) -> Iterator[Row]:
     faster: both in turns, each first as often. Tiles compute what they share twice: `operations`
     is theirs over those of the whole frame, and `speed_per_operation` their product. `planned` is
     the planned peak over the peak of all tensors above the loaded network.
-
-    Raises:
-        LibraryMissing: spandrel is not on this computer.
     """
     size = options.size or _FRAME
     for title, network in NETWORKS.items():
