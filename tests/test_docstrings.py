@@ -13,7 +13,7 @@ PACKAGES = ("engine", "app", "installer", "tools/windows_build", "tools/training
 NOT_YET = """
 engine/models
 engine/models/seedvr2/planning engine/models/seedvr2/vae
-engine/models/video_vae engine/models/planning engine/models/wan
+engine/models/video_vae engine/models/planning
 engine/models/wan/planning engine/models/wan/vae
 """
 DESCRIBED = re.compile(r"(?:Args|Attributes):\n((?:[ ]{4}.*\n?|\n)+)")

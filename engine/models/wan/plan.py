@@ -1,4 +1,4 @@
-"""How Wan 2x enlarges a video: shot by shot, encoded and decoded twice as large.
+"""Plans of Wan 2x, which enlarges a video shot by shot, encoded and decoded twice as large.
 
 Files of latents are written and read by plans of the same kind that only encode or only decode.
 """

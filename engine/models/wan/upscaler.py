@@ -35,24 +35,18 @@ from engine.tiling.latent_clips import first_frame, latent_of, mirrored_indices
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """Where to begin inside a shot, so that everything from a latent on is the same.
+    """Place to begin inside a shot, so that everything from a latent on is the same."""
 
-    Attributes:
-        encode_from: Latent whose last frame the encoder takes for the first one of a clip.
-        decode_from: Latent that the decoder takes for the first one of a clip.
-        wanted: First latent whose frames are right.
-    """
-
-    encode_from: int
-    decode_from: int
-    wanted: int
+    encode_from: int  # latent whose last frame the encoder takes for the first one of a clip
+    decode_from: int  # latent that the decoder takes for the first one of a clip
+    wanted: int  # first latent whose frames are right
 
 
 def resumption(config: WanConfig, frame: int) -> Resumption:
-    """How to continue a shot at one of its frames.
+    """Place to continue a shot at one of its frames.
 
     Args:
-        config: Of the VAE.
+        config: Configuration of the VAE.
         frame: Counted from the start of the shot.
     """
     wanted = latent_of(frame, config.temporal_factor)
@@ -95,8 +89,8 @@ class WanUpscaler(ShotModel):
     """The VAE of one job.
 
     Args:
-        plan: How it works.
-        vae: With the decoder that enlarges, on the device and in the precision of the plan.
+        plan: Tiles and memory.
+        vae: VAE with the decoder that enlarges, on the device and in the precision of the plan.
 
     Memory: that of the streams, and the source's frames of a slice.
     """
@@ -165,8 +159,8 @@ class WanUpscaler(ShotModel):
         white, colours outside of RGB) are added to the result.
 
         Args:
-            frames: Of the decoder.
-            source: The same frames of the source [T, 3, h, w], nominally [0, 1].
+            frames: Frames of the decoder.
+            source: These frames of the source [T, 3, h, w], nominally [0, 1].
         """
         size = self.canvas
         result = frames[..., : size.height, : size.width].add(1).mul_(0.5).clamp_(0, 1)

@@ -23,21 +23,13 @@ _CHANNELS = -4  # axis, of [..., C, t, h, w]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatentSpace:
-    """Latent space of one VAE.
+    """Latent space of one VAE."""
 
-    Attributes:
-        model: Id of the VAE.
-        title: Name of its models, for users.
-        factor: Pixels of a frame for each position, across and down.
-        rate: Frames/s of the videos that its models make.
-        mean, std: Statistics of each channel over many videos, as published.
-    """
-
-    model: str
-    title: str
-    factor: int
-    rate: Fraction
-    mean: tuple[float, ...]
+    model: str  # id of the VAE
+    title: str  # name of its models, for users
+    factor: int  # pixels of a frame for each position, across and down
+    rate: Fraction  # frames/s of the videos that its models make
+    mean: tuple[float, ...]  # of each channel over many videos, as published
     std: tuple[float, ...]
 
     @property
