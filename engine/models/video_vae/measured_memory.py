@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from engine.core.geometry import Size
 from engine.core.paths import resource
+from engine.models.memory_cost import DTYPE_BYTES
 from engine.settings.optimisations import VaeSwitches
 
 TABLE = "memory.json"
@@ -63,6 +64,20 @@ class VaeUse:
     switches: VaeSwitches = field(default_factory=VaeSwitches)
     slice_frames: int = 4
     is_image: bool = False
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether all switches that count here are at their defaults."""
+        is_half = DTYPE_BYTES[self.dtype] == 2
+        convolution = "3d" if self.device == "cpu" and is_half else "2d"
+        asked = replace(self.switches, fp16_accumulation=False)
+        if asked.convolution == convolution:
+            asked = replace(asked, convolution="auto")
+        if asked.first_frame_fold:
+            asked = replace(asked, image_mode=True)
+        if self.device == "cpu":
+            asked = replace(asked, kernels=True, chunked_attention=True)
+        return asked == VaeSwitches()
 
     @property
     def name(self) -> str:
@@ -185,7 +200,7 @@ def _table() -> Mapping[str, Any]:
 @lru_cache(maxsize=256)
 def _shipped(config: Any, use: VaeUse) -> Any:
     """The table's entry of a use; None: it is not in the table."""
-    if use.switches != VaeSwitches():
+    if not use.is_usual:
         return None
     return _table().get(repr(config), {}).get(use.name)
 
