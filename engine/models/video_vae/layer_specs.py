@@ -93,7 +93,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """Of each frame by itself."""
+    """Layer that works on each frame by itself."""
 
     width: int
 

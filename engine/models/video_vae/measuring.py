@@ -198,7 +198,7 @@ class Valueless:
     Args:
         vae: Its family.
         config: Its sizes.
-        use: How it is used.
+        use: Use of the VAE.
     """
 
     def __init__(self, vae: MeasuredVae, config: Any, use: VaeUse) -> None:
@@ -230,7 +230,7 @@ class Valueless:
         self._stack.close()
 
     def slices(self, call: str, size: Size) -> dict[str, int]:
-        """What slices of a clip of some size take while they go through a call, see `VaePeak`."""
+        """Memory of slices of a clip of some size while they go through a call, see `VaePeak`."""
         piece, meter = self._vae.pieces(self._config, self._use.slice_frames)[call], self.meter
         if self._use.is_image and not self._has_image_tables:
             self._has_image_tables = True  # a first image leaves tables behind on a CPU
@@ -281,7 +281,7 @@ class Valueless:
 def call_memory(
     vae: MeasuredVae, config: Any, call: str, use: VaeUse, sides: Sequence[int] = ()
 ) -> CallMemory:
-    """What a call takes, from square frames of some sides."""
+    """Memory of a call, from square frames of some sides."""
     more, sides = (1.0, sides) if sides else (_BETWEEN, SIDES)
     found = _points(vae, config, call, use, sides)
     if use.device == "cuda" and use.switches.temporal_winograd:  # trials may choose
@@ -330,7 +330,7 @@ def weights(vae: MeasuredVae, config: Any, use: VaeUse) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ClipUse:
-    """What one direction of a clip takes, its results joined.
+    """Memory of one direction of a clip, its results joined.
 
     Attributes:
         peak_bytes: Most bytes at once, without weights and without what it is given.
@@ -358,14 +358,14 @@ def clip_use(
     *,
     whole: bool = False,
 ) -> ClipUse:
-    """What one direction of a clip takes.
+    """Memory of one direction of a clip.
 
     Args:
         vae: Its family.
         config: Sizes of the VAE.
-        use: How it is used.
+        use: Use of the VAE.
         side: The direction.
-        size: Of frames that are or could be encoded, px.
+        size: Size of frames that are or could be encoded, px.
         frames: 1 + n * temporal_factor.
         whole: The clip goes through at once, not in slices.
     """

@@ -28,8 +28,8 @@ class SeedVr2EncodeStream:
     Args:
         vae: Its encoder.
         frame: Size of the frames.
-        tiling: How they are cut; None for whole ones.
-        parking: Where carries wait in main memory; None for a place of its own.
+        tiling: Tiling of the frames; None for whole ones.
+        parking: Store in RAM for waiting carries; None for one of its own.
         begin: Latent of the shot that the first frame is the last one of.
         end: Latents of the shot that are wanted: a span ends as soon as they are there; None: all.
         advance: Called after each slice of a tile.

@@ -56,7 +56,7 @@ class FastWanVae(FastSlicedVae[SliceContext, WanConfig], WanVaeVariant):
 
         Args:
             frames: [T, 3, H, W] in [-1, 1], a slice or a box of it; not changed.
-            carry: Of this half and this tile.
+            carry: Carry of this half and this tile.
 
         Returns:
             Features [T', C, y, x] in channels last, see `split.encode_cut`; the next carry.
@@ -68,7 +68,7 @@ class FastWanVae(FastSlicedVae[SliceContext, WanConfig], WanVaeVariant):
 
         Args:
             features: [T, C, y, x] of whole frames; not changed.
-            carry: Of this half.
+            carry: Carry of this half.
 
         Returns:
             Mean and log-variance [1, 2*L, t, h, w], the latter clamped; the next carry.
@@ -81,7 +81,7 @@ class FastWanVae(FastSlicedVae[SliceContext, WanConfig], WanVaeVariant):
 
         Args:
             latent: [1, L, t, h, w], a slice.
-            carry: Of this half.
+            carry: Carry of this half.
 
         Returns:
             Features [T, C, y, x] in channels last, see `split.decode_cut`; the next carry.
@@ -98,7 +98,7 @@ class FastWanVae(FastSlicedVae[SliceContext, WanConfig], WanVaeVariant):
 
         Args:
             features: [T, C, y, x], a box of what `decode_low` gave; not changed.
-            carry: Of this half and this tile.
+            carry: Carry of this half and this tile.
 
         Returns:
             Finished pictures [T', 3, H, W] of the box, not clipped; the next carry.

@@ -35,9 +35,9 @@ class Streaming:
         warm_up: 0: every tile continues with its carry, which waits in host memory. Else it begins
             so many latents earlier, which costs their time; exact from `encode_warm_up` and
             `decode_warm_up` on.
-        parks: With tiles: the carry of the low half waits on the host meanwhile.
+        parks: Whether, with tiles, the carry of the low half waits on the host.
         slice_latents: Latents worked on at a time; at the start of a shot one more.
-        parking: Where carries wait in main memory.
+        parking: Store in RAM for waiting carries.
         at_once: Tiles that are in work at a time, on a stream each.
     """
 
