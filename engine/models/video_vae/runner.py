@@ -77,6 +77,17 @@ class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
     def build_parts(self, weights: Mapping[str, Tensor]) -> Parts[AnyContext]:
         """The parts of encoder and decoder; everything else is set when this is called."""
 
+    @classmethod
+    def of(cls, vae: SlicedVae) -> Self:
+        """A VAE whose parts can be given tiles.
+
+        Raises:
+            ValueError: It is not of this variant; an error in the caller.
+        """
+        if not isinstance(vae, cls):
+            raise ValueError("only the fast variant works in tiles")
+        return vae
+
     def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Encode one slice; see `SlicedVae`."""
         found, carry = self.run_clips("encode", frames, carry)

@@ -74,7 +74,7 @@ class SeedVr2DecodeStream:
         self._count = first  # frames are counted, from this one on
         self._tiled: _Tiled | None = None
         if tiling is not None:
-            fast = vae.in_parts()
+            fast = FastVae.of(vae)
             part: _All | _HighPart = _All(fast) if tiling.is_whole else _HighPart(fast)
             self._tiled = _Tiled(part, frame, tiling, self._parking, begin, end, advance)
 

@@ -40,10 +40,6 @@ class FastVae(FastSlicedVae[SliceContext, VaeConfig], SeedVr2VaeVariant):
         self._low, self._high = decoder(build, self.config)
         return {"encode": encoder(build, self.config), "decode": [*self._low, *self._high]}
 
-    def in_parts(self) -> FastVae:
-        """This VAE itself."""
-        return self
-
     def decode_low(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """The part of the decoder at low resolution, which sees the whole frame.
 

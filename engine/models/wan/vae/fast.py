@@ -47,10 +47,6 @@ class FastWanVae(FastSlicedVae[SliceContext, WanConfig], WanVaeVariant):
             "decode": [*self._decoder.low, *self._decoder.high],
         }
 
-    def in_parts(self) -> FastWanVae:
-        """This form."""
-        return self
-
     def encode_high(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """The part of the encoder at high resolution, which may be given a tile.
 

@@ -16,6 +16,7 @@ from engine.core.geometry import Box, Size
 from engine.models.upscalers import DecodedTile, Watch
 from engine.models.video_vae.frame_slices import as_clip, as_frames, check_finite
 from engine.models.video_vae.slicing import slices
+from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.interface import WanVaeVariant
 from engine.models.wan.vae.split import decode_tiles, encode_tiles
 from engine.models.wan.vae.tiled import TiledHalf, decode_pass, encode_pass
@@ -86,7 +87,7 @@ class WanEncodeStream:
         self._size = streaming.slice_latents * vae.config.temporal_factor
         tiles = encode_tiles(vae.config, frame, streaming.tile)
         if len(tiles) > 1:
-            fast = vae.in_parts()
+            fast = FastWanVae.of(vae)
             tiled = encode_pass(fast, streaming.slice_latents, streaming.warm_up)
             self._high = TiledHalf(tiled, tiles, streaming.parking, streaming.at_once)
             self._step = fast.encode_low
@@ -166,7 +167,7 @@ class WanDecodeStream:
         self._boxes = [Box(0, 0, canvas.width, canvas.height)]
         tiles = decode_tiles(vae.config, frame, streaming.tile)
         if len(tiles) > 1:
-            fast = vae.in_parts()
+            fast = FastWanVae.of(vae)
             tiled = decode_pass(fast, streaming.slice_latents, streaming.warm_up)
             self._high = TiledHalf(tiled, tiles, streaming.parking, streaming.at_once)
             self._step = fast.decode_low
