@@ -20,14 +20,8 @@ from typing import Any
 from engine.core.paths import resource
 from engine.models.seedvr2.planning.vae_memory import VAES as SEEDVR2
 from engine.models.seedvr2.vae.config import VAE
-from engine.models.video_vae.measured_memory import (
-    FIGURES,
-    TABLE,
-    Curve,
-    MeasuredVae,
-    VaeUse,
-    between,
-)
+from engine.models.video_vae.measured_memory import TABLE, MeasuredVae, between
+from engine.models.video_vae.vae_use import FIGURES, Curve, VaeUse
 from engine.models.wan.planning.vae_memory import VAES as WAN
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22
 

@@ -21,14 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from engine.core.geometry import Size
-from engine.models.video_vae.measured import Side
-from engine.models.video_vae.measured_memory import (
-    FIGURES,
-    CallMemory,
-    MeasuredVae,
-    Piece,
-    VaeUse,
-)
+from engine.models.video_vae.vae_use import FIGURES, CallMemory, Piece, Side, VaeCode, VaeUse
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.temporal_conv import adds_in_place
 from engine.ops.kernels.build import VALUELESS
@@ -201,7 +194,7 @@ class Valueless:
         use: Use of the VAE.
     """
 
-    def __init__(self, vae: MeasuredVae, config: Any, use: VaeUse) -> None:
+    def __init__(self, vae: VaeCode, config: Any, use: VaeUse) -> None:
         self._vae, self._config, self._use = vae, config, use
         self.dtype: torch.dtype = getattr(torch, use.dtype)
         self._has_image_tables = False
@@ -279,7 +272,7 @@ class Valueless:
 
 
 def call_memory(
-    vae: MeasuredVae, config: Any, call: str, use: VaeUse, sides: Sequence[int] = ()
+    vae: VaeCode, config: Any, call: str, use: VaeUse, sides: Sequence[int] = ()
 ) -> CallMemory:
     """Memory of a call, from square frames of some sides."""
     more, sides = (1.0, sides) if sides else (_BETWEEN, SIDES)
@@ -311,13 +304,13 @@ def _operations(sides: Sequence[int], counts: Sequence[int]) -> tuple[float, flo
 
 
 def _points(
-    vae: MeasuredVae, config: Any, call: str, use: VaeUse, sides: Sequence[int]
+    vae: VaeCode, config: Any, call: str, use: VaeUse, sides: Sequence[int]
 ) -> list[dict[str, int]]:
     with Valueless(vae, config, use) as measured:
         return [measured.slices(call, Size(side, side)) for side in sides]
 
 
-def weights(vae: MeasuredVae, config: Any, use: VaeUse) -> int:
+def weights(vae: VaeCode, config: Any, use: VaeUse) -> int:
     """Bytes of the tables of encoder and decoder; for images those that one leaves behind too."""
     with Valueless(vae, config, use) as measured:
         if use.is_image:
@@ -349,7 +342,7 @@ class ClipUse:
 
 @lru_cache(maxsize=64)
 def clip_use(
-    vae: MeasuredVae,
+    vae: VaeCode,
     config: Any,
     use: VaeUse,
     side: Side,

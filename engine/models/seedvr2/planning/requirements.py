@@ -18,7 +18,7 @@ from engine.models.seedvr2.planning import vae_memory
 from engine.models.seedvr2.planning.vae_memory import VAES, Asked
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.tiling import decoder_reach, encoder_reach
-from engine.models.video_vae.measured_memory import VaeUse
+from engine.models.video_vae.vae_use import VaeUse
 
 _EXACT = 4  # bytes of a number of latents and of finished frames
 _COLOURS = 3

@@ -15,7 +15,8 @@ from engine.models.planning.search import PhaseMemory, Streamed
 from engine.models.seedvr2.plan import STEP, latents_of
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.tiling import USUAL_SPAN, pieces, split_tiles, whole_tiles
-from engine.models.video_vae.measured_memory import MeasuredVae, VaePeak, VaeUse
+from engine.models.video_vae.measured_memory import MeasuredVae
+from engine.models.video_vae.vae_use import VaePeak, VaeUse
 from engine.settings.optimisations import VaeSwitches
 from engine.tiling.grid import tile_grid
 

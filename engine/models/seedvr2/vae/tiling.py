@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from engine.core.geometry import Box, Size
 from engine.models.seedvr2.vae.config import VaeConfig
-from engine.models.video_vae.measured_memory import Piece
+from engine.models.video_vae.vae_use import Piece
 from engine.tiling.grid import smallest_tile, tile_grid
 from engine.tiling.latent_clips import Lookback
 

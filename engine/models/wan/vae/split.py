@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.core.geometry import Box, Size
-from engine.models.video_vae.measured_memory import Piece
+from engine.models.video_vae.vae_use import Piece
 from engine.tiling.grid import cells, smallest_tile, tile_grid
 
 if TYPE_CHECKING:
