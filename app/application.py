@@ -19,25 +19,24 @@ from app import desktop, start_options
 from app.bridge.engine_bridge import EngineBridge
 from app.bridge.engine_import import EngineImport
 from app.controllers import restart
-from app.controllers.after_queue import AfterQueueController
 from app.controllers.bench import BenchmarkController
-from app.controllers.comparison import ComparisonController
-from app.controllers.diagnostics import DiagnosticsController
 from app.controllers.downloads import DownloadsController
-from app.controllers.excerpts import ExcerptsController
-from app.controllers.help import HelpController
-from app.controllers.job_display import DesktopController, PreviewController
+from app.controllers.excerpts import ExcerptsController, TasteController
+from app.controllers.job_display import (
+    ComparisonController,
+    DesktopController,
+    PreviewController,
+    TrayController,
+)
 from app.controllers.latents import LatentsController
 from app.controllers.machines import MachinesController
 from app.controllers.models import ModelsController
 from app.controllers.queue import QueueController
 from app.controllers.restart import RestartController
 from app.controllers.runtimes import RuntimesController
-from app.controllers.settings import PresetsController, SettingsController
-from app.controllers.taste import TasteController
-from app.controllers.tray import TrayController
+from app.controllers.settings import DiagnosticsController, PresetsController, SettingsController
+from app.controllers.unattended import AfterQueueController, WatchController
 from app.controllers.updates import UpdatesController
-from app.controllers.watch import WatchController
 from app.desktop.single_instance import SingleInstance
 from app.i18n import Languages, system_language, tr
 from app.main_window import MainWindow
@@ -120,7 +119,6 @@ class Program(QObject):
         self.bench = BenchmarkController(
             self.window, self.controller, self.queue, self.bench_model, hub
         )
-        self.help = HelpController(self.window)
         self.settings = SettingsController(self.window, self.controller, self.ui_state)
         self.machines = MachinesController(
             self.window, self.controller, machines, self.settings, self.ui_state
@@ -322,7 +320,7 @@ def make_application(arguments: list[str]) -> QApplication:
 
 
 def writable_folder() -> Path:
-    """Where the result of the sample goes: the user's films, else the program's data folder."""
+    """Folder for the result of the sample: the user's videos, else the program's data folder."""
     place = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.MoviesLocation)
     for folder in (Path(place) if place else None, paths.data_folder() / "results"):
         if folder is None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from operator import itemgetter
 
 from PySide6.QtWidgets import QApplication, QWidget
+from shiboken6 import isValid
 
 Show = Callable[[], object]
 
@@ -28,17 +30,21 @@ def bind(widget: QWidget, show: Show, *, theme: bool = False) -> None:
 
 def show_language() -> None:
     """Show everything in the language that has just been chosen."""
-    for show in _in_order(theme_only=False):
-        show()
+    _show_again(theme_only=False)
 
 
 def show_theme() -> None:
     """Show everything in the theme that has just been chosen."""
-    for show in _in_order(theme_only=True):
-        show()
+    _show_again(theme_only=True)
 
 
-def _in_order(*, theme_only: bool) -> Iterator[Show]:
-    widgets = QApplication.allWidgets()
-    bound = sorted(one for widget in widgets for one in widget.__dict__.get(_KEPT, ()))
-    return (show for _, theme, show in bound if theme or not theme_only)
+def _show_again(*, theme_only: bool) -> None:
+    bound = [
+        (number, widget, show)
+        for widget in QApplication.allWidgets()
+        for number, theme, show in widget.__dict__.get(_KEPT, ())
+        if theme or not theme_only
+    ]
+    for _, widget, show in sorted(bound, key=itemgetter(0)):
+        if isValid(widget):  # one that was shown before may have deleted it
+            show()

@@ -16,7 +16,7 @@ def text(item: Message | ErrorInfo | Notice) -> str:
 
 
 def hint(item: ErrorInfo | Notice) -> str:
-    """What to do next; "" where there is nothing to do."""
+    """Advice on what to do next; "" where there is nothing to do."""
     return catalogue(current_language()).hint(item.as_message)
 
 
@@ -47,5 +47,5 @@ def choice_text(setting: str, value: str) -> str:
 
 
 def choice_hint(setting: str, value: str) -> str:
-    """What to know about a choice; "" where there is nothing."""
+    """Explanation of a choice; "" where there is none."""
     return text(message(f"choice.{setting}.{value}").hint)

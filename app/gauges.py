@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import (
-    QAbstractButton,
-    QHBoxLayout,
-    QSizePolicy,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from app import labels
+from app.bound import bind
 from app.i18n import tr
 from app.last_minute import LastMinute
 from app.state.telemetry_model import TelemetryModel
 from app.theme import tokens
-from app.widgets.controls import Themed
-from app.widgets.layouts import layout_of
+from app.widgets.layouts import STRETCH, column, layout_of, row, set_margins
 from app.widgets.meters import ShareBar, ShareRing
-from app.widgets.plain import Label, set_tip
+from app.widgets.parts import bind_text, bind_tip, label, named, set_kind
+from app.widgets.plain import set_tip
 from engine.core.plain_text import one_line
 from engine.protocol.gpu_reading import GpuProcess, GpuReading
 
@@ -32,23 +27,13 @@ class VideoMemory(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setObjectName("videoMemory")
+        named(self, "videoMemory")
         self._ring = ShareRing()
-        self._name, self._figure = Label("VRAM"), Label()
-        self._name.setObjectName("videoMemoryName")
-        self._name.setProperty("kind", "secondary")
-        self._figure.setProperty("kind", "gauge")
-        texts = QVBoxLayout()
-        texts.setSpacing(0)
-        texts.addStretch()
-        texts.addWidget(self._name)
-        texts.addWidget(self._figure)
-        texts.addStretch()
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(8)
-        row.addWidget(self._ring)
-        row.addLayout(texts)
+        self._name = label(kind="secondary", name="videoMemoryName")
+        self._name.setText("VRAM")
+        self._figure = label(kind="gauge")
+        texts = column(STRETCH, self._name, self._figure, STRETCH, spacing=0)
+        row(self._ring, texts, spacing=8, on=self)
         self.setVisible(False)
 
     def show_reading(self, gpu: GpuReading, planned_bytes: int) -> None:
@@ -71,11 +56,8 @@ class VideoMemory(QWidget):
         self.setAccessibleDescription(about)
 
     def _show_spill(self, spilled_mb: int) -> None:
-        kind = "spilled" if spilled_mb else "secondary"
         self._name.setText(tr("{size} spilled", size=_gb(spilled_mb)) if spilled_mb else "VRAM")
-        if self._name.property("kind") != kind:
-            self._name.setProperty("kind", kind)
-            self._name.style().polish(self._name)
+        set_kind(self._name, "spilled" if spilled_mb else "secondary")
 
 
 def about_gpu(gpu: GpuReading) -> str:
@@ -91,7 +73,7 @@ def about_gpu(gpu: GpuReading) -> str:
 
 
 def _lines(gpu: GpuReading, planned_bytes: int) -> list[str]:
-    """What the ring shows as text, and which programs hold memory."""
+    """Text of the ring, and the programs that hold memory."""
     ours, others = labels.gigabytes(gpu.ours_mb), labels.gigabytes(gpu.others_mb)
     lines = [tr("Upreel {ours} GB, others {others} GB", ours=ours, others=others)]
     if gpu.spilled_mb:
@@ -124,26 +106,14 @@ class Gauge(QWidget):
 
     def __init__(self, widest: str, *, has_bar: bool = False) -> None:
         super().__init__()
-        self._name, self._figure = Label(), Label("–")
-        self._name.setProperty("kind", "secondary")
-        self._figure.setProperty("kind", "gauge")
+        self._name, self._figure = label(kind="secondary"), label(kind="gauge")
+        self._figure.setText("–")
         self.bar = ShareBar() if has_bar else None
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(1)
-        column.addStretch()
         if self.bar is None:
-            column.addWidget(self._name)
-            column.addWidget(self._figure)
+            column(STRETCH, self._name, self._figure, STRETCH, spacing=1, on=self)
         else:
-            head = QHBoxLayout()
-            head.setSpacing(8)
-            head.addWidget(self._name)
-            head.addStretch()
-            head.addWidget(self._figure)
-            column.addLayout(head)
-            column.addWidget(self.bar)
-        column.addStretch()
+            head = row(self._name, STRETCH, self._figure, spacing=8)
+            column(STRETCH, head, self.bar, STRETCH, spacing=1, on=self)
         self._widest = widest
 
     def name(self, text: str) -> None:
@@ -161,12 +131,12 @@ class Gauge(QWidget):
         self.setAccessibleDescription(explanation)
 
 
-class Gauges(Themed, QAbstractButton):
+class Gauges(QAbstractButton):
     """All gauges in a row, fed by the telemetry model; one button, which opens the last minute."""
 
     def __init__(self, model: TelemetryModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("gauges")
+        named(self, "gauges")
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setAttribute(Qt.WidgetAttribute.WA_Hover)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
@@ -177,18 +147,17 @@ class Gauges(Themed, QAbstractButton):
         self._gpu = Gauge("100 % · 88 °C")
         self._speed = Gauge("888.8 fps")
         self._left = Gauge("88 min 88 s")
-        row = QHBoxLayout(self)
-        row.setContentsMargins(_EDGE, 0, _EDGE, 0)
-        row.setSpacing(_APART)
-        for part in (self._video_memory, self._gpu, self._ram, self._cpu, self._speed, self._left):
-            row.addWidget(part)
+        parts = self._video_memory, self._gpu, self._ram, self._cpu, self._speed, self._left
+        row(*parts, spacing=_APART, margins=(_EDGE, 0), on=self)
         self._gpu.setVisible(False)
         model.changed.connect(self._show)
         self.clicked.connect(self._open)
-        self.retranslate_ui()
+        bind_text(self, self.setAccessibleName, "Last minute")
+        bind_tip(self, "Show the last minute and the time of each stage")
+        bind(self, self._show_names, theme=True)
 
     def sizeHint(self) -> QSize:
-        """That of the row."""
+        """Title of the row."""
         return layout_of(self).sizeHint()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -214,7 +183,7 @@ class Gauges(Themed, QAbstractButton):
         """Closer together where there is little room; where it is tight, without loads."""
         layout_of(self).setSpacing(_NEAR if is_narrow else _APART)
         edge = _EDGE_TIGHT if is_tight else _EDGE
-        layout_of(self).setContentsMargins(edge, 0, edge, 0)
+        set_margins(layout_of(self), (edge, 0))
         self._is_tight = is_tight
         self._show_loads()
 
@@ -224,10 +193,7 @@ class Gauges(Themed, QAbstractButton):
         self._gpu.setVisible(has_gpu and not self._is_tight)
         self._cpu.setVisible(not (has_gpu and self._is_tight))
 
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
-        self.setAccessibleName(tr("Last minute"))
-        set_tip(self, tr("Show the last minute and the time of each stage"))
+    def _show_names(self) -> None:
         self._ram.name(tr("RAM"))
         self._cpu.name(tr("CPU"))
         self._gpu.name(tr("GPU"))

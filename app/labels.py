@@ -91,7 +91,7 @@ def target(row: JobRow) -> str:
 
 
 def result_name(plan: Plan | None) -> str:
-    """What a result is called after its model."""
+    """Name of a result after its model."""
     model = plan.work.model if plan is not None else ""
     own = {"": tr("Result"), "lite": "Lite", "none": tr("Same size")}
     return own.get(model) or choice_text("model", model)
@@ -157,7 +157,7 @@ def remaining(row: JobRow) -> str:
 
 
 def held(row: JobRow) -> str:
-    """What of an interrupted job is finished: "8 of 12 minutes finished"; "" for nothing."""
+    """Finished part of an interrupted job: "8 of 12 minutes finished"; "" for nothing."""
     if not row.done or row.plan is None or row.state is JobState.DONE:
         return ""
     rate = float(row.plan.picture.frame_rate)

@@ -1,4 +1,4 @@
-"""What opens below the gauges: their last minute, and how long the stages of the film take."""
+"""Panel below the gauges: their last minute, and the seconds of the video's stages."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPaintEvent, QPen, QPolygonF
-from PySide6.QtWidgets import QFrame, QGridLayout, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QWidget
 
 from app import labels
 from app.i18n import mark, tr
 from app.state.telemetry_model import HISTORY_S, Sample, TelemetryModel
 from app.theme import tokens
 from app.widgets.controls import ChoiceBox
+from app.widgets.layouts import LEFT, MIDDLE, RIGHT, STRETCH, TOP, column, grid, row
+from app.widgets.parts import label, named
 from app.widgets.plain import Label, Legend
 
 _WIDTH, _HEIGHT, _BELOW = 380, 34, 4  # px of a curve, and between gauges and what opens
@@ -23,7 +25,7 @@ _AROUND = ("latents", "verify")  # planned stages outside of "run"
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """What a curve shows: all figures in one unit.
+    """Data of a curve: all figures in one unit.
 
     Attributes:
         name: Its title, to be translated.
@@ -96,29 +98,19 @@ class LastMinute(QFrame):
 
     def __init__(self, model: TelemetryModel, opener: QWidget) -> None:
         super().__init__(opener, Qt.WindowType.Popup)
-        self.setObjectName("lastMinute")
-        self.setProperty("kind", "sheet")
+        named(self, "lastMinute", "sheet")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setAttribute(Qt.WidgetAttribute.WA_NoMouseReplay)  # a press on the gauges closes
         self.setAccessibleName(tr("Last minute"))
         self._model, self._opener = model, opener
-        self._title = Label(tr("Last minute"))
-        self._title.setProperty("kind", "title")
         self._gpus = GpuChoice()
         self._gpus.chosen.connect(model.show_gpu)
         self._curves = {quantity: CurveRow(quantity) for quantity in QUANTITIES}
         self._stages = TimesTable()
-        column = QVBoxLayout()
-        column.setSpacing(10)
-        column.addWidget(self._title)
-        column.addWidget(self._gpus)
-        for row in self._curves.values():
-            column.addWidget(row)
-        sides = QHBoxLayout(self)  # side by side it is as low as the smallest window
-        sides.setContentsMargins(16, 12, 16, 14)
-        sides.setSpacing(28)
-        sides.addLayout(column)
-        sides.addWidget(self._stages, 0, Qt.AlignmentFlag.AlignTop)
+        title = label("Last minute", "title")
+        curves = column(title, self._gpus, *self._curves.values(), spacing=10)
+        # Side by side it is as low as the smallest window.
+        row(curves, (self._stages, 0, TOP), spacing=28, margins=(16, 12, 16, 14), on=self)
         model.read.connect(self._show)
         self._show()
 
@@ -132,7 +124,7 @@ class LastMinute(QFrame):
         self.move(left, top)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """What opened it closes it, too; Escape does anyway."""
+        """Closed by its opener; Escape closes it anyway."""
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space):
             self.close()
             return
@@ -141,9 +133,9 @@ class LastMinute(QFrame):
     def _show(self) -> None:
         samples = self._model.samples
         self._gpus.show_gpus(self._model)
-        for quantity, row in self._curves.items():
+        for quantity, curve in self._curves.items():
             planned = self._model.planned_bytes / 2**20 if quantity is VIDEO_MEMORY else 0.0
-            row.show_samples(samples, planned)
+            curve.show_samples(samples, planned)
         self._stages.show_times(self._model)
         self._place()
 
@@ -155,13 +147,13 @@ class GpuChoice(ChoiceBox):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setObjectName("shownGpu")
+        named(self, "shownGpu")
         self.setAccessibleName(tr("GPU"))
         self._gpus: tuple[int, ...] = ()
         self.activated.connect(lambda at: self.chosen.emit(self._gpus[at]))
 
     def show_gpus(self, model: TelemetryModel) -> None:
-        """Those of the latest reading, with the one that is shown."""
+        """GPUs of the latest reading, with the one that is shown."""
         gpus, reading = model.gpus, model.reading
         self.setVisible(len(gpus) > 1)
         found = tuple(gpu.number for gpu in gpus)
@@ -182,21 +174,10 @@ class CurveRow(QWidget):
     def __init__(self, quantity: Quantity) -> None:
         super().__init__()
         self._quantity = quantity
-        self._name, self._parts, self._figure = Label(tr(quantity.name)), Legend(), Label()
-        self._parts.setProperty("kind", "secondary")
-        self._figure.setProperty("kind", "gauge")
-        self.curve = Curve()
-        head = QHBoxLayout()
-        head.setSpacing(12)
-        head.addWidget(self._name)
-        head.addWidget(self._parts)
-        head.addStretch()
-        head.addWidget(self._figure)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(3)
-        column.addLayout(head)
-        column.addWidget(self.curve)
+        self._name, self._figure = label(quantity.name), label(kind="gauge")
+        self._parts, self.curve = named(Legend(), kind="secondary"), Curve()
+        head = row(self._name, self._parts, STRETCH, self._figure, spacing=12)
+        column(head, self.curve, spacing=3, on=self)
 
     def show_samples(self, samples: Sequence[Sample], planned: float) -> None:
         """The samples of the last minute and the planned peak in the unit of values; 0 for none."""
@@ -290,12 +271,8 @@ class TimesTable(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setObjectName("timesTable")
-        self._grid = QGridLayout(self)
-        self._grid.setContentsMargins(0, 2, 0, 0)
-        self._grid.setHorizontalSpacing(20)
-        self._grid.setVerticalSpacing(3)
-        self._grid.setColumnStretch(0, 1)
+        named(self, "timesTable")
+        self._grid = grid(spacing=(20, 3), margins=(0, 2, 0, 0), wide=[0], on=self)
         self._labels: dict[tuple[int, int], Label] = {}
 
     def show_times(self, model: TelemetryModel) -> None:
@@ -305,21 +282,19 @@ class TimesTable(QWidget):
         self.setVisible(bool(rows))
         head = (tr("Stages of this video"), tr("actual"), tr("planned"))
         for at, texts in enumerate([head, *rows]):
-            for column, text in enumerate(texts):
-                self._label(at, column).setText(text)
-        for (at, _), label in self._labels.items():
-            label.setVisible(at <= len(rows))
+            for across, text in enumerate(texts):
+                self._label(at, across).setText(text)
+        for (at, _), cell in self._labels.items():
+            cell.setVisible(at <= len(rows))
 
-    def _label(self, row: int, column: int) -> Label:
-        label = self._labels.get((row, column))
-        if label is None:
-            label = self._labels[row, column] = Label()
-            label.setProperty("kind", "secondary" if row == 0 and column else "small")
-            if row == column == 0:
-                label.setProperty("kind", "section")
-            side = Qt.AlignmentFlag.AlignRight if column else Qt.AlignmentFlag.AlignLeft
-            self._grid.addWidget(label, row, column, side | Qt.AlignmentFlag.AlignVCenter)
-        return label
+    def _label(self, at: int, across: int) -> Label:
+        cell = self._labels.get((at, across))
+        if cell is None:
+            head = "secondary" if across else "section"
+            cell = self._labels[at, across] = label(kind="small" if at else head)
+            side = RIGHT if across else LEFT
+            self._grid.addWidget(cell, at, across, side | MIDDLE)
+        return cell
 
 
 def stage_rows(model: TelemetryModel, now: float) -> list[tuple[str, str, str]]:
@@ -338,7 +313,7 @@ def stage_rows(model: TelemetryModel, now: float) -> list[tuple[str, str, str]]:
 def _rows_inside(
     taken: Mapping[str, float], planned: Mapping[str, float]
 ) -> Iterator[tuple[str, str, str]]:
-    """The same of stages that take turns or go on side by side; none that is 0 s."""
+    """Lines of stages that take turns or run in parallel; none of 0 s."""
     for stage in dict.fromkeys(("load", *planned, "wait")):
         seconds, plan = taken.get(stage), planned.get(stage, 0.0)
         if stage not in _AROUND and (round(seconds or 0.0) or round(plan)):

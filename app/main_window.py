@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 
-from PySide6.QtCore import QEvent, Qt, QTimer, Signal
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import (
     QCloseEvent,
     QIcon,
@@ -22,8 +23,10 @@ from PySide6.QtWidgets import (
 
 from app import desktop
 from app.actions import Actions
+from app.bound import bind
 from app.columns import Columns
 from app.controllers.queue import QueueController
+from app.help.view import HelpView
 from app.i18n import tr
 from app.jobs.choices_form import ChoicesForm
 from app.jobs.decision_panel import DecisionPanel
@@ -84,13 +87,14 @@ class MainWindow(QMainWindow):
         self._controller, self._queue, self._ui_state = controller, queue, ui_state
         self._is_painted = self._follows = self._is_leaving = False
         self._shown: object = None
-        self._help_later: tuple[str, Callable[[], None]] | None = None  # job_id, what helps
+        self._change_later: tuple[str, Callable[[], None]] | None = None  # job_id, what to change
         self.setWindowTitle("Upreel")
         self.setWindowIcon(QIcon(str(paths.resource("icons", "upreel.ico"))))
         self.setMinimumSize(SMALLEST)
         self._drops = DropTarget(self)
         self.actions_ = Actions(self)
-        self.intake = Intake(self, controller, ui_state)
+        bind(self, self.actions_.retranslate_ui, theme=True)  # before what shows them
+        self.intake = Intake(self, controller.add_paths, ui_state)
         self.top = ToolBar(telemetry, self.actions_)
         self.queue_column = QueueColumn(queue, controller.removals, self.actions_)
         self.preview = PreviewView(self.actions_)
@@ -112,6 +116,11 @@ class MainWindow(QMainWindow):
     def selected(self) -> JobRow | None:
         """The selected job."""
         return self.queue_column.view.selected_row
+
+    @cached_property
+    def help(self) -> HelpView:
+        """The page of help; made when the user first asks for it."""
+        return HelpView(self)
 
     def add_bar(self, bar: QWidget) -> None:
         """Put a line below the top strip, over all columns; it shows and hides itself."""
@@ -156,9 +165,9 @@ class MainWindow(QMainWindow):
         if (job_id, seen, shown) != self._shown:  # progress alone changes nothing here
             self._shown = (job_id, seen, shown)
             self._show_selected()
-        later = self._help_later
+        later = self._change_later
         if later is not None and later[0] == job_id and row.state.can_change and row.plan:
-            self._help_later = None
+            self._change_later = None
             later[1]()
 
     def _queue_changed(self) -> None:
@@ -232,6 +241,7 @@ class MainWindow(QMainWindow):
             "rename": self._on_row(lambda row: self._change(row, name)),
             "folder": self._on_row(lambda row: self._change(row, folder)),
             "choices": self._on_row(lambda row: self._change(row, self._show_choices)),
+            "help": self._toggle_help,
             "show_log": lambda: self.actions_["log"].setChecked(True),
         }.items():
             self.actions_[action].triggered.connect(work)
@@ -270,13 +280,19 @@ class MainWindow(QMainWindow):
     def _change(self, row: JobRow, change: Callable[[], None]) -> None:
         """Let the user change choices of a job, as soon as they can be changed."""
         if row.state.can_retry:
-            self._help_later = row.job_id, change
+            self._change_later = row.job_id, change
             self._controller.reopen(row.job_id)
         else:
             change()
 
     def _show_choices(self) -> None:
         bring_into_view(self.choices.first_control, takes_focus=True)
+
+    def _toggle_help(self) -> None:
+        if self.help.isVisible():
+            self.help.close()
+        else:
+            self.help.bring_up()
 
     # Files
 
@@ -305,12 +321,6 @@ class MainWindow(QMainWindow):
     def keyReleaseEvent(self, event: QKeyEvent) -> None:
         """See keyPressEvent."""
         self.preview.playback.release_key(event)
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language and the theme."""
-        super().changeEvent(event)
-        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
-            self.actions_.retranslate_ui()
 
     def closeEvent(self, event: QCloseEvent) -> None:
         """Ask while a job runs: it can go on at the next start."""

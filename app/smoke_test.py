@@ -85,7 +85,7 @@ def run_smoke_test(out: Path) -> int:
 
 
 class Findings:
-    """What was seen, and what was wrong with it."""
+    """Observations, and the faults among them."""
 
     def __init__(self) -> None:
         self.facts: dict[str, object] = {}

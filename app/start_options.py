@@ -1,4 +1,4 @@
-"""What the window is started with: files, and options for trials."""
+"""Start options of the window: files, and options for trials."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.core.errors import EngineError
 
 
 def no_options() -> argparse.Namespace:
-    """As if the program was started without arguments."""
+    """Options of a start without arguments."""
     return parse(["upreel"])
 
 

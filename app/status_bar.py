@@ -4,30 +4,23 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer
 from PySide6.QtGui import QAction, QHideEvent, QShowEvent
-from PySide6.QtWidgets import (
-    QDockWidget,
-    QHBoxLayout,
-    QMainWindow,
-    QPlainTextEdit,
-    QToolButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QDockWidget, QMainWindow, QPlainTextEdit, QToolButton, QWidget
 
 from app import labels
+from app.bound import bind
 from app.engine_messages import choice_text, text
 from app.i18n import tr
 from app.latents.latent_sheet import READINGS
 from app.state.log_model import KEPT_LINES, LogModel
 from app.theme import tokens
-from app.theme.icons import icon
-from app.widgets.controls import ElidedLabel, Themed, Translated
-from app.widgets.plain import Label, set_tip
+from app.widgets.layouts import MIDDLE, RIGHT, row
+from app.widgets.parts import bind_text, elided, icon_button, label, named
 from engine.protocol.plan import LatentPlan, Notice, Plan
 
 _BOTH_FROM = 540  # px of the window's height from which columns and log have room
 
 
-class LogDock(Themed, QDockWidget):
+class LogDock(QDockWidget):
     """Shows the lines of the log model; new ones come at the end.
 
     In a low window it takes the place of the columns, which would have no room above it.
@@ -39,29 +32,23 @@ class LogDock(Themed, QDockWidget):
 
     def __init__(self, model: LogModel, window: QMainWindow) -> None:
         super().__init__(window)
-        self.setObjectName("logDock")
+        named(self, "logDock")
+        bind_text(self, self.setWindowTitle, "Log")
         self._window = window
         window.installEventFilter(self)
         self.setFeatures(QDockWidget.DockWidgetFeature.DockWidgetClosable)
-        self._title, self._close = Label(), QToolButton()
-        self._close.setObjectName("closeLog")
-        self._close.setProperty("kind", "more")
-        self._close.clicked.connect(self.close)
-        head = QWidget()
-        head.setObjectName("logHead")
-        row = QHBoxLayout(head)
-        row.setContentsMargins(12, 2, 8, 2)
-        row.addWidget(self._title, 1)
-        row.addWidget(self._close)
+        close = icon_button("cancel", "Close", "closeLog", "more", size=16, on=self.close)
+        head = named(QWidget(), "logHead")
+        row((label("Log"), 1), close, margins=(12, 2, 8, 2), on=head)
         self.setTitleBarWidget(head)
         self._text = QPlainTextEdit()
+        bind_text(self._text, self._text.setAccessibleName, "Log")
         self._text.setReadOnly(True)
         self._text.setMaximumBlockCount(KEPT_LINES)
         self._text.setMinimumHeight(96)
         self._text.setPlainText("\n".join(model.lines))
         self.setWidget(self._text)
         model.line_added.connect(self._text.appendPlainText)
-        self.retranslate_ui()
 
     def showEvent(self, event: QShowEvent) -> None:
         """Open at the end: what has just happened."""
@@ -86,57 +73,34 @@ class LogDock(Themed, QDockWidget):
         if body is not None:
             body.setVisible(self.isHidden() or self._window.height() >= _BOTH_FROM)
 
-    def retranslate_ui(self) -> None:
-        """Title in the current language."""
-        self.setWindowTitle(tr("Log"))
-        self._title.setText(tr("Log"))
-        self._close.setIcon(icon("cancel", size=16))
-        set_tip(self._close, tr("Close"))
-        self._close.setAccessibleName(tr("Close"))
-        self._text.setAccessibleName(tr("Log"))
 
-
-class StatusBar(Translated, QWidget):
+class StatusBar(QWidget):
     """Always visible."""
 
     def __init__(self, *actions: QAction) -> None:
         super().__init__()
-        self.setObjectName("statusBar")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        named(self, "statusBar", has_ground=True)
         self.setFixedHeight(tokens.FOOT_HEIGHT)
         self._plan: Plan | None = None
-        self._sentence = Label()
-        self._sentence.setProperty("kind", "secondary")
-        self._line = ElidedLabel()
-        self._line.setProperty("kind", "secondary")
-        self._line.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(16, 0, 8, 0)
-        row.setSpacing(16)
-        row.addWidget(self._sentence)
-        row.addWidget(self._line, 1)
-        for action in actions:
-            row.addWidget(_text_button(action))
-        self.retranslate_ui()
+        sentence = label(
+            "AI redraws detail. Check faces and small text before you keep the result.",
+            "secondary",
+        )
+        self._line = elided(kind="secondary", align=RIGHT | MIDDLE)
+        buttons = map(_text_button, actions)
+        row(sentence, (self._line, 1), *buttons, spacing=16, margins=(16, 0, 8, 0), on=self)
+        bind(self, lambda: self.show_plan(self._plan))
 
     def show_plan(self, plan: Plan | None) -> None:
         """The plan of the selected job."""
         self._plan = plan
         self._line.setText(*(plan_lines(plan) if plan is not None else [""]))
 
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
-        self._sentence.setText(
-            tr("AI redraws detail. Check faces and small text before you keep the result.")
-        )
-        self.show_plan(self._plan)
-
 
 def _text_button(action: QAction) -> QToolButton:
     """A button that looks like a word of the strip."""
-    button = QToolButton()
-    button.setObjectName(f"{action.objectName().removeprefix('action-')}Button")
-    button.setProperty("kind", "quiet")
+    name = f"{action.objectName().removeprefix('action-')}Button"
+    button = named(QToolButton(), name, "quiet")
     button.setDefaultAction(action)
     button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextOnly)
     return button
@@ -165,7 +129,7 @@ def phrase_of(part: Notice) -> str:
 
 
 def latent_parts(plan: LatentPlan) -> list[str]:
-    """What becomes of latents before anything else is done."""
+    """Step of decoding latents, before anything else."""
     title, _ = READINGS["normalised" if plan.normalised else "raw"]
     parts = [tr("latents: {reading}", reading=tr(title))]
     if plan.decode_tile is not None:

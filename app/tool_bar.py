@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QAction, QColor, QIcon, QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QToolButton, QWidget
+from PySide6.QtWidgets import QFrame, QToolButton, QWidget
 
 from app.actions import Actions
+from app.bound import bind
 from app.gauges import Gauges, about_gpu
-from app.i18n import LANGUAGES, tr
+from app.i18n import LANGUAGES, mark, tr
 from app.state.telemetry_model import TelemetryModel
 from app.theme import tokens
 from app.theme.icons import icon
-from app.widgets.controls import ElidedLabel, SegmentedControl, Themed
-from app.widgets.layouts import layout_of
+from app.widgets.controls import SegmentedControl
+from app.widgets.layouts import Stretch, layout_of, row
+from app.widgets.parts import bind_text, elided, named, set_kind
 from app.widgets.plain import Label, set_tip
 from engine.core import paths
 
 _WIDE, _NARROW, _TIGHT = 1480, 1400, 1180  # px
 
 
-class ToolBar(Themed, QWidget):
+class ToolBar(QWidget):
     """Always visible; emits requests for another language or theme."""
 
     language_requested = Signal(str)
@@ -32,46 +34,44 @@ class ToolBar(Themed, QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setFixedHeight(tokens.TOP_HEIGHT)
         self._model = model
-        self._language = "en"
-        mark = Label()
-        mark.setPixmap(QIcon(str(paths.resource("icons", "upreel-256.png"))).pixmap(QSize(26, 26)))
-        self._name = Label("Upreel")
-        self._name.setProperty("kind", "title")
-        self._chip = GpuChip()
-        self._switch = SegmentedControl(list(LANGUAGES))
-        self._switch.setObjectName("languageSwitch")
-        self._models = QToolButton()
-        self._models.setObjectName("modelsButton")
+        self._fetched, self._is_idle, self._is_tight = "", False, False
+        sign = Label()
+        sign.setPixmap(QIcon(str(paths.resource("icons", "upreel-256.png"))).pixmap(QSize(26, 26)))
+        self._name, self._chip = named(Label("Upreel"), kind="title"), GpuChip()
+        self._switch = named(SegmentedControl(list(LANGUAGES)), "languageSwitch")
+        self._switch.set_labels(LANGUAGES)
+        bind_text(self._switch, self._switch.setAccessibleName, mark("Language"))
+        self._models = named(QToolButton(), "modelsButton")
         self._models.setDefaultAction(actions["models"])
         self._models.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
-        self._gauges = Gauges(model)
-        self._fetched, self._is_idle, self._is_tight = "", False, False
-        self._theme = QToolButton()
-        self._theme.setObjectName("themeSwitch")
-        self._theme.setProperty("kind", "icon")
-        row = QHBoxLayout(self)
-        row.setContentsMargins(16, 0, 16, 0)
-        row.setSpacing(10)
-        row.addWidget(mark)
-        row.addWidget(self._name)
-        row.addSpacing(6)
-        row.addWidget(self._chip)
-        row.addStretch(1)
-        row.addWidget(self._gauges)
-        row.addWidget(self._models)
-        bench, self._machines, settings = map(
-            _icon_button, (actions["bench"], actions["machines"], actions["settings"])
+        bench, self._machines, settings = (
+            _action_button(actions[name]) for name in ("bench", "machines", "settings")
         )
-        for button in (bench, self._machines, settings):
-            row.addWidget(button)
-        row.addWidget(self._switch)
-        row.addWidget(self._theme)
+        self._gauges = Gauges(model)
+        self._theme = named(QToolButton(), "themeSwitch", "icon")
+        row(
+            sign,
+            self._name,
+            6,
+            self._chip,
+            Stretch(1),
+            self._gauges,
+            self._models,
+            bench,
+            self._machines,
+            settings,
+            self._switch,
+            self._theme,
+            spacing=10,
+            margins=(16, 0),
+            on=self,
+        )
         self._switch.chosen.connect(self.language_requested)
         self._theme.clicked.connect(
             lambda: self.theme_requested.emit("light" if tokens.current().is_dark else "dark")
         )
         model.changed.connect(self._show_card)
-        self.retranslate_ui()
+        bind(self, self._show_texts, theme=True)
 
     @property
     def last_control(self) -> QWidget:
@@ -79,9 +79,8 @@ class ToolBar(Themed, QWidget):
         return self._theme
 
     def show_language(self, language: str) -> None:
-        """The language in use."""
-        self._language = language
-        self.retranslate_ui()
+        """Show the language in use."""
+        self._switch.set_current(language)
 
     def show_gpu_idle(self, is_idle: bool) -> None:
         """Show that there is a GPU that this program cannot compute on."""
@@ -95,15 +94,11 @@ class ToolBar(Themed, QWidget):
         text = tr("Models")
         self._models.setText(f"{text} · {progress}" if progress else text)
 
-    def retranslate_ui(self) -> None:
-        """All texts in the current language, icons in the current theme."""
+    def _show_texts(self) -> None:
         self.show_models(self._fetched)
-        self._switch.set_labels(LANGUAGES)
-        self._switch.set_current(self._language)
-        self._switch.setAccessibleName(tr("Language"))
-        dark = tokens.current().is_dark
-        self._theme.setIcon(icon("sun" if dark else "moon"))
-        other = tr("Light theme") if dark else tr("Dark theme")
+        is_dark = tokens.current().is_dark
+        self._theme.setIcon(icon("sun" if is_dark else "moon"))
+        other = tr("Light theme") if is_dark else tr("Dark theme")
         set_tip(self._theme, other)
         self._theme.setAccessibleName(other)
         self._show_card()
@@ -111,15 +106,11 @@ class ToolBar(Themed, QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """In a narrow window figures come before texts."""
         super().resizeEvent(event)
-        is_narrow = self.width() < _NARROW
-        style = Qt.ToolButtonStyle
+        is_icon, style = self.width() < _NARROW and not self._fetched, Qt.ToolButtonStyle
         self._models.setToolButtonStyle(
-            style.ToolButtonIconOnly
-            if is_narrow and not self._fetched
-            else style.ToolButtonTextBesideIcon
+            style.ToolButtonIconOnly if is_icon else style.ToolButtonTextBesideIcon
         )
-        self._models.setProperty("kind", "icon" if is_narrow and not self._fetched else "")
-        self._models.style().polish(self._models)
+        set_kind(self._models, "icon" if is_icon else "")
         self._fold(is_tight=self.width() < _TIGHT)
 
     def minimumSizeHint(self) -> QSize:
@@ -165,11 +156,10 @@ class ToolBar(Themed, QWidget):
         self._fold_further()
 
 
-def _icon_button(action: QAction) -> QToolButton:
+def _action_button(action: QAction) -> QToolButton:
     """A button with an icon, explained by its tool tip."""
-    button = QToolButton()
-    button.setObjectName(f"{action.objectName().removeprefix('action-')}Button")
-    button.setProperty("kind", "icon")
+    name = action.objectName().removeprefix("action-")
+    button = named(QToolButton(), f"{name}Button", "icon")
     button.setDefaultAction(action)
     button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonIconOnly)
     return button
@@ -183,16 +173,10 @@ class GpuChip(QFrame):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setObjectName("gpuChip")
-        self.setProperty("kind", "chip")
+        named(self, "gpuChip", "chip")
         self.setFixedHeight(30)
-        self._dot, self._text, self._least = _Dot(), ElidedLabel(), _LEAST
-        self._text.setObjectName("gpuText")
-        row = QHBoxLayout(self)
-        row.setContentsMargins(12, 0, 14, 0)
-        row.setSpacing(8)
-        row.addWidget(self._dot)
-        row.addWidget(self._text, 1)
+        self._dot, self._text, self._least = _Dot(), elided(name="gpuText"), _LEAST
+        row(self._dot, (self._text, 1), spacing=8, margins=(12, 0, 14, 0), on=self)
 
     def set_tight(self, is_tight: bool) -> None:
         """Little room: the text may end early."""

@@ -1,4 +1,4 @@
-"""Where windows open: the main one on each screen where it was, all of them inside it."""
+"""Places of windows: the main one opens on each screen where it was, all of them inside it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from PySide6.QtGui import QGuiApplication, QScreen
 from PySide6.QtWidgets import QWidget
 
 from app.ui_state import UiState
+from app.widgets.page import TITLE_PX
 
 SMALLEST = QSize(880, 430)  # logical pixels: 1366x768 at 150 % less the task bar and a title
 _USUAL = QSize(1440, 900)
-_TITLE = 40  # px of a title bar, before the window has one
 
 
 def place_window(window: QWidget, state: UiState) -> None:
@@ -35,17 +35,11 @@ def keep_place(window: QWidget, state: UiState) -> None:
 
 def fitted(place: QRect, free: QRect) -> QRect:
     """A place moved and shrunk so that window and frame lie on the free part of a screen."""
-    inner = free.adjusted(0, _TITLE, 0, 0)
+    inner = free.adjusted(0, TITLE_PX, 0, 0)
     size = place.size().boundedTo(inner.size())
     left = min(max(place.left(), inner.left()), inner.right() + 1 - size.width())
     top = min(max(place.top(), inner.top()), inner.bottom() + 1 - size.height())
     return QRect(left, top, size.width(), size.height())
-
-
-def resize_on_screen(window: QWidget, size: QSize) -> None:
-    """Give a window a size, at most that of the free part of its screen below a title."""
-    room = window.screen().availableGeometry().adjusted(0, _TITLE, 0, 0)
-    window.resize(size.boundedTo(room.size()))
 
 
 def key_of(screen: QScreen) -> str:

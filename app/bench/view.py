@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QResizeEvent
-from PySide6.QtWidgets import QDialog, QFrame, QLineEdit, QScrollArea, QWidget
+from PySide6.QtWidgets import QFrame, QLineEdit, QScrollArea, QWidget
 
 from app.actions import SPECS
 from app.bench.table import SwitchesTable
@@ -18,9 +18,9 @@ from app.theme.icons import icon
 from app.widgets.layouts import MIDDLE, RIGHT, column, grid, row
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
+from app.widgets.page import Page
 from app.widgets.parts import bind_text, button, elided, label, named
 from app.widgets.plain import set_tip
-from app.window_place import resize_on_screen
 from engine.protocol.report import BenchReport, MeasuredRate, MeasuredSwitch
 
 _NOTHING = "none"
@@ -30,18 +30,14 @@ _LOW_PAGE = 520  # px
 _NEXT_TO_TABLE, _IN_LOW_PAGE = 132, 82  # px of the figures at most, next to a table
 
 
-class BenchView(QDialog):
+class BenchView(Page):
     """Shows the model; emits the user's requests."""
 
     run_requested = Signal(bool)  # True for the speed test alone
     stop_requested = Signal()
 
     def __init__(self, model: BenchmarkModel, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setObjectName("benchDialog")
-        self.setMinimumSize(_SMALL)
-        self.resize(_SMALL)
-        bind_text(self, self.setWindowTitle, SPECS["bench"].text)
+        super().__init__("benchDialog", SPECS["bench"].text, parent, size=_SMALL, least=_SMALL)
         self._model = model
         self._busy = ""
         self._shown: tuple[MeasuredSwitch, ...] = ()
@@ -112,7 +108,7 @@ class BenchView(QDialog):
         switches = report.switches if report is not None else ()
         if report is not None and not self._was_filled:
             self._was_filled = True
-            resize_on_screen(self, self.size().expandedTo(_LARGE))
+            self.resize_on_screen(self.size().expandedTo(_LARGE))
         for part in (self._table, self._filter, self._found):
             part.setVisible(bool(switches))
         self._filler.setVisible(report is None)
@@ -222,7 +218,7 @@ class BenchView(QDialog):
         close = button("Close", "benchClose", on=self.close)
         close.setDefault(True)  # otherwise Enter would start minutes of work
         column(self._scroll, margins=(14, 10, 8, 10), on=self._figures)
-        column(
+        self.fill(
             row((title, 1), self._quick, self._full, self._stop, spacing=8),
             lead,
             self._notice,
@@ -234,13 +230,9 @@ class BenchView(QDialog):
             (self._filler, 1),
             self._notes,
             row((self._machine, 1), self._copy, close, spacing=12),
-            spacing=10,
-            margins=(20, 16),
-            on=self,
+            focus=title,
         )
         self._table.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
-        title.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
-        title.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before Tab is pressed
 
 
 def _machine(machine: Mapping[str, str]) -> str:

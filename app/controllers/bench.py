@@ -11,7 +11,6 @@ from app.i18n import tr
 from app.main_window import MainWindow
 from app.state.listings import BenchmarkModel
 from app.state.queue_model import QueueModel
-from app.widgets.controls import bring_up
 from engine.protocol import commands, events
 
 
@@ -48,7 +47,7 @@ class BenchmarkController(QObject):
     def open_view(self) -> None:
         """Show the page."""
         self._show_busy()
-        bring_up(self.view)
+        self.view.bring_up()
 
     def _run(self, is_quick: bool) -> None:
         if self._queue.active is None and not self._model.is_running:

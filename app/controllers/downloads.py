@@ -1,4 +1,4 @@
-"""Downloads what a film lacks, starts the program again where that needs it, then the film."""
+"""Downloads missing files of a video, restarts the program for a runtime, starts the video."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _WAITS = (JobState.READING, JobState.WAITING, JobState.FAILED)
 class DownloadsController(QObject):
     """Joins the window's "Download and start" with the tasks of model files and runtimes.
 
-    Whatever ends a download ends what was intended with it; parts of files stay for the next time.
+    Whatever ends a download ends the intention, too; partial downloads resume next time.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class DownloadsController(QObject):
         self._window, self._model = window, model
         self._controller, self._queue = queue
         self._models, self._runtimes, self._restart = models, runtimes, restart
-        self._expected: set[str] = set()  # jobs that were waiting for a new start of the program
+        self._expected: set[str] = set()  # jobs that waited for a restart of the program
         window.actions_["download_start"].triggered.connect(self._begin_selected)
         window.actions_["download_stop"].triggered.connect(self._stop_selected)
         runtimes.refused.connect(self._refuse)
@@ -56,7 +56,7 @@ class DownloadsController(QObject):
         hub.subscribe(events.TaskStopped, self._stop_with)
 
     def begin(self, row: JobRow) -> None:
-        """Download what a film lacks; it starts afterwards."""
+        """Download the missing files of a video; it starts afterwards."""
         needs = required_download(row)
         if not needs:
             return
@@ -68,12 +68,12 @@ class DownloadsController(QObject):
         self._model.begin(row.job_id, needs)
 
     def expect(self, job_id: str) -> None:
-        """Go on with a film that was waiting when the program started again."""
+        """Go on with a video that was waiting when the program restarted."""
         self._expected.add(job_id)
         self._look()
 
     def stop(self, job_id: str) -> None:
-        """End the downloads of a film that no other film waits for."""
+        """Stop the downloads of a video that no other one waits for."""
         needs = self._model.films[job_id]
         self._model.end(job_id)
         others = self._model.films.values()
@@ -92,13 +92,13 @@ class DownloadsController(QObject):
         if (row := self._window.selected) is not None and row.job_id in self._model.films:
             self.stop(row.job_id)
 
-    # What ends a download
+    # Ends of a download
 
     def _fail(self, event: events.TaskFailed) -> None:
         if event.error.code == RuntimeNotAccepted.code:
             return  # the user is asked first
         if event.kind is TaskKind.RUNTIME and any(n.runtime for n in self._model.films.values()):
-            self._runtimes.act("dismiss")  # the plan says it
+            self._runtimes.act("dismiss")  # the plan shows it
         self._give_up(event, event.error)
 
     def _stop_with(self, event: events.TaskStopped) -> None:
@@ -116,13 +116,13 @@ class DownloadsController(QObject):
                     self._model.fail(job_id, failure)
 
     def _follow_restart(self) -> None:
-        """The user does not want the program to start again."""
+        """End what waits for a restart that the user does not want."""
         if not (self._restart.waits_for or self._restart.is_due):
             for job_id, needs in tuple(self._model.films.items()):
                 if needs.runtime and not self._model.left(needs):
                     self._model.end(job_id)
 
-    # What follows a download
+    # After a download
 
     def _look(self, _job_id: str = "") -> None:
         for job_id in tuple(self._expected):
@@ -130,7 +130,7 @@ class DownloadsController(QObject):
         for job_id, needs in tuple(self._model.films.items()):
             row = self._queue.find(job_id)
             if self._model.films.get(job_id) is not needs:
-                continue  # what was done for another film has ended it
+                continue  # ended meanwhile, for another video
             if row is None:
                 self.stop(job_id)
             elif row.state not in _WAITS or not needs.covers(required_download(row)):
@@ -145,7 +145,7 @@ class DownloadsController(QObject):
         self._start_again()
 
     def _start(self, row: JobRow, needs: RequiredDownload) -> None:
-        """Start a film that was planned again, or had its turn before everything was here."""
+        """Start a video that was planned again, or had its turn too early."""
         if row.state is JobState.FAILED:
             if not self._model.left(needs):
                 self._model.end(row.job_id)
@@ -156,7 +156,7 @@ class DownloadsController(QObject):
                 self._controller.start()
 
     def _start_again(self) -> None:
-        """Start the program again when nothing is left to download for any film."""
+        """Restart the program when nothing is left to download for any video."""
         films = self._model.films.values()
         is_needed = any(needs.runtime for needs in films)
         is_asked = self._restart.waits_for or self._restart.is_due
@@ -164,7 +164,7 @@ class DownloadsController(QObject):
             self._restart.request()
 
     def _go_on(self, job_id: str) -> None:
-        """After the new start: a runtime that does not work is not installed a second time."""
+        """Go on after the restart; a runtime that does not work is not installed a second time."""
         row = self._queue.find(job_id)
         if row is None or row.error is not None:
             self._expected.discard(job_id)

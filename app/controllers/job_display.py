@@ -1,18 +1,30 @@
-"""Jobs shown outside the queue: the selected one in the preview, the running one on the desktop."""
+"""Jobs shown outside the queue: in the preview, against each other, on the desktop, in the tray."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QObject
-from PySide6.QtWidgets import QApplication, QWidget
+from collections.abc import Callable, Sequence
+from itertools import chain, combinations
 
-from app import desktop
+from PySide6.QtCore import QEvent, QObject, Signal
+from PySide6.QtWidgets import QApplication, QSystemTrayIcon, QWidget
+
+from app import desktop, labels
+from app.bound import bind
 from app.bridge.engine_bridge import EventHub
 from app.controllers.queue import QueueController
 from app.desktop.windows_rules import Progress
+from app.i18n import tr
+from app.jobs.preset_form import title_of
+from app.main_window import MainWindow
+from app.preview.film import Film
 from app.preview.preview_view import PreviewView
 from app.state.job_row import JobRow, JobState
+from app.state.listings import PresetsModel
 from app.state.queue_model import QueueModel
+from app.widgets.plain import set_tip
+from engine.core.plain_text import one_line
 from engine.protocol import events
+from engine.settings.presets import matching
 
 _NOTHING = (Progress.NONE, 0)
 _STEPS = 200  # a button is no wider; not every frame has to be shown
@@ -119,7 +131,7 @@ class DesktopController(QObject):
         return (Progress.RUNNING, steps) if active.total or ended else (Progress.UNKNOWN, 0)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """What failed is seen as soon as the user comes back to the window."""
+        """A failure is seen as soon as the user comes back to the window."""
         if event.type() is QEvent.Type.WindowActivate and self._shown[0] is Progress.FAILED:
             self._show(*_NOTHING)
         return super().eventFilter(watched, event)
@@ -131,5 +143,141 @@ class DesktopController(QObject):
 
 
 def _weight(row: JobRow) -> float:
-    """Of a film among others: seconds that it should take, at least one."""
+    """Weight of a film among others: seconds that it should take, at least one."""
     return max(1.0, row.plan.seconds if row.plan is not None else 0.0)
+
+
+class ComparisonController(QObject):
+    """Offers the finished results of the selected film, while that is not in work."""
+
+    def __init__(
+        self, window: MainWindow, queue: QueueModel, presets: PresetsModel, hub: EventHub
+    ) -> None:
+        super().__init__(window)
+        self._window, self._queue, self._presets = window, queue, presets
+        hub.subscribe(events.PlanChosen, self.refresh)
+        hub.subscribe(events.ResultLost, self._lose)
+        bind(window.preview.pair_bar, self.refresh)
+
+    def refresh(self, *_: object) -> None:
+        """Look at the queue again."""
+        view, row = self._window.preview, self._window.selected
+        if row is None or row.media is None or row.job_id != view.job_id:
+            return
+        others = [one for one in self._queue.rows if one is not row and _can_compare(one, row)]
+        rows = [row, *others] if others and not row.state.is_active else []
+        names = result_names(rows, self._presets)
+        view.pair.offer([_film(one, name) for one, name in zip(rows, names, strict=True)])
+
+    def _lose(self, event: events.ResultLost) -> None:
+        self._window.preview.result_lost(event)
+        self.refresh()
+
+
+def result_names(rows: Sequence[JobRow], presets: PresetsModel) -> list[str]:
+    """The shortest names that tell results of one source apart, next to their sizes.
+
+    Their models, their presets, both, or the names of their files.
+    """
+    choices: tuple[Callable[[JobRow], str], ...] = (
+        lambda row: labels.result_name(row.plan),
+        lambda row: _preset_title(row, presets),
+    )
+    for wanted in chain(combinations(choices, 1), combinations(choices, 2)):
+        names = [" · ".join(filter(None, (one(row) for one in wanted))) for row in rows]
+        seen = {(name, labels.target(row)) for name, row in zip(names, rows, strict=True)}
+        if len(seen) == len(rows) and all(names):
+            return names
+    return [one_line(row.plan.output.name) if row.plan is not None else row.name for row in rows]
+
+
+def _preset_title(row: JobRow, presets: PresetsModel) -> str:
+    found = matching(presets.presets, row.settings)
+    return title_of(found) if found is not None else ""
+
+
+def _can_compare(one: JobRow, row: JobRow) -> bool:
+    """Whether a job has a result of the same source as another one."""
+    has_result = one.state is JobState.DONE and one.plan is not None and one.lost is None
+    return has_result and one.media is not None and _source_of(one) == _source_of(row)
+
+
+def _source_of(row: JobRow) -> tuple[object, ...]:
+    assert row.media is not None
+    return row.media.path, row.media.bytes, row.media.video.frame_count
+
+
+def _film(row: JobRow, name: str) -> Film:
+    assert row.media is not None
+    return Film(job_id=row.job_id, media=row.media, plan=row.plan, side="result", name=name)
+
+
+_ENDS = (JobState.DONE, JobState.FAILED)
+
+
+class TrayController(QObject):
+    """Has an icon only where the system has a tray.
+
+    A film counts once, with its last outcome, from one notification to the next.
+    """
+
+    opened = Signal()  # the user wants the window
+
+    def __init__(self, window: MainWindow, controller: QueueController, queue: QueueModel) -> None:
+        super().__init__(window)
+        self._queue = queue
+        self._states: dict[str, JobState] = {}  # by job_id
+        self._ended: dict[str, JobState] = {}
+        self.icon: QSystemTrayIcon | None = None
+        if not QSystemTrayIcon.isSystemTrayAvailable():
+            return
+        self.icon = QSystemTrayIcon(window.windowIcon(), self)
+        self.icon.activated.connect(self._activated)
+        self.icon.messageClicked.connect(self.opened)
+        queue.job_changed.connect(self._job_changed)
+        queue.queue_changed.connect(self._show)
+        controller.queue_ended.connect(self._notify)
+        app = QApplication.instance()
+        assert app is not None
+        app.aboutToQuit.connect(self.icon.hide)  # Windows keeps it otherwise
+        self._show()
+        self.icon.show()
+
+    def _activated(self, reason: QSystemTrayIcon.ActivationReason) -> None:
+        if reason is not QSystemTrayIcon.ActivationReason.Context:
+            self.opened.emit()
+
+    def _job_changed(self, job_id: str) -> None:
+        row = self._queue.find(job_id)
+        if row is not None:
+            before = self._states.get(job_id)
+            self._states[job_id] = row.state
+            if row.state in _ENDS and before not in (None, row.state):
+                self._ended[job_id] = row.state
+        self._show()
+
+    def _show(self) -> None:
+        assert self.icon is not None
+        active = self._queue.active
+        lines = ["Upreel"]
+        if active is not None:
+            lines.append(f"{active.name} · {active.share:.0%}")
+        waiting = self._queue.count(JobState.WAITING)
+        if waiting:
+            lines.append(tr("{count} queued", count=waiting))
+        set_tip(self.icon, "\n".join(lines))
+
+    def _notify(self) -> None:
+        """Say how the queue ended, to a user who does not look at the window."""
+        outcomes = list(self._ended.values())
+        self._ended.clear()
+        if not outcomes or QApplication.activeWindow() is not None:
+            return
+        assert self.icon is not None
+        failed = outcomes.count(JobState.FAILED)
+        kinds = QSystemTrayIcon.MessageIcon
+        self.icon.showMessage(
+            tr("Queue finished"),
+            tr("Finished: {done} · failed: {failed}", done=len(outcomes) - failed, failed=failed),
+            kinds.Warning if failed else kinds.Information,
+        )

@@ -8,12 +8,12 @@ from PySide6.QtWidgets import QWidget
 from app.controllers.queue import QueueController
 from app.controllers.settings import SettingsController
 from app.i18n import tr
-from app.machines.machines_page import MachinesLine, MachinesPage
+from app.machines.machines_page import MachinesPage, machines_line
 from app.machines.pairing_dialog import PairingDialog
 from app.main_window import MainWindow
 from app.state.machines_model import MachinesModel, Step
 from app.ui_state import UiState
-from app.widgets.controls import bring_up, is_confirmed
+from app.widgets.controls import is_confirmed
 from engine.protocol import commands, machines
 from engine.settings.schema import EngineSettings
 
@@ -63,7 +63,7 @@ class MachinesController(QObject):
 
     def settings_part(self) -> QWidget:
         """The line among the settings."""
-        part = MachinesLine()
+        part = machines_line()
         part.page_requested.connect(self.open_page)
         return part
 
@@ -90,7 +90,7 @@ class MachinesController(QObject):
     def open_page(self) -> None:
         """Show the page; from here on this computer can be found."""
         self._controller.send(machines.ShowMachines())
-        bring_up(self.page)
+        self.page.bring_up()
 
     def _hide(self) -> None:
         """The page was closed: from here on this computer cannot be found."""
@@ -102,7 +102,7 @@ class MachinesController(QObject):
         if self._model.step is Step.REST or (self._dialog is not None and self.dialog.isVisible()):
             return
         if not self.page.isVisible():
-            bring_up(self.page)
+            self.page.bring_up()
         self.dialog.open()
 
     def _answer(self, words: tuple[str, ...], are_same: bool) -> None:

@@ -1,4 +1,4 @@
-"""Model files and the window: requests become commands, films that waited are planned again."""
+"""Model files and the window: requests become commands, waiting videos are planned again."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QFileDialog, QMessageBox
 
 from app import desktop
+from app.bound import bind
 from app.controllers.queue import QueueController
 from app.i18n import tr
 from app.installs import model_labels
@@ -20,7 +21,7 @@ from app.state.model_files_model import ModelFilesModel
 from app.state.runtimes_model import RuntimesModel
 from app.state.telemetry_model import TelemetryModel
 from app.ui_state import UiState
-from app.widgets.controls import bring_up, is_confirmed
+from app.widgets.controls import is_confirmed
 from app.widgets.plain import message_box
 from engine.core.errors import LibraryMissing
 from engine.core.units import bytes_text
@@ -58,6 +59,7 @@ class ModelsController(QObject):
         model.changed.connect(self._plan_again)
         model.changed.connect(self._show)
         model.progressed.connect(self._show)
+        bind(window.choices, self._show)
 
     @property
     def view(self) -> ModelsPage:
@@ -72,14 +74,14 @@ class ModelsController(QObject):
         return self._view
 
     def open_view(self) -> None:
-        """Show the page, with what lies on the disk now."""
+        """Show the page, with the present state of the disk."""
         self.look()
-        bring_up(self.view)
+        self.view.bring_up()
 
     # Requests
 
     def look(self) -> None:
-        """Ask what is here."""
+        """Request the states of all files."""
         self._controller.send(commands.ListModelFiles())
 
     def act(self, name: str, subject: str) -> None:
@@ -121,7 +123,7 @@ class ModelsController(QObject):
                 self._controller.send(commands.RemoveModelFile(file=subject))
 
     def get(self, file: str) -> None:
-        """Download a file and what it cannot work without, as far as it is not here."""
+        """Download a file and its companions, as far as they are not installed."""
         known = self.model.find(file)  # None before the engine has listed it
         parts = self.model.package(known).lacking if known is not None else ()
         lacking = [part.id for part in parts] if known is not None else [file]
@@ -134,12 +136,12 @@ class ModelsController(QObject):
                 self._controller.send(commands.DownloadModelFile(file=name))
 
     def stop(self, file: str) -> None:
-        """Stop what runs for a file; parts stay for the next time."""
+        """Stop the tasks of a file; partial downloads resume next time."""
         for name in self.model.stoppable(file):
             self._controller.send(commands.StopTask(kind=self.model.kind, subject=name))
 
     def use(self, file: PublishedState) -> None:
-        """Choose a file for the selected film, or for the next ones where its choices are fixed."""
+        """Choose a file for the selected video; for the next ones where its choices are fixed."""
         values = _choices(file, self._window.choices.settings.model)
         self.view.close()
         if not self._window.choices.choose(values):
@@ -161,20 +163,20 @@ class ModelsController(QObject):
     # Imports
 
     def take_file(self, path: Path, mode: ImportMode) -> None:
-        """Import a file of the user's: copy it, or remember where it lies."""
+        """Import a file of the user: copy it, or use it in place."""
         self._modes[str(path)] = mode
         self.model.request("import", [str(path)])
         self._controller.send(commands.ImportModelFile(path=path, mode=mode))
 
     def take_dropped(self, files: Sequence[Path]) -> None:
-        """Import files that were dropped on the window, and show the page, which says of what."""
+        """Import files that were dropped on the window, and show the page, which describes them."""
         self.open_view()
         self.view.unfold()
         for path in files:
             self.take_file(path, "copy")
 
     def ask_mode(self, file: Path) -> ImportMode | None:
-        """Whether to copy a file or to read it where it lies; None for neither."""
+        """Ask whether to copy a file or to use it in place; None for neither."""
         box = message_box(
             QMessageBox.Icon.Question,
             tr("Copy {name} to Upreel's folder?", name=file.name),
@@ -198,7 +200,7 @@ class ModelsController(QObject):
             self.take_file(path, mode)
 
     def _ask_library(self) -> None:
-        """Let the user choose the wheel of a library that is not here."""
+        """Let the user choose the wheel of a library that is not installed."""
         lacking = [f for f in self.model.files if f.kind == "library" and not f.is_here]
         names = " ".join(file.filename for file in lacking)
         chosen, _ = QFileDialog.getOpenFileName(
@@ -227,7 +229,7 @@ class ModelsController(QObject):
         self._window.top.show_models(model_labels.short_progress(overall) if overall else "")
 
     def _plan_again(self) -> None:
-        """Do again what was refused for a file or a library that is here now."""
+        """Plan again what was refused for a file or a library that has been installed."""
         if not self.model.is_known:
             return
         here = frozenset(file.id for file in self.model.files if file.is_here)
@@ -238,7 +240,7 @@ class ModelsController(QObject):
             self._take_again()
 
     def _take_again(self) -> None:
-        """A library is here now: films and imports that were refused without it."""
+        """Plan videos and repeat imports that were refused without a library."""
         self._controller.plan_again(LibraryMissing.code, lambda _settings: True)
         refused = {path: task.error for path, task in self.model.imports.items() if task.error}
         for path, error in refused.items():
@@ -251,7 +253,7 @@ class ModelsController(QObject):
 
 
 def _choices(file: PublishedState, model: str) -> dict[str, object]:
-    """What to choose so that a film is made with a file; `model` stays where the file serves it."""
+    """Settings that make a video with a file; `model` stays where the file serves it."""
     values: dict[str, object] = {"model": model if model in file.models else file.models[0]}
     own = str(file.path) if file.is_own and file.path is not None else ""
     if file.kind == "dit":

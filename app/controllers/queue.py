@@ -152,7 +152,7 @@ class QueueController(QObject):
         """Put jobs of an earlier run before those that wait: they were begun before them.
 
         Args:
-            jobs: What the earlier run has left.
+            jobs: Jobs that the earlier run has left.
             starts_at_once: Whether they go on as soon as they were read.
         """
         for place, job in enumerate(jobs):
@@ -181,9 +181,9 @@ class QueueController(QObject):
         """Other choices for a job, and for the next files; without a job only for those.
 
         Args:
-            job_id: Of the job; "" for none.
-            settings: Of the job.
-            output: Of the job.
+            job_id: Name of the job; "" for none.
+            settings: Its choices.
+            output: Its result; None for a file next to the source.
             others: Jobs that get what has changed, and keep their other choices and their name.
         """
         self.settings = for_next_films(settings)
@@ -269,7 +269,7 @@ class QueueController(QObject):
         """Let a failed, cancelled or refused job run again; one whose result differs, too.
 
         Args:
-            job_id: Of the job.
+            job_id: Name of the job.
             accept: Its result is kept as it is, though frames are missing or a check failed.
         """
         row = self._queue.find(job_id)

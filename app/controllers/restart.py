@@ -1,11 +1,11 @@
-"""A new start of the program: the films that wait come along, and nothing of a running one is lost.
+"""A restart of the program: waiting videos come along, and nothing of a running one is lost.
 
-Those that wait for a download start by themselves once that has ended.
+Videos that wait for a download start by themselves once that has ended.
 
-They are written to a file at each change, so that they are there after a crash too. Films that were
-begun are not in it: the engine keeps those itself, and offers to continue them. The end of the
-program adds the one of the watched folder that runs: it can go on by itself. After a crash it must
-not: it may be what has ended the program.
+They are written to a file at each change, so that a crash does not lose them. Begun videos are not
+in it: the engine keeps those itself, and offers to continue them. The end of the program adds the
+running video of the watched folder, which can go on by itself. After a crash it must not: it may
+have caused the crash.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _KEEP_MS = 300  # after a change
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingFilm:
-    """A film that waits, with its choices."""
+    """A waiting video with its choices."""
 
     job_id: str  # in the program that ends
     source: Path
     settings: JobSettings
     output: Path | None = None
-    downloads: bool = False  # it starts when what it lacks has been downloaded
+    downloads: bool = False  # it starts when its missing files have been downloaded
     is_watched: bool = False  # it came from the watched folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """The queue as it comes along."""
+    """The queue that comes along."""
 
     films: tuple[WaitingFilm, ...] = ()
     starts: bool = False  # the queue was running
@@ -53,7 +53,7 @@ class Waiting:
 
 
 class RestartController(QObject):
-    """Waits for the film that runs, then ends the program; `is_due` means to start it again."""
+    """Waits for the running video, then ends the program; `is_due` means to start it again."""
 
     changed = Signal()
 
@@ -67,30 +67,30 @@ class RestartController(QObject):
         super().__init__(window)
         self._window, self._controller, self._queue = window, controller, queue
         self._downloads = downloads
-        self.waits_for = ""  # name of a film
+        self.waits_for = ""  # name of a video
         self.is_due = self.keeps = False
-        self._last: Waiting | None = None  # as it was written
+        self._last: Waiting | None = None  # written last
         self._kept = QTimer(self, interval=_KEEP_MS, singleShot=True)
         self._kept.timeout.connect(self.keep)
         queue.queue_changed.connect(self._look)
         window.actions_["restart"].triggered.connect(self.request)
 
     def keep_from_now(self) -> None:
-        """The films of the last run were taken over: write down every change."""
+        """Write down every change from now on: the videos of the last run were taken over."""
         for changed in (self._queue.queue_changed, self._queue.job_changed):
             changed.connect(lambda *_: self._kept.isActive() or self._kept.start())
         self.keeps = True
         self._kept.start()
 
     def keep(self, *, ends: bool = False) -> None:
-        """Write down the films that wait, and `begun` where the program ends."""
+        """Write down the waiting videos, and `begun` where the program ends."""
         if not self.is_due and (waiting := self._waiting(starts=False, ends=ends)) != self._last:
             self._last = waiting
             if problem := write(waiting):
                 self._controller.command_failed.emit(problem)
 
     def request(self) -> None:
-        """Start again as soon as no film is worked on; the queue stops meanwhile."""
+        """Restart as soon as no video is processed; the queue stops meanwhile."""
         active = self._queue.active
         if active is None:
             self._leave(starts=False)
@@ -107,7 +107,7 @@ class RestartController(QObject):
             self.changed.emit()
 
     def now(self) -> None:
-        """Do not wait: the film goes on after the new start, where it was."""
+        """Restart at once: the running video continues afterwards."""
         self._leave(starts=False)
 
     def _look(self) -> None:
@@ -145,7 +145,7 @@ class RestartController(QObject):
 
 
 def write(waiting: Waiting) -> str:
-    """Keep a queue for the next start; what is wrong where that fails, else ""."""
+    """Save a queue for the next start; returns the problem where that fails, else ""."""
     file = paths.data_folder() / _FILE
     try:
         if waiting.films or waiting.begun:
@@ -159,7 +159,7 @@ def write(waiting: Waiting) -> str:
 
 
 def read() -> Waiting:
-    """The queue that the last run has left; an empty one where there is none."""
+    """The queue of the last run; an empty one where none was saved."""
     file = paths.data_folder() / _FILE
     with set_aside(file):
         return from_plain(Waiting, read_json(file))
@@ -172,16 +172,16 @@ def take_over(
     begun: Sequence[str],
     expect: Callable[[str], None],
 ) -> tuple[str, ...]:
-    """Put the films that came along into the queue.
+    """Put the videos that came along into the queue.
 
     Args:
-        controller: Of the new window.
-        queue: Of the new window.
+        controller: Controller of the new queue.
+        queue: The new queue.
         begun: Names of jobs that the engine offers to continue; they are not added twice.
         expect: Called with the new name of each job that waits for a download.
 
     Returns:
-        Names of jobs that the watched folder gave; those that were begun can go on by themselves.
+        Names of begun jobs of the watched folder, which can go on by themselves.
     """
     waiting = read()
     films = [film for film in waiting.films if film.job_id not in begun]

@@ -19,7 +19,7 @@ from app.installs.runtimes_page import OfferBar, RuntimeLine, RuntimesPage
 from app.main_window import MainWindow
 from app.state.runtimes_model import RuntimesModel, find
 from app.ui_state import UiState
-from app.widgets.controls import bring_up, is_confirmed
+from app.widgets.controls import is_confirmed
 from engine.core.errors import ErrorInfo, RuntimeNotAccepted
 from engine.core.units import bytes_text
 from engine.protocol import commands, events
@@ -35,7 +35,7 @@ _Request = (
 class RuntimesController(QObject):
     """Joins bar, page, model and engine. One request at a time: the engine refuses a second."""
 
-    refused = Signal(object)  # ErrorInfo of what the user did not accept
+    refused = Signal(object)  # ErrorInfo of a file that the user did not accept
 
     def __init__(
         self,
@@ -82,9 +82,9 @@ class RuntimesController(QObject):
         self._controller.send(commands.ListRuntimes())
 
     def open_view(self) -> None:
-        """Show the page, with what lies on the disk now."""
+        """Show the page, with the present state of the disk."""
         self.look()
-        bring_up(self.view)
+        self.view.bring_up()
 
     def act(self, name: str, runtime: str | None = None) -> None:
         """A request of the page or the bar.
@@ -156,7 +156,7 @@ class RuntimesController(QObject):
         self.take_files([Path(name) for name in chosen])
 
     def offer_import(self, files: Sequence[Path]) -> None:
-        """Wheels were dropped on the window."""
+        """Ask whether to import wheels that were dropped on the window."""
         names = ", ".join(file.name for file in files)
         if not self._model.is_running and is_confirmed(
             self._window,
@@ -230,7 +230,7 @@ class RuntimesController(QObject):
         self._controller.send(commands.StopTask(kind=self._model.kind))
 
     def _delete_cancelled(self, event: events.TaskEvent) -> None:
-        """Delete what a cancelled download has left, by the list from before its end."""
+        """Delete the rest of a cancelled download, by the list from before its end."""
         state = find(self._model.listed, self._discards)
         if event.kind is not self._model.kind or state is None:
             return

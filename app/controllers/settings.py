@@ -1,26 +1,27 @@
-"""Settings and presets: those of the program are kept and planned with, presets listed and kept."""
+"""Settings of the program, presets, and the archive for a report of a fault."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, QStandardPaths, Signal
 from PySide6.QtWidgets import QFileDialog, QInputDialog, QWidget
 
 from app.controllers.queue import QueueController
 from app.i18n import tr
 from app.jobs.preset_form import title_of
 from app.main_window import MainWindow
-from app.settings.dialog import SettingsDialog
-from app.state.listings import PresetsModel
+from app.settings.dialog import DiagnosticsLine, SettingsDialog
+from app.state.listings import DiagnosticsModel, PresetsModel
 from app.ui_state import UiState
-from app.widgets.controls import bring_up, is_confirmed
+from app.widgets.controls import is_confirmed
 from engine.protocol import commands
 from engine.settings.presets import Preset
 from engine.settings.schema import EngineSettings, with_values
 
-_ENDING = ".toml"
+_PRESET_ENDING, _ARCHIVE_ENDING = ".toml", ".zip"
 
 
 class SettingsController(QObject):
@@ -33,7 +34,7 @@ class SettingsController(QObject):
         self._window, self._controller, self._ui_state = window, controller, ui_state
         self._dialog: SettingsDialog | None = None
         self._parts: list[Callable[[], QWidget]] = []
-        window.actions_["settings"].triggered.connect(lambda: bring_up(self.dialog))
+        window.actions_["settings"].triggered.connect(lambda: self.dialog.bring_up())
 
     @property
     def dialog(self) -> SettingsDialog:
@@ -99,10 +100,10 @@ class PresetsController(QObject):
 
     def ask_file(self, to_write: str = "") -> Path | None:
         """A file to read, or one to write under a suggested name."""
-        files = f"{tr('Presets')} (*{_ENDING})"
+        files = f"{tr('Presets')} (*{_PRESET_ENDING})"
         folder = self._ui_state.source_folder
         if to_write:
-            place = str(folder / f"{to_write}{_ENDING}")
+            place = str(folder / f"{to_write}{_PRESET_ENDING}")
             name, _ = QFileDialog.getSaveFileName(self._window, tr("Export preset"), place, files)
         else:
             name, _ = QFileDialog.getOpenFileName(
@@ -141,6 +142,38 @@ class PresetsController(QObject):
 
 
 def file_name(preset: Preset) -> str:
-    """What an exported preset's file is called first: letters that every disk takes."""
+    """Name suggested for the file of a preset: letters that every disk takes."""
     title = preset.title if preset.is_own else f"{preset.tier} {title_of(preset)}".strip()
     return "".join(c if c.isalnum() or c in " -_" else "-" for c in title).strip() or "preset"
+
+
+class DiagnosticsController(QObject):
+    """Joins the line among the settings and the engine."""
+
+    def __init__(
+        self, window: MainWindow, controller: QueueController, model: DiagnosticsModel
+    ) -> None:
+        super().__init__(window)
+        self._window, self._controller, self._model = window, controller, model
+
+    def settings_part(self) -> DiagnosticsLine:
+        """The line among the settings."""
+        part = DiagnosticsLine(self._model)
+        part.page_requested.connect(self._write)
+        return part
+
+    def ask_file(self) -> Path | None:
+        """The file to write."""
+        place = QStandardPaths.StandardLocation.DesktopLocation
+        name = f"upreel-{date.today().isoformat()}{_ARCHIVE_ENDING}"
+        suggested = Path(QStandardPaths.writableLocation(place)) / name
+        chosen, _ = QFileDialog.getSaveFileName(
+            self._window, tr("Report a problem"), str(suggested), f"ZIP (*{_ARCHIVE_ENDING})"
+        )
+        return Path(chosen) if chosen else None
+
+    def _write(self) -> None:
+        path = self.ask_file()
+        if path is not None and not self._model.is_running:
+            self._model.tasks.request(self._model.kind, "", str(path))
+            self._controller.send(commands.WriteDiagnostics(path=path))

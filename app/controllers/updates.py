@@ -1,4 +1,4 @@
-"""Updates and the rest of the window: asked for by the user alone, started when all has ended."""
+"""Updates and the rest of the window: only the user asks, and the setup starts at the exit."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from app import desktop
 from app.controllers.queue import QueueController
 from app.controllers.restart import RestartController
 from app.installs.installable import problem
-from app.installs.updates_page import UpdateLine, UpdatesPage
+from app.installs.updates_page import UpdatesPage, update_line
 from app.main_window import MainWindow
 from app.state.listings import UpdateModel
 from app.state.queue_model import QueueModel
-from app.widgets.controls import bring_up
+from app.widgets.notice_line import PageLine
 from app.widgets.plain import message_box
 from engine.core.errors import EngineError
 from engine.protocol import commands
@@ -56,19 +56,19 @@ class UpdatesController(QObject):
             self._view.requested.connect(self._do)
         return self._view
 
-    def settings_part(self) -> UpdateLine:
+    def settings_part(self) -> PageLine:
         """The line among the settings."""
-        part = UpdateLine()
+        part = update_line()
         part.page_requested.connect(self.open_view)
         return part
 
     def open_view(self) -> None:
         """Show the page and check for an update at once."""
-        bring_up(self.view)
+        self.view.bring_up()
         self._do("check")
 
     def start_setup(self) -> bool:
-        """Start the setup now that everything has ended; False when it did not, and that was shown.
+        """Start the setup now that everything has ended; False after an error, which was shown.
 
         The window is closed by then, so an error is shown by itself.
         """
@@ -91,10 +91,10 @@ class UpdatesController(QObject):
             self._controller.send(_COMMANDS[what]())
 
     def _leave(self) -> None:
-        """The setup is right: end, unless the user would rather let the running film finish."""
+        """End for the verified setup, unless the user prefers to finish the running video."""
         if self._queue.active is not None and not self._window.confirm_close():
             return
-        desktop.let_come_forward()  # the setup, when this window has gone
+        desktop.let_come_forward()  # the setup, when this window has closed
         self.view.close()
         self._restart.now()
-        self.starts_setup = self._restart.is_due  # not where the queue could not be kept
+        self.starts_setup = self._restart.is_due  # False where the queue could not be saved

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QHideEvent, QImage
-from PySide6.QtWidgets import QCheckBox, QDialog, QWidget
+from PySide6.QtWidgets import QCheckBox, QWidget
 
 from app.bound import bind
 from app.i18n import mark, tr
 from app.preview.film_clock import clock
 from app.widgets.controls import ChoiceBox, FlowLayout
-from app.widgets.layouts import LEFT, MIDDLE, STRETCH, TOP, column, row
+from app.widgets.layouts import LEFT, MIDDLE, TOP, Stretch, column, row
 from app.widgets.notice_line import NoticeLine
+from app.widgets.page import Page
 from app.widgets.parts import bind_text, button, label, named
 from app.widgets.picture_box import PictureBox
 from app.widgets.plain import Label, caption
@@ -64,7 +65,7 @@ class LoopPane(QWidget):
         column((self.picture, 1), title, figures, (use, 0, LEFT), spacing=4, on=self)
 
 
-class TasteView(QDialog):
+class TasteView(Page):
     """Shows what the controller sets; emits the user's requests."""
 
     make_requested = Signal()
@@ -74,14 +75,15 @@ class TasteView(QDialog):
     chosen = Signal()  # other places or presets
     taken = Signal(str)  # name of a preset
     closed = Signal()
-    retranslated = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setObjectName("tasteDialog")
-        self.setMinimumSize(QSize(720, 400))
-        self.resize(QSize(1080, 640))
-        bind_text(self, self.setWindowTitle, mark("Compare presets"))
+        super().__init__(
+            "tasteDialog",
+            mark("Compare presets"),
+            parent,
+            size=QSize(1080, 640),
+            least=QSize(720, 400),
+        )
         self._offered: tuple[Scene | float, ...] = ()
         self._places: dict[float, QCheckBox] = {}
         self._presets: dict[str, QCheckBox] = {}
@@ -109,8 +111,8 @@ class TasteView(QDialog):
             wraps=True,
         )
         add = button("Add current frame", "tasteAdd", on=self.add_requested)
-        below = self._make, self._stop, self._progress, STRETCH, self._look
-        column(
+        below = self._make, self._stop, self._progress, Stretch(1), self._look
+        self.fill(
             lead,
             label("Scenes", "section"),
             row((self._place_row, 1), (add, 0, TOP)),
@@ -119,14 +121,10 @@ class TasteView(QDialog):
             row(*below, align=MIDDLE),
             self._notice,
             (self._loops, 1),
-            spacing=10,
-            margins=(20, 16),
-            on=self,
         )
 
     def _show_texts(self) -> None:
         self.show_places(self._offered)
-        self.retranslated.emit()
 
     # Choices
 

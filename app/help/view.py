@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QSize
 from PySide6.QtGui import QKeySequence, QShortcut
-from PySide6.QtWidgets import QDialog, QPlainTextEdit, QScrollArea, QStackedWidget, QWidget
+from PySide6.QtWidgets import QPlainTextEdit, QScrollArea, QStackedWidget, QWidget
 
 from app import desktop, labels
 from app.actions import SPECS
@@ -14,7 +14,8 @@ from app.bound import bind
 from app.i18n import current_language, mark, tr
 from app.preview import compare_canvas, playback
 from app.widgets.controls import SegmentedControl
-from app.widgets.layouts import STRETCH, column, grid, row
+from app.widgets.layouts import Stretch, column, grid, row
+from app.widgets.page import Page
 from app.widgets.parts import bind_text, button, label, named
 from app.widgets.plain import Label
 from engine import __version__
@@ -55,14 +56,11 @@ def manual() -> Path:
     return paths.resource("manual", current_language(), "index.html")
 
 
-class HelpView(QDialog):
+class HelpView(Page):
     """Two pages, one shown at a time."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setObjectName("helpView")
-        self.resize(620, 640)
-        bind_text(self, self.setWindowTitle, SPECS["help"].text)
+        super().__init__("helpView", SPECS["help"].text, parent, size=QSize(620, 640))
         self._switch = SegmentedControl(list(PAGES))
         bind_text(self._switch, self._switch.setAccessibleName, SPECS["help"].text)
         self._pages = QStackedWidget()
@@ -97,11 +95,10 @@ class HelpView(QDialog):
         self._pages.addWidget(about)
         buttons = row(
             button("Open manual", "openManual", on=lambda: desktop.open_file(manual())),
-            STRETCH,
+            Stretch(1),
             button("Close", "closeHelp", on=self.close),
         )
-        column(self._switch, (self._pages, 1), buttons, spacing=12, margins=(20, 16), on=self)
-        self._keys.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before the first tab
+        self.fill(self._switch, (self._pages, 1), buttons, spacing=12, focus=self._keys)
 
 
 def _about() -> str:

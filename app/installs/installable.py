@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from PySide6.QtCore import QElapsedTimer, Qt, Signal
+from PySide6.QtCore import QElapsedTimer, QSize, Qt, Signal
 from PySide6.QtWidgets import (
     QApplication,
-    QDialog,
     QFrame,
-    QLayout,
     QMenu,
     QPushButton,
     QScrollArea,
@@ -20,23 +18,23 @@ from PySide6.QtWidgets import (
 )
 
 from app import labels
-from app.bound import bind
 from app.engine_messages import hint, text
 from app.i18n import mark, tr
 from app.state.tasks_model import TaskState
 from app.theme.icons import icon, pixmap
 from app.widgets.error_view import error_title
-from app.widgets.layouts import MIDDLE, RIGHT, STRETCH, column, row
+from app.widgets.layouts import MIDDLE, RIGHT, STRETCH, Part, column, row
 from app.widgets.meters import ProgressLine
 from app.widgets.notice_line import NoticeLine, colour_of
-from app.widgets.parts import button, elided, label, named
+from app.widgets.page import Page
+from app.widgets.parts import bind_text, button, elided, label, named
 from app.widgets.plain import Label, set_tip
 from engine.core.errors import ErrorInfo
 from engine.core.units import bytes_text
 
 GAP, MORE_WIDTH = 12, 36
 BOTTOM = Qt.AlignmentFlag.AlignBottom
-ACTIONS = {  # what buttons request, and their texts
+ACTIONS = {  # requests of buttons, with their texts
     "download": mark("Download"),
     "continue": mark("Continue"),
     "again": mark("Download again"),
@@ -66,6 +64,15 @@ class Standing(NamedTuple):
     text: str
 
 
+class Message(NamedTuple):
+    """Contents of a `NoticeLine`, and what can be done about it."""
+
+    severity: str = "info"
+    title: str = ""
+    text: str = ""
+    offers: tuple[str, ...] = ()  # names of buttons, the likely one first
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installable:
     """One thing that is or can be installed, in the words of its row."""
@@ -73,16 +80,16 @@ class Installable:
     id: str
     title: str
     about: str
-    full_title: str  # can stand alone: for screen readers and the menu
-    button_for: str  # the same, after the text of the button
+    full_title: str  # can stand alone: for the menu and its tip
+    button_for: str  # follows the text of the button for screen readers
     place: str = ""  # a line about where it is
     facts: tuple[tuple[str, str], ...] = ()  # texts of further columns, with their tool tips
     standing: Standing
-    action: str = ""  # of the button, from `ACTIONS`; "" for no button
+    action: str = ""  # request of the button, from `ACTIONS`; "" for no button
     can_act: bool = True
     menu: Mapping[str, bool] = field(default_factory=dict)  # entries, with whether each is possible
     task: TaskState | None = None  # running: its figures are shown
-    problem: tuple[str, ...] = ()  # severity, sentence and hint
+    problem: Message | None = None
 
 
 class Widths(NamedTuple):
@@ -91,7 +98,7 @@ class Widths(NamedTuple):
     facts: tuple[int, ...]
     state: int
     button: int
-    more: int = MORE_WIDTH  # of that column's width
+    more: int = MORE_WIDTH  # of the menu's button
 
 
 def progress(task: TaskState) -> str:
@@ -111,6 +118,13 @@ def progress(task: TaskState) -> str:
 def problem(error: ErrorInfo) -> tuple[str, str]:
     """Title of an error, and below it the engine's sentence and what to do, a line each."""
     return error_title(error), "\n".join(filter(None, (text(error), hint(error))))
+
+
+def show_message(line: NoticeLine, said: Message | None) -> None:
+    """Show a message in a line, or hide it for None."""
+    line.setVisible(said is not None)
+    if said is not None:
+        line.show_message(said.severity, said.title, said.text)
 
 
 class DoubleClick:
@@ -149,7 +163,7 @@ class InstallableRow(QFrame):
         state = QWidget()
         state.setFixedWidth(widths.state)
         row(self._icon, (self._state, 1), spacing=6, on=state)
-        self._button = button(name=f"do-{name}", on=self._act)
+        self._button = button(name=f"do-{name}", kind="cell", on=self._act)
         self._more = named(QToolButton(), f"more-{name}", "more")
         for control, width in ((self._button, widths.button), (self._more, widths.more)):
             control.setFixedWidth(width)
@@ -197,9 +211,7 @@ class InstallableRow(QFrame):
             self._button.setAccessibleName(f"{action}: {item.button_for}")
         self._show_menu(item)
         self.show_progress(item.task)
-        self._problem.setVisible(bool(item.problem))
-        if item.problem:
-            self._problem.show_message(*item.problem)
+        show_message(self._problem, item.problem)
 
     def show_progress(self, task: TaskState | None) -> None:
         """Only the figures: they come several times a second."""
@@ -238,57 +250,59 @@ class Group:
     items: tuple[Installable, ...]
 
 
-class InstallsPage(QDialog):
-    """A page of rows, which stays open while films run.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageSpec:
+    """Properties of a page; texts are English."""
+
+    name: str  # prefix of the names of objects
+    title: str
+    file: str  # button that asks for a file
+    foot: str  # sentences below the rows
+    foot_spacing: int = GAP  # px between these and the buttons
+    widths: Widths
+    size: tuple[int, int]  # at first, px
+    least: tuple[int, int]
+
+
+class InstallsPage(Page):
+    """A page of rows, which stays open while videos run.
 
     Subclasses add parts, lay out, and bind a method that shows everything.
-
-    Args:
-        name: Prefix of the names of objects.
-        widths: Columns of the rows.
-        texts: Title, text of the button for files, and what stands below the rows, in English.
-        parent: Window that it belongs to.
     """
 
     # An action and the id of its row; of the page itself: "refresh" and "file", and "".
     requested = Signal(str, str)
 
-    def __init__(
-        self, name: str, widths: Widths, texts: tuple[str, str, str], parent: QWidget | None
-    ) -> None:
-        super().__init__(parent)
-        self.setObjectName(f"{name}Dialog")
-        title, file, foot = texts
-        bind(self, lambda: self.setWindowTitle(tr(title)))
-        self._name, self._widths = name, widths
+    def __init__(self, spec: PageSpec, parent: QWidget | None) -> None:
+        size, least = QSize(*spec.size), QSize(*spec.least)
+        super().__init__(f"{spec.name}Dialog", spec.title, parent, size=size, least=least)
+        self._spec = spec
         self._rows: dict[str, InstallableRow] = {}
         self._groups: list[tuple[tuple[str, ...], QWidget, tuple[Label, Label]]] = []
         self._room = label(kind="secondary")
-        self._file = self._ask_button("file", file, "folder")
+        self._file = self._ask_button("file", spec.file, "folder")
         self._head = row(
-            label(title, "headline"),
+            label(spec.title, "headline"),
             (self._room, 0, BOTTOM),
             STRETCH,
             self._ask_button("refresh", mark("Refresh"), "retry"),
             self._file,
             spacing=GAP,
         )
-        self._foot = label(foot, "secondary", wraps=True)
+        self._foot = label(spec.foot, "secondary", wraps=True)
         scrolled = named(QWidget(), "scrolled")
         self._inside = column(STRETCH, spacing=16, margins=(0, 0, 12, 0), on=scrolled)
         self._scroll = QScrollArea()
         self._scroll.setWidgetResizable(True)
         self._scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self._scroll.setWidget(scrolled)
-        bind(self._scroll, lambda: self._scroll.setAccessibleName(tr(title)))
+        bind_text(self._scroll, self._scroll.setAccessibleName, spec.title)
 
     def lay_out(
         self,
-        above: Sequence[QWidget | QLayout],
-        below: Sequence[QWidget] = (),
-        *,
+        above: Sequence[Part],
+        below: Sequence[Part] = (),
         buttons: Sequence[QWidget] = (),
-        spacing: int,
     ) -> None:
         """Put the parts of a subclass among those of every page.
 
@@ -296,21 +310,19 @@ class InstallsPage(QDialog):
             above: Between the title and the rows.
             below: Between the rows and the foot.
             buttons: In the foot, before Close.
-            spacing: Between the parts of the foot, px.
         """
-        close = button("Close", f"{self._name}Close", on=self.close)
+        close = button("Close", f"{self._spec.name}Close", on=self.close)
         close.setDefault(True)  # else Enter would press the first button: gigabytes
         ends = ((part, 0, BOTTOM) for part in (*buttons, close))
-        foot = row((self._foot, 1), *ends, spacing=spacing)
-        parts = (self._head, *above, (self._scroll, 1), *((part, 1) for part in below), foot)
-        column(*parts, spacing=10, margins=(20, 16), on=self)
-        self._scroll.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before the first tab
+        foot = row((self._foot, 1), *ends, spacing=self._spec.foot_spacing)
+        parts = (self._head, *above, (self._scroll, 1), *below, foot)
+        self.fill(*parts, focus=self._scroll)
 
     def _ask_button(self, name: str, text: str, icon: str) -> QPushButton:
         """A button of the page itself."""
         return button(
             lambda: tr(text),
-            f"{self._name}{name.capitalize()}",
+            f"{self._spec.name}{name.capitalize()}",
             icon=icon,
             on=lambda: self.requested.emit(name, ""),
         )
@@ -358,7 +370,7 @@ class InstallsPage(QDialog):
         for item in group.items:
             if inside.count():
                 inside.addWidget(named(QFrame(), kind="rule"))
-            shown = self._rows[item.id] = InstallableRow(item.id, self._widths)
+            shown = self._rows[item.id] = InstallableRow(item.id, self._spec.widths)
             shown.requested.connect(self.requested)
             inside.addWidget(shown)
         column(row(title, (about, 1, BOTTOM), spacing=10), card, spacing=6, on=holder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from app import labels
 from app.engine_messages import choice_text, hint, text
 from app.i18n import mark, tr
-from app.installs.installable import Installable, Standing, problem
+from app.installs.installable import Installable, Message, Standing, problem
 from app.state.model_files_model import MB, Package, PackageState, size_of, state_of
 from app.state.tasks_model import TaskState
 from engine.core.plain_text import one_line
@@ -14,7 +14,7 @@ from engine.protocol.model_file_state import PublishedState, facts_of
 from engine.protocol.plan import Notice
 from engine.settings import schema
 
-_TITLES = {  # of models that are no choice of their own
+_TITLES = {  # titles of models that are no choice in the settings
     "wan21-vae": "Wan 2.1 VAE",
     "wan22-vae": "Wan 2.2 VAE",
 }
@@ -108,7 +108,7 @@ def is_whole_model(file: PublishedState) -> bool:
 
 
 def can_redraw(file: PublishedState) -> bool:
-    """Whether a film can be made with the model that this file stands for."""
+    """Whether a video can be made with the model that this file stands for."""
     is_main = file.kind == "dit" or is_whole_model(file)
     return is_main and bool(set(schema.MODELS).intersection(file.models))
 
@@ -150,11 +150,11 @@ def item_of(package: Package, task: TaskState | None, notice: Notice | None) -> 
     place = ""
     if file.borrowed and file.path is not None:
         place = tr("Used in place: {folder}", folder=labels.folder(file.path.parent))
-    error: tuple[str, ...] = ()
+    error = None
     if task is not None and task.error is not None:
-        error = ("refusal", *problem(task.error))
+        error = Message("refusal", *problem(task.error))
     elif notice is not None:
-        error = (notice.severity, text(notice), hint(notice))
+        error = Message(notice.severity, text(notice), hint(notice))
     title, about = file_texts(file)
     return Installable(
         id=file.id,

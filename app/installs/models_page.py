@@ -16,14 +16,16 @@ from app.installs.installable import (
     MORE_WIDTH,
     Group,
     InstallsPage,
+    Message,
+    PageSpec,
     Widths,
     problem,
     progress,
+    show_message,
 )
 from app.state.listings import PresetsModel
 from app.state.model_files_model import ModelFilesModel, Package, size_of
 from app.state.runtimes_model import RuntimesModel, Situation, can_repair
-from app.state.runtimes_model import size_of as runtime_size
 from app.state.tasks_model import TaskState
 from app.state.telemetry_model import TelemetryModel
 from app.widgets.layouts import RIGHT, column, row
@@ -31,24 +33,27 @@ from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
 from app.widgets.parts import bind_text, button, elided, label, named
 from app.widgets.reveal import bring_into_view
-from app.window_place import resize_on_screen
 from engine.core.errors import LibraryMissing
 from engine.core.units import bytes_text
 from engine.protocol.model_file_state import PublishedState
 from engine.protocol.runtime_state import RuntimeState
 from engine.settings.presets import Preset
 
-_FOLDED, _UNFOLDED = QSize(900, 380), QSize(900, 660)
-_WIDTHS = Widths(facts=(72, 88), state=168, button=104)
-_TEXTS = (
-    mark("Models"),
-    mark("Import file …"),
-    mark(
+_SPEC = PageSpec(
+    name="models",
+    title=mark("Models"),
+    file=mark("Import file …"),
+    foot=mark(
         "Lite is built in and always available. Files in ComfyUI or Hugging Face folders "
         "are used in place. Without internet access, download a file on another computer "
         "and import it."
     ),
+    foot_spacing=24,
+    widths=Widths(facts=(72, 88), state=168, button=104),
+    size=(900, 380),
+    least=(760, 380),
 )
+_UNFOLDED = QSize(900, 660)
 _GOALS = {"balanced", "best"}
 
 
@@ -64,9 +69,7 @@ class ModelsPage(InstallsPage):
         recommends: tuple[PresetsModel, RuntimesModel],
         parent: QWidget | None = None,
     ) -> None:
-        super().__init__("models", _WIDTHS, _TEXTS, parent)
-        self.resize(_FOLDED)
-        self.setMinimumSize(760, _FOLDED.height())
+        super().__init__(_SPEC, parent)
         self._model, self._telemetry = model, telemetry
         self._recommended = Recommended(model, *recommends)
         self._recommended.requested.connect(self._ask_recommended)
@@ -82,7 +85,7 @@ class ModelsPage(InstallsPage):
         self._heads, self._space = column_heads(), QWidget()
         self._inside.insertWidget(0, self._heads)
         above = (self._no_gpu, self._top, self._recommended, self._nothing, self._all)
-        self.lay_out(above, (self._space,), spacing=24)
+        self.lay_out(above, ((self._space, 1),))
         self._all.toggled.connect(self._fold)
         self._all.toggled.connect(self.unfolded)
         self._fold(False)
@@ -109,7 +112,7 @@ class ModelsPage(InstallsPage):
         self._scroll.setVisible(is_open)
         self._space.setVisible(not is_open)
         if is_open:
-            resize_on_screen(self, self.size().expandedTo(_UNFOLDED))
+            self.resize_on_screen(self.size().expandedTo(_UNFOLDED))
 
     def _ask_recommended(self, action: str, subject: str) -> None:
         self.requested.emit(action, subject)
@@ -190,16 +193,16 @@ class ModelsPage(InstallsPage):
 
 def column_heads() -> QWidget:
     """Names of the columns, above them."""
-    heads = QWidget()
+    heads, widths = QWidget(), _SPEC.widths
     parts = [
         label("File", "secondary"),
         label("Size", "secondary", align=RIGHT),
         label("Licence", "secondary"),
         label("State", "secondary"),
     ]
-    for part, width in zip(parts[1:], (*_WIDTHS.facts, _WIDTHS.state), strict=True):
+    for part, width in zip(parts[1:], (*widths.facts, widths.state), strict=True):
         part.setFixedWidth(width)
-    right = 9 + _WIDTHS.button + MORE_WIDTH + 2 * GAP
+    right = 9 + widths.button + MORE_WIDTH + 2 * GAP
     row((parts[0], 1), *parts[1:], spacing=GAP, margins=(15, 0, right, 0), on=heads)
     return heads
 
@@ -239,9 +242,7 @@ class ImportRow(QFrame):
         self._button.setText(tr("Stop") if task.runs else tr("Close"))
         self._button.setAccessibleName(f"{self._button.text()}: {name}")
         self._add.setVisible(error is not None and error.code == LibraryMissing.code)
-        self._problem.setVisible(error is not None)
-        if error is not None:
-            self._problem.show_message("refusal", *problem(error))
+        show_message(self._problem, Message("refusal", *problem(error)) if error else None)
 
 
 class Recommended(QFrame):
@@ -269,7 +270,8 @@ class Recommended(QFrame):
         presets = self._presets.presets
         self.setVisible(bool(presets and self._files.files))
         packages, runtime = recommended(presets, self._files), self._runtime()
-        self._show_problem()
+        is_broken = self._runtimes.status.situation is Situation.BROKEN
+        show_message(self._problem, runtime_labels.message(self._runtimes) if is_broken else None)
         if not packages:
             self._title.setText(tr("Recommended: Lite, built in"))
             self._text.setText(tr("The presets for this computer use it; nothing to download."))
@@ -299,13 +301,6 @@ class Recommended(QFrame):
             return status.runtime if can_repair(status.runtime) else None
         is_offered = status.situation in (Situation.OFFER, Situation.PARTIAL)
         return status.runtime if is_offered else None
-
-    def _show_problem(self) -> None:
-        is_broken = self._runtimes.status.situation is Situation.BROKEN
-        self._problem.setVisible(is_broken)
-        if is_broken:
-            said = runtime_labels.message(self._runtimes)
-            self._problem.show_message(said.severity, said.title, said.text)
 
     def _get(self) -> None:
         runtime = self._runtime()
@@ -345,7 +340,7 @@ def _sizes(files: Collection[PublishedState], runtime: RuntimeState | None, *, l
     here = sum(map(size_of, (file for file in files if file.is_here)))
     here += sum(file.done_bytes for file in files if file.state == "partial")
     if runtime is not None:
-        total += runtime_size(runtime)
+        total += size_of(runtime)
         here += runtime.done_bytes if runtime.state == "partial" else 0
     if not lacks:
         return f"{tr('Everything is installed')} · {bytes_text(total)}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import NamedTuple
 
 from app.engine_messages import hint, text
 from app.i18n import mark, tr
-from app.installs.installable import Installable, Standing, progress
-from app.state.runtimes_model import RuntimesModel, Situation, can_repair, is_known, size_of
+from app.installs.installable import Installable, Message, Standing, progress
+from app.state.model_files_model import size_of
+from app.state.runtimes_model import RuntimesModel, Situation, can_repair, is_known
 from app.state.tasks_model import TaskState
 from app.widgets.error_view import error_title
 from engine.core.errors import ErrorInfo, RuntimeNotAccepted
@@ -18,7 +18,7 @@ from engine.protocol.events import RuntimesListed
 from engine.protocol.runtime_state import RuntimeState
 
 OWN = ""  # id of the torch that came with the program
-_PHASES = {  # as a title, and in a row
+_PHASES = {  # title of the bar, text of a row
     "download": (mark("Downloading the NVIDIA runtime"), mark("Downloading")),
     "import": (mark("Verifying the file"), mark("Verifying")),
     "unpack": (mark("Unpacking the NVIDIA runtime"), mark("Unpacking")),
@@ -26,7 +26,7 @@ _PHASES = {  # as a title, and in a row
     "use": (mark("Switching the NVIDIA runtime"), mark("Switching")),
     "remove": (mark("Removing the NVIDIA runtime"), mark("Removing")),
 }
-_TITLES = {  # of errors that elsewhere are about models
+_TITLES = {  # titles of errors that elsewhere are about models
     "download-failed": mark("The NVIDIA runtime could not be downloaded"),
     "hash-mismatch": mark("This is not a published file"),
     "output-unwritable": mark("The folder of the NVIDIA runtime cannot be written to"),
@@ -34,20 +34,11 @@ _TITLES = {  # of errors that elsewhere are about models
     "weights-damaged": mark("The download is corrupt"),
 }
 
-HINTS = {  # where the hint of the engine is a command: here is a button
+HINTS = {  # replace hints of the engine that are commands: the window has buttons
     "runtime-broken.unusable": mark("Repair downloads it again."),
     "runtime-busy.in-use": mark("Select the built-in runtime, restart Upreel, then try again."),
     "unknown-runtime.no-such-runtime": mark("Refresh lists the available runtimes."),
 }
-
-
-class Message(NamedTuple):
-    """A sentence, smaller what it means, and what can be done about it."""
-
-    severity: str = "info"  # of app.widgets.notice_line
-    title: str = ""
-    text: str = ""
-    offers: tuple[str, ...] = ()  # names of buttons of the bar, the likely one first
 
 
 def message(model: RuntimesModel) -> Message:
@@ -212,11 +203,11 @@ def item_of(state: RuntimeState, task: TaskState | None, *, is_idle: bool) -> In
     """
     action, title = _action(state, task), title_of(state)
     has_some = state.path is not None or state.done_bytes > 0
-    error: tuple[str, ...] = ()
+    error = None
     if task is not None and task.error is not None:
-        error = ("refusal", *problem(task.error))
+        error = Message("refusal", *problem(task.error))
     elif task is None and state.state == "broken":
-        error = ("warning", reason(state))
+        error = Message("warning", reason(state))
     menu: dict[str, bool] = {}
     if state.id != OWN:
         removable = is_idle and has_some and not state.is_used

@@ -9,15 +9,35 @@ from app.bound import bind
 from app.engine_messages import text
 from app.i18n import mark, tr
 from app.installs import runtime_labels
-from app.installs.installable import ACTIONS, GAP, DoubleClick, Group, InstallsPage, Widths
-from app.installs.runtime_labels import Message
+from app.installs.installable import (
+    ACTIONS,
+    DoubleClick,
+    Group,
+    InstallsPage,
+    Message,
+    PageSpec,
+    Widths,
+    show_message,
+)
 from app.state.runtimes_model import RuntimesModel, find
 from app.widgets.layouts import MIDDLE, row
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine, PageLine
 from app.widgets.parts import button, label, named
 
-_WIDTHS = Widths(facts=(), state=172, button=112, more=34)
+_SPEC = PageSpec(
+    name="runtime",
+    title=mark("NVIDIA runtime"),
+    file=mark("From a file …"),
+    foot=mark(
+        'Without internet access, download the file on another computer and choose "From '
+        'a file …". A runtime in use can be removed after Upreel has been started '
+        "without it."
+    ),
+    widths=Widths(facts=(), state=172, button=112, more=34),
+    size=(880, 540),
+    least=(720, 420),
+)
 _BAR_WIDTH = 260  # px
 _OFFERS = {  # buttons of the bar, in their order
     **{
@@ -35,15 +55,6 @@ _OFFERS = {  # buttons of the bar, in their order
     "hide": mark("Not now"),
     "dismiss": mark("Close"),
 }
-_TEXTS = (
-    mark("NVIDIA runtime"),
-    mark("From a file …"),
-    mark(
-        'Without internet access, download the file on another computer and choose "From '
-        'a file …". A runtime in use can be removed after Upreel has been started '
-        "without it."
-    ),
-)
 _QUIET = ("hide", "later", "dismiss", "details")
 
 
@@ -51,9 +62,7 @@ class RuntimesPage(InstallsPage):
     """Which torch is in use and why, and a row for each one that could be."""
 
     def __init__(self, model: RuntimesModel, parent: QWidget | None = None) -> None:
-        super().__init__("runtime", _WIDTHS, _TEXTS, parent)
-        self.setMinimumSize(720, 420)
-        self.resize(880, 540)
+        super().__init__(_SPEC, parent)
         self._model = model
         lead = label(
             "The NVIDIA runtime lets Upreel run on the GPU; without it, Upreel runs on the "
@@ -67,7 +76,7 @@ class RuntimesPage(InstallsPage):
         self._restart = button(
             "Restart now", "runtimeRestart", on=lambda: self.requested.emit("restart", "")
         )
-        self.lay_out((lead, self._now, self._trouble), buttons=(self._restart,), spacing=GAP)
+        self.lay_out((lead, self._now, self._trouble), buttons=(self._restart,))
         model.changed.connect(self._show)
         model.progressed.connect(self._show_progress)
         bind(self, self._show, theme=True)
@@ -78,7 +87,7 @@ class RuntimesPage(InstallsPage):
         self._file.setVisible(listed is not None and bool(listed.card))
         self._file.setEnabled(not model.is_running)
         self._restart.setVisible("restart" in runtime_labels.message(model).offers)
-        self._now.show_message(*runtime_labels.in_use(model)[:3])
+        show_message(self._now, runtime_labels.in_use(model))
         self._show_trouble()
         shown = (runtime_labels.own(model), *model.runtimes) if listed is not None else ()
         items = tuple(
@@ -95,11 +104,8 @@ class RuntimesPage(InstallsPage):
         """Messages that concern no row: an import that fails or runs, good news."""
         model, task = self._model, self._model.task
         is_elsewhere = task is not None and find(model.listed, task.subject) is None
-        self._trouble.setVisible(is_elsewhere or model.done is not None)
-        if is_elsewhere:
-            self._trouble.show_message(*runtime_labels.message(model)[:3])
-        elif model.done is not None:
-            self._trouble.show_message("good", text(model.done))
+        good = Message("good", text(model.done)) if model.done is not None else None
+        show_message(self._trouble, runtime_labels.message(model) if is_elsewhere else good)
 
     def _show_progress(self, runtime: str) -> None:
         """Only what the progress changes."""
@@ -110,18 +116,19 @@ class RuntimesPage(InstallsPage):
 class RuntimeLine(PageLine):
     """The line among the settings: which runtime is in use and why, and the way to the page."""
 
-    def __init__(self, model: RuntimesModel, parent: QWidget | None = None) -> None:
-        super().__init__("runtime", parent)
+    def __init__(self, model: RuntimesModel) -> None:
+        super().__init__(
+            "runtime",
+            title=mark("NVIDIA runtime"),
+            text=mark("Show …"),
+            says=lambda: tr("{text}: NVIDIA runtime", text=tr("Show …")),
+        )
         self._model = model
-        model.changed.connect(self.retranslate_ui)
-        self.retranslate_ui()
+        model.changed.connect(self._show)
+        bind(self, self._show)
 
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
-        self.name.setText(tr("NVIDIA runtime"))
+    def _show(self) -> None:
         self.explanation.setText(runtime_labels.summary(self._model))
-        self.button.setText(tr("Show …"))
-        self.button.setAccessibleName(tr("{text}: NVIDIA runtime", text=tr("Show …")))
 
 
 class OfferBar(QFrame):
@@ -134,7 +141,7 @@ class OfferBar(QFrame):
         self.setObjectName("runtimeBar")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._model = model
-        self._waits = ""  # for which film the new start waits
+        self._waits = ""  # name of the video that the restart waits for
         self._notice = named(NoticeLine(), "runtimeSays")
         self._bar = named(ShareBar(), "runtimeShare")
         self._bar.setFixedWidth(_BAR_WIDTH)
@@ -160,7 +167,7 @@ class OfferBar(QFrame):
             self.requested.emit(name)
 
     def show_waiting(self, film: str) -> None:
-        """Upreel starts again when this film is done; "" for no more."""
+        """Show that Upreel restarts when a video is finished; "" for no longer."""
         self._waits = film
         self._show()
 
@@ -177,7 +184,7 @@ class OfferBar(QFrame):
     def _show_texts(self, _runtime: str = "") -> None:
         """Texts and figures: they come several times a second."""
         shown, task = self._message(), self._model.task
-        self._notice.show_message(*shown[:3])
+        show_message(self._notice, shown)
         self.setAccessibleName(f"{shown.title}. {shown.text}")
         is_counted = task is not None and task.runs and bool(task.total) and not self._waits
         self._bar.setVisible(is_counted)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QResizeEvent, QShowEvent, QTextDocument
-from PySide6.QtWidgets import QDialog, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.bound import bind
 from app.i18n import current_language, mark, tr
-from app.installs.installable import ACTIONS, problem, progress
+from app.installs.installable import ACTIONS, Message, problem, progress, show_message
 from app.state.listings import UpdateModel
-from app.widgets.controls import fit_height
-from app.widgets.layouts import STRETCH, column, row
+from app.widgets.layouts import STRETCH, row
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine, PageLine
+from app.widgets.page import Page
 from app.widgets.parts import bind_text, button, label, named
-from app.widgets.plain import Page
-from app.window_place import resize_on_screen
+from app.widgets.plain import Page as Notes
 from engine import __version__
 from engine.core.units import bytes_text
-from engine.protocol.update_state import UpdateState
 
 _SMALL, _LARGE = QSize(620, 220), QSize(620, 460)  # without and with what is new
 _INDENT = 20  # px, of a list
@@ -35,7 +33,7 @@ _DOING = {
     "download": mark("Downloading the setup …"),
     "install": mark("Verifying the setup …"),
 }
-_INSTEAD = {  # of a setup, by the kind of copy that none can update
+_INSTEAD = {  # ways to update copies that no setup can update
     "portable": mark(
         "This copy was unpacked from an archive: download the new archive and replace this folder "
         "with it."
@@ -44,22 +42,18 @@ _INSTEAD = {  # of a setup, by the kind of copy that none can update
 }
 
 
-class UpdatesPage(QDialog):
+class UpdatesPage(Page):
     """Shows the model; emits requests of the user."""
 
     requested = Signal(str)  # "check", "download", "install", "stop"
 
     def __init__(self, model: UpdateModel, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setObjectName("updateDialog")
-        self.setMinimumSize(_SMALL)
-        self.resize(_SMALL)
-        bind(self, lambda: self.setWindowTitle(tr("Updates")))
+        super().__init__("updateDialog", mark("Updates"), parent, size=_SMALL, least=_SMALL)
         self._model = model
         self._shown_notes, self._action = "", "check"
         self._title = label(kind="headline", wraps=True)
         self._about = label(kind="secondary", wraps=True)
-        self._notes, self._filler = named(Page(), "updateNotes"), QWidget()
+        self._notes, self._filler = named(Notes(), "updateNotes"), QWidget()
         self._notes.setOpenLinks(False)
         self._notes.document().setIndentWidth(_INDENT)
         bind_text(self._notes, self._notes.setAccessibleName, mark("What's new"))
@@ -71,7 +65,7 @@ class UpdatesPage(QDialog):
         self._stop = button("Stop", "updateStop", on=lambda: ask("stop"))
         close = button("Close", "updateClose", on=self.close)
         close.setDefault(True)  # else Enter would end the program
-        column(
+        self.fill(
             self._title,
             self._about,
             (self._notes, 1),
@@ -81,11 +75,8 @@ class UpdatesPage(QDialog):
             label(lambda: tr(_NEVER), "secondary", wraps=True),
             row(self._check, STRETCH, self._stop, self._act, close, spacing=12),
             spacing=12,
-            margins=(20, 16),
-            on=self,
+            focus=self._title,
         )
-        self._title.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
-        self._title.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before the first tab
         model.changed.connect(self._show)
         model.progressed.connect(self._show_progress)
         bind(self, self._show_anew, theme=True)
@@ -93,12 +84,12 @@ class UpdatesPage(QDialog):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """A narrower page needs more lines."""
         super().resizeEvent(event)
-        fit_height(self)
+        self.fit_height()
 
     def showEvent(self, event: QShowEvent) -> None:
         """Fonts are known now."""
         super().showEvent(event)
-        fit_height(self)
+        self.fit_height()
 
     def _show_anew(self) -> None:
         self._shown_notes = ""  # headings and links have the theme's colours
@@ -118,10 +109,7 @@ class UpdatesPage(QDialog):
         self._about.setVisible(bool(state.version))
         # English where there is nothing in the language.
         self._show_notes(state.notes.get(current_language()) or state.notes.get("en", ""))
-        notice = self._notice_of(state)
-        self._notice.setVisible(bool(notice))
-        if notice:
-            self._notice.show_message(*notice)
+        show_message(self._notice, self._message())
         rests = state.is_in_build and not model.is_running
         is_doubtful = model.error is not None and model.error.code in _NOT_OFFERED
         has_setup = bool(state.newer) and state.installed_as not in _INSTEAD
@@ -136,7 +124,7 @@ class UpdatesPage(QDialog):
             self._act.setText(tr(ACTIONS["continue" if state.done_bytes else "download"]))
         self._stop.setVisible(model.is_running)
         self._show_progress()
-        fit_height(self)
+        self.fit_height()
 
     def _show_notes(self, notes: str) -> None:
         """Show the news of the version, Markdown."""
@@ -146,29 +134,30 @@ class UpdatesPage(QDialog):
             self._shown_notes = notes
             self._notes.document().setMarkdown(notes, _MARKDOWN)
             if notes:
-                resize_on_screen(self, self.size().expandedTo(_LARGE))
+                self.resize_on_screen(self.size().expandedTo(_LARGE))
 
-    def _notice_of(self, state: UpdateState) -> tuple[str, ...]:
-        """Severity, sentence and hint about the update; empty for nothing to say."""
-        model = self._model
+    def _message(self) -> Message | None:
+        model, state = self._model, self._model.state
         if not state.is_in_build:
             sentence = tr("This build of Upreel cannot check for updates.")
-            return "info", sentence, tr("Download a released version of Upreel.")
+            return Message("info", sentence, tr("Download a released version of Upreel."))
         if model.is_running:
-            return ()
+            return None
         if model.error is not None:
-            return ("refusal", *problem(model.error))
+            return Message("refusal", *problem(model.error))
         if state.newer and state.installed_as in _INSTEAD:
-            return "info", tr(_INSTEAD[state.installed_as])
+            return Message("info", tr(_INSTEAD[state.installed_as]))
         if state.is_ready:
             then = tr(
                 "Upreel closes, the setup runs, and the new version opens. Unfinished videos "
                 "continue there."
             )
-            return "good", tr("The setup is downloaded and matches the published one."), then
+            done = tr("The setup is downloaded and matches the published one.")
+            return Message("good", done, then)
         if state.was_checked and not state.newer:
-            return "good", tr("Upreel {version} is the latest version.", version=state.version)
-        return ()
+            newest = tr("Upreel {version} is the latest version.", version=state.version)
+            return Message("good", newest)
+        return None
 
     def _show_progress(self, _subject: str = "") -> None:
         model, task = self._model, self._model.task
@@ -181,16 +170,12 @@ class UpdatesPage(QDialog):
             self._bar.setAccessibleName(self._doing.text())
 
 
-class UpdateLine(PageLine):
-    """The line among the settings: which version this is; its button opens the page and looks."""
+def update_line() -> PageLine:
+    """The line among the settings: which version this is; its button opens the page and checks."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__("update", parent)
-        self.retranslate_ui()
+    def about() -> str:
+        return f"{tr('You have Upreel {version}.', version=__version__)} {tr(_NEVER)}"
 
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
-        self.name.setText(tr("Updates"))
-        yours = tr("You have Upreel {version}.", version=__version__)
-        self.explanation.setText(f"{yours} {tr(_NEVER)}")
-        self.button.setText(tr("Check for updates …"))
+    return PageLine(
+        "update", title=mark("Updates"), explanation=about, text=mark("Check for updates …")
+    )

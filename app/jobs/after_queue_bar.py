@@ -43,7 +43,7 @@ class AfterQueueBar(QFrame):
 
         Args:
             what: A value of the setting `after_queue`.
-            command: As the user has written it; "" for others.
+            command: Command as the user wrote it; "" for others.
             seconds: Until then; 0 when it was tried and has failed.
         """
         self._what, self._command, self._seconds = what, command, seconds

@@ -79,7 +79,7 @@ class ChoicesForm(QWidget):
 
     @property
     def first_control(self) -> QWidget:
-        """Where the keyboard goes to change the choices."""
+        """Control that gets the keyboard focus to change the choices."""
         return self._target.first_control
 
     def show_job(self, row: JobRow | None, settings: JobSettings) -> None:
@@ -124,12 +124,12 @@ class ChoicesForm(QWidget):
         return True
 
     def show_presets(self, presets: Sequence[Preset], gpu: str) -> None:
-        """What there is to choose, and for which GPU it is made."""
+        """Show the presets, and the GPU that they are made for."""
         self.presets.show_presets(presets, gpu)
         self._show_family()
 
     def show_availability(self, words: dict[str, str]) -> None:
-        """What is installed of each model, after its name."""
+        """Show the state of each model's files after its name."""
         self._model.show_notes(words)
 
     def show_first_models(self, files: Mapping[str, str]) -> None:
@@ -138,7 +138,7 @@ class ChoicesForm(QWidget):
         self._show_first()
 
     def show_devices(self, event: DevicesListed) -> None:
-        """What jobs can run on, and what cannot be chosen there."""
+        """Show the devices for jobs, and the choices that do not work there."""
         self._listed = event
         self._show_family()
 
@@ -162,7 +162,7 @@ class ChoicesForm(QWidget):
         self._show_subject()
 
     def _show_chosen(self, plan: Plan | None) -> None:
-        """What "automatic" has come to mean."""
+        """Show the values that "automatic" has chosen."""
         self._plan = plan
         model = treatment = ""
         if plan is not None and self.settings.model == "auto":
@@ -239,7 +239,7 @@ class ChoicesForm(QWidget):
         return found
 
     def _devices(self, listed: DevicesListed) -> Sequence[DeviceChoice]:
-        """Those that the job runs on."""
+        """GPUs that the job runs on."""
         chosen, excluded = self.settings.device, self.settings.excluded
         if chosen == "all":
             found = [one for one in listed.devices[:-1] if one.value not in excluded]

@@ -8,6 +8,7 @@ from typing import Any
 from PySide6.QtWidgets import QWidget
 
 from app import labels
+from app.bound import bind
 from app.engine_messages import choice_text, setting_title
 from app.i18n import tr
 from app.jobs.output_form import quality_of
@@ -56,10 +57,16 @@ class ChosenText(QWidget):
         named(self, "chosenText")
         self._grid = grid(spacing=(16, 10), margins=(0, 4, 0, 0), wide=[1], on=self)
         self._rows: list[tuple[Label, Label]] = []
+        self._job: JobRow | None = None
+        bind(self, self._show)
 
     def show_job(self, row: JobRow) -> None:
         """Show the choices of a job."""
-        texts = list(chosen(row))
+        self._job = row
+        self._show()
+
+    def _show(self) -> None:
+        texts = list(chosen(self._job)) if self._job is not None else []
         while len(self._rows) < len(texts):
             self._add_row()
         for at, (name, value) in enumerate(self._rows):

@@ -27,7 +27,7 @@ _NAME_WIDTH = 110  # px of a film's name on a button
 
 
 def download_action(downloads: DownloadsModel, row: JobRow | None) -> str:
-    """What can be done about what a film lacks; "" where nothing has to be downloaded."""
+    """Text of the action that provides missing files; "" where nothing has to be downloaded."""
     if row is not None and row.job_id in downloads.films:
         return "download_stop"
     may_wait = row is not None and (row.state.can_change or row.state.can_retry)
@@ -103,7 +103,7 @@ class DecisionPanel(QWidget):
         self.set_low(False)
         self.show_job(None)
         bind_text(self._stops, self._stops.setText, "Stop after this video")
-        bind(self, self._show_state)
+        bind(self, self._show_state, theme=True)
 
     def show_job(self, row: JobRow | None) -> None:
         """Show what concerns the selected job."""
@@ -169,16 +169,16 @@ class DecisionPanel(QWidget):
         self._primary.setText(caption(texts[first]))
         if second:
             self._second.setText(texts[second])
+            self._second.setEnabled(self._actions[second].isEnabled())
         self._second.setVisible(bool(second))
         self._running.show_active(active, is_selected=active is self._row)
         self._stops.setVisible(active is not None)
-        startable = self._actions["start"].isEnabled()
-        is_able = first != "start" or startable
+        is_able = self._actions[first].isEnabled()
         if self._primary.hasFocus() and not is_able and active is not None:
             self._running.setFocus()  # else Qt moves it to the log, and the next key opens that
         self._primary.setEnabled(is_able)
         self._primary.setVisible(is_able or active is None or not self._is_low)
-        more = "" if first != "start" else "Ctrl+Enter" if startable else self._why_not()
+        more = "" if first != "start" else "Ctrl+Enter" if is_able else self._why_not()
         set_tip(self._primary, more)
         self._primary.setAccessibleDescription(more)
 
@@ -198,7 +198,7 @@ class DecisionPanel(QWidget):
         return tr("Continue") if is_begun else tr("Try again")
 
     def _download_text(self) -> str:
-        """What the button does, with the size of what comes where the plan knows it."""
+        """Text of the button, with the size of the download where the plan knows it."""
         plan = self._row.plan if self._row is not None else None
         notices = plan.notices if plan is not None else ()
         size = next((str(n.params.get("size", "")) for n in notices if n.code == MISSING), "")
@@ -264,7 +264,7 @@ class _RunningRow(QWidget):
 
 
 class _HintCard(QFrame):
-    """What will appear here, while there is no plan."""
+    """Text while there is no plan."""
 
     def __init__(self) -> None:
         super().__init__()

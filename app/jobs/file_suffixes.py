@@ -1,4 +1,4 @@
-"""How names of files end that people open: films, pictures, latents. Loads without Qt.
+"""Suffixes of files that people open: videos, images, latents. Loads without Qt.
 
 The setup reads this too: Upreel stands under "Open with" for the films and latents of this list.
 """

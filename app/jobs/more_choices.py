@@ -87,7 +87,7 @@ class MoreChoices(QWidget):
 
         Args:
             listed: By the engine.
-            settings: Of the shown job, which may name others.
+            settings: Settings of the shown job, which may name others.
         """
         self._show("devices", lambda rows: rows.show_devices(listed, settings))
 
@@ -182,7 +182,7 @@ class SettingRows(QWidget):
 
         Args:
             listed: By the engine.
-            settings: Of the shown job, which may name others.
+            settings: Settings of the shown job, which may name others.
         """
         gpus = {one.value: one.title for one in listed.devices[:-1]}
         several = gpus if len(gpus) > 1 else {}

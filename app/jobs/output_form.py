@@ -148,7 +148,7 @@ class FormatForm(QWidget):
         self._show_quality()
 
     def show_plan(self, plan: Plan | None) -> None:
-        """What "automatic" means in a plan; None while there is none."""
+        """Value of "automatic" in a plan; None while there is none."""
         self._editors["container"].show_automatic(plan.container if plan is not None else "")
         self._editors["codec"].show_automatic(plan.picture.codec if plan is not None else "")
 

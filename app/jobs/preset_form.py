@@ -69,7 +69,7 @@ class PresetForm(QWidget):
         return next((preset.automatic for preset in self._presets if preset.automatic), "lite")
 
     def show_presets(self, presets: Sequence[Preset], gpu: str) -> None:
-        """What there is to choose, and for which GPU it is made."""
+        """Show the presets, and the GPU that they are made for."""
         self._presets, self._gpu = tuple(presets), gpu
         self._problem.setVisible(False)
         self.setVisible(bool(presets))
@@ -140,7 +140,7 @@ class PresetForm(QWidget):
 
 
 def title_of(preset: Preset) -> str:
-    """What a preset is called in a list that names the GPU already."""
+    """Title of a preset in a list that names the GPU already."""
     if preset.is_own:
         return preset.title
     names = " / ".join(tr(GOALS[goal]) for goal in preset.goals)

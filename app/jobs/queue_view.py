@@ -272,11 +272,11 @@ class QueueView(QListView):
         self.selectionModel().setCurrentIndex(index, flags)
 
     def set_menu(self, actions: list[QAction | None]) -> None:
-        """What the context menu offers; None is a line between two groups."""
+        """Actions of the context menu; None is a line between two groups."""
         self._actions = actions
 
     def sizeHint(self) -> QSize:
-        """As high as all cards together."""
+        """Height of all cards together."""
         return QSize(240, self._height_of(self._model.rowCount()))
 
     def minimumSizeHint(self) -> QSize:

@@ -6,17 +6,17 @@ import statistics
 from collections.abc import Sequence
 
 from PySide6.QtCore import QSize
-from PySide6.QtWidgets import QDialog, QFrame, QScrollArea, QWidget
+from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
 from app import labels
 from app.bound import bind
 from app.engine_messages import text, title
-from app.i18n import tr
+from app.i18n import mark, tr
 from app.widgets.layouts import STRETCH, add_parts, clear_layout, column, row
 from app.widgets.notice_line import NoticeLine
+from app.widgets.page import Page
 from app.widgets.parts import button, named
 from app.widgets.plain import Label
-from app.window_place import resize_on_screen
 from engine.core.plain_text import one_line
 from engine.core.units import memory_text
 from engine.protocol.report import Check, PartMemory, Report
@@ -41,13 +41,12 @@ class DoubtCard(QFrame):
         add_parts(self._lines, map(_line_of, problems))
 
 
-class ReportDialog(QDialog):
+class ReportDialog(Page):
     """Every check of a report, one a line."""
 
     def __init__(self, report: Report, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setWindowTitle(tr("Verification report"))
-        resize_on_screen(self, QSize(560, 560))
+        super().__init__("reportDialog", mark("Verification report"), parent)
+        self.resize_on_screen(QSize(560, 560))
         lines = [_line_of(check) for check in report.checks]
         if report.model_files:
             lines.append(NoticeLine("info", tr("Model files"), model_files(report)))
@@ -67,7 +66,7 @@ class ReportDialog(QDialog):
         name = named(Label(one_line(report.output.name)), kind="title")
         sub = named(Label(facts(report)), kind="secondary")
         buttons = row(STRETCH, button("Close", on=self.accept))
-        column(name, sub, scroll, buttons, spacing=8, margins=(20, 16), on=self)
+        self.fill(name, sub, scroll, buttons, spacing=8)
 
 
 def model_files(report: Report) -> str:

@@ -60,7 +60,7 @@ class ResultForm(QWidget):
 
         Args:
             plan: Names the file.
-            chosen: What the user chose: a file, a folder (the planner names the file), or None.
+            chosen: Choice of the user: a file, a folder (the planner names the file), or None.
             can_change: Whether the film was not started yet.
         """
         self.setVisible(plan is not None)

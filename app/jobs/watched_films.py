@@ -1,4 +1,4 @@
-"""What is new in the folder that is watched: films that are whole, not ours, and not taken before.
+"""New videos in the watched folder: complete, not our results, and not taken before.
 
 A film is taken once its size and time were the same at two looks in a row and it can be opened. It
 is known by its content from then on, and kept over restarts. Pictures are left alone: of those that
@@ -39,7 +39,7 @@ class KnownFilm:
 
 
 class WatchedFilms:
-    """What is known of the films of folders that are, or were, watched; for one thread at a time.
+    """Knowledge of videos in folders that are, or were, watched; for one thread at a time.
 
     Args:
         record: File of it, a line for each film.
@@ -61,7 +61,7 @@ class WatchedFilms:
         Args:
             folder: To look through, with the folders in it.
             queued: Sources of the queue.
-            pattern: Of the names of results.
+            pattern: Pattern of the names of results.
             most: Number of films; the rest follows at later looks.
 
         Raises:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QImage, QMouseEvent
+from PySide6.QtGui import QImage, QMouseEvent, QShowEvent
 from PySide6.QtWidgets import (
     QButtonGroup,
-    QDialog,
     QFrame,
     QRadioButton,
     QSizePolicy,
@@ -28,12 +27,12 @@ from app.state.model_files_model import Package
 from app.state.tasks_model import TaskState
 from app.widgets.compact_scroll import CompactScroll
 from app.widgets.controls import Switch
-from app.widgets.layouts import MIDDLE, STRETCH, column, grid, layout_of, row
+from app.widgets.layouts import MIDDLE, STRETCH, Stretch, column, grid, layout_of, row
 from app.widgets.notice_line import NoticeLine
+from app.widgets.page import Page
 from app.widgets.parts import button, elided, label, named, set_kind
 from app.widgets.picture_box import PictureBox
 from app.widgets.plain import set_tip
-from app.window_place import resize_on_screen
 from engine.core.errors import ErrorInfo, WeightsMissing
 from engine.protocol.events import LatentRead, LatentShown, Picture
 from engine.protocol.media import Reading
@@ -96,7 +95,7 @@ class Decision:
     is_for_all: bool  # also for the other files that came with it
 
 
-class LatentSheet(QDialog):
+class LatentSheet(Page):
     """Shows one file at a time; fed by events of the engine, asks by signals.
 
     Attributes:
@@ -112,9 +111,7 @@ class LatentSheet(QDialog):
     next_requested = Signal()  # the file cannot be used, and that was read
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setObjectName("latentSheet")
-        self.setMinimumWidth(_WIDTH)
+        super().__init__("latentSheet", mark("Latents"), parent, least=QSize(_WIDTH, 0))
         self._form = (False, False)  # usable, in trouble
         self._forget(Path(), (1, 1))
         self._make_parts()
@@ -194,7 +191,6 @@ class LatentSheet(QDialog):
         """Show everything that depends on what is known, in the current language."""
         read, is_usable = self.read, self.read is not None or not self._is_stuck
         at, count = self._place
-        self.setWindowTitle(tr("Latents"))
         self._name.setText(self.path.name)
         self._count.setText(tr("{number} of {count}", number=at, count=count))
         self._count.setVisible(count > 1)
@@ -209,7 +205,10 @@ class LatentSheet(QDialog):
         self._length.setText(f"→ {length}" if length else "")
         self._show_trouble()
         self._show_buttons(is_usable)
-        self._fit((is_usable, self._error is not None))
+        form = is_usable, self._error is not None
+        if form != self._form:  # else the user's own height stays
+            self._form = form
+            self._fit_height()
 
     def _show_readings(self) -> None:
         instead = tr("Decoding one image …")
@@ -273,12 +272,14 @@ class LatentSheet(QDialog):
         set_tip(self._upscale, tip)
         self._upscale.setEnabled(self.read is not None or self._is_stuck)
 
-    def _fit(self, form: tuple[bool, bool]) -> None:
-        """Give the sheet the height it needs; the user's own stays until other parts are shown."""
-        if form != self._form:
-            self._form = form
-            layout_of(self).activate()
-            resize_on_screen(self, QSize(max(_WIDTH, self.width()), self.sizeHint().height()))
+    def showEvent(self, event: QShowEvent) -> None:
+        """Fonts are known now."""
+        super().showEvent(event)
+        self._fit_height()
+
+    def _fit_height(self) -> None:
+        layout_of(self).activate()
+        self.resize_on_screen(QSize(max(_WIDTH, self.width()), self.sizeHint().height()))
 
     # Deciding
 
@@ -368,8 +369,8 @@ class LatentSheet(QDialog):
         self._choices.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         parts = (self._trouble_line, 1), (self._get, 0, MIDDLE)
         row(*parts, spacing=12, margins=(14, 12), on=self._trouble)
-        buttons = (self._for_all, STRETCH, self._cancel, self._add, self._upscale)
-        column(
+        buttons = (self._for_all, Stretch(1), self._cancel, self._add, self._upscale)
+        self.fill(
             row((self._name, 1), (self._count, 0, Qt.AlignmentFlag.AlignBottom)),
             self._facts,
             (self._choices, 1),
@@ -378,8 +379,6 @@ class LatentSheet(QDialog):
             4,
             row(*buttons, spacing=8),
             spacing=8,
-            margins=(20, 16),
-            on=self,
         )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QDialog, QFrame, QLayout, QLineEdit, QPushButton, QWidget
+from PySide6.QtCore import QSize, Signal
+from PySide6.QtWidgets import QFrame, QLayout, QLineEdit, QPushButton, QWidget
 
 from app.bound import bind
 from app.engine_messages import choice_text, setting_title, text
@@ -16,6 +16,7 @@ from app.theme.icons import pixmap
 from app.widgets.controls import ElidedLabel, Switch
 from app.widgets.layouts import STRETCH, Stretch, clear_layout, column, row
 from app.widgets.notice_line import NoticeLine, PageLine, colour_of
+from app.widgets.page import Page
 from app.widgets.parts import (
     bind_text,
     button,
@@ -175,7 +176,7 @@ def _fill(
     column(head, *below, spacing=8, margins=(14, 10), on=frame)
 
 
-class MachinesPage(QDialog):
+class MachinesPage(Page):
     """Shows the model; emits the user's requests. Videos continue meanwhile."""
 
     pair_requested = Signal(str)  # an address
@@ -183,11 +184,8 @@ class MachinesPage(QDialog):
     lend_requested = Signal(bool)
 
     def __init__(self, model: MachinesModel, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        named(self, "machinesPage")
-        self.setMinimumSize(720, 420)
-        self.resize(880, 600)
-        bind_text(self, self.setWindowTitle, "Computers")
+        size, least = QSize(880, 600), QSize(720, 420)
+        super().__init__("machinesPage", "Computers", parent, size=size, least=least)
         self._model = model
         self._rows: dict[str, MachineRow] = {}
         self._found: tuple[object, ...] | None = None
@@ -245,16 +243,13 @@ class MachinesPage(QDialog):
         area = scroll_area(scrolled, says="Computers")
         # Enter in the field pairs: it closes nothing.
         close = button("Close", "closeMachines", on=self.close, auto_default=False)
-        column(
+        self.fill(
             label("Computers", "headline"),
             label(_LEAD, "secondary", wraps=True),
             (area, 1),
             row((self._foot, 1), STRETCH, close, spacing=_GAP),
-            spacing=_GAP,
-            margins=(20, 16),
-            on=self,
+            focus=area,
         )
-        area.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before the first tab
 
     # Showing
 
@@ -308,18 +303,15 @@ class MachinesPage(QDialog):
         self._pair.setEnabled(has_text and not self._model.is_running)
 
 
-class MachinesLine(PageLine):
+def machines_line() -> PageLine:
     """The line among the settings that opens the page."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(
-            "machine",
-            parent,
-            title="Computers",
-            explanation="Pair computers on your network to process videos together.",
-            text="Show …",
-            says=lambda: tr("{text}: Computers", text=tr("Show …")),
-        )
+    return PageLine(
+        "machine",
+        title="Computers",
+        explanation="Pair computers on your network to process videos together.",
+        text="Show …",
+        says=lambda: tr("{text}: Computers", text=tr("Show …")),
+    )
 
 
 class _Rows(QFrame):

@@ -6,24 +6,23 @@ others, which were at their place.
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtWidgets import QDialog, QFrame, QWidget
+from PySide6.QtCore import QSize, Qt, QTimer, Signal
+from PySide6.QtWidgets import QFrame, QWidget
 
 from app.bound import bind
 from app.i18n import tr
 from app.machines import machine_labels
 from app.state.machines_model import MachinesModel, Step
-from app.widgets.controls import fit_height
-from app.widgets.layouts import CENTRE, Stretch, column, grid, row
+from app.widgets.layouts import CENTRE, Stretch, grid, row
 from app.widgets.notice_line import NoticeLine
+from app.widgets.page import Page
 from app.widgets.parts import button, label, named
 
 _WORDS, _IN_A_LINE = 6, 3
-_WIDTH = 560  # px
 READING_MS = 1000  # after which words can be confirmed
 
 
-class PairingDialog(QDialog):
+class PairingDialog(Page):
     """Shows how far the pairing of the model is; closes by itself when it is over."""
 
     answered = Signal(tuple, bool)  # the words that were shown, and whether they are the same
@@ -32,10 +31,8 @@ class PairingDialog(QDialog):
     read = Signal()  # a failure was read
 
     def __init__(self, model: MachinesModel, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        named(self, "pairingDialog")
+        super().__init__("pairingDialog", parent=parent, size=QSize(560, 260))
         self.setWindowModality(Qt.WindowModality.WindowModal)
-        self.resize(_WIDTH, 260)
         self._model = model
         self._shown: tuple[str, ...] = ()
         self._reading = QTimer(self, interval=READING_MS, singleShot=True)
@@ -91,7 +88,7 @@ class PairingDialog(QDialog):
             answer.setVisible(compares)
         self._again.setVisible(failed and bool(self._model.address))
         self._cancel.setText(tr("Close") if failed else tr("Cancel"))
-        fit_height(self)
+        self.fit_height()
 
     def _show_texts(self, step: Step, partner: str) -> None:
         titles = {
@@ -131,7 +128,7 @@ class PairingDialog(QDialog):
     def _lay_out(self) -> None:
         lines = [self._words[:_IN_A_LINE], self._words[_IN_A_LINE:]]
         grid(lines, spacing=12, margins=14, wide=range(_IN_A_LINE), on=self._card)
-        column(
+        self.fill(
             self._title,
             self._lead,
             self._card,
@@ -141,8 +138,5 @@ class PairingDialog(QDialog):
             # No button takes the place of another one.
             row(self._cancel, self._again, Stretch(1), self._differ, self._same, spacing=12),
             spacing=12,
-            margins=(20, 16),
-            on=self,
+            focus=self._title,
         )
-        self._title.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
-        self._title.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before Tab is pressed

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent
-from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QPushButton, QWidget
 
 from app.theme import tokens
 from app.theme.icons import pixmap
 from app.widgets.controls import ElidedLabel, FlowLayout
+from app.widgets.layouts import TOP, column, row
 from app.widgets.notice_line import ICONS, colour_of
+from app.widgets.parts import label, named
 from app.widgets.plain import Label
 from app.widgets.reveal import bring_into_view
 
@@ -22,9 +24,9 @@ class FoldedNotice(QWidget):
     A sentence that fits into the line and has nothing below it does not open.
 
     Args:
-        severity: Of the notice.
+        severity: Severity of the notice.
         message: The sentence.
-        hint: What to do next; "" for nothing.
+        hint: Advice on what to do next; "" for none.
         buttons: Shown below when it is open.
     """
 
@@ -34,29 +36,20 @@ class FoldedNotice(QWidget):
         self, severity: str, message: str, hint: str = "", buttons: Sequence[QPushButton] = ()
     ) -> None:
         super().__init__()
-        self._message, self._has_more = message, bool(hint or buttons)
+        self._has_more = bool(hint or buttons)
         self._head = _Head(severity, message)
         self._head.pressed.connect(self._toggle)
         self._body = QWidget()
-        column = QVBoxLayout(self._body)
-        column.setContentsMargins(24, 0, 0, 2)
-        column.setSpacing(6)
-        self._hint = Label(hint)
-        self._hint.setProperty("kind", "secondary")
-        self._hint.setWordWrap(True)
-        self._hint.setVisible(bool(hint))
-        self._hint.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        column.addWidget(self._hint)
+        below = label(kind="secondary", wraps=True, selectable=True)
+        below.setText(hint)
+        below.setVisible(bool(hint))
+        within = column(below, spacing=6, margins=(24, 0, 0, 2), on=self._body)
         if buttons:
-            row = FlowLayout(spacing=6)
+            flow = FlowLayout(spacing=6)
             for button in buttons:
-                row.addWidget(button)
-            column.addLayout(row)
-        whole = QVBoxLayout(self)
-        whole.setContentsMargins(0, 0, 0, 0)
-        whole.setSpacing(4)
-        whole.addWidget(self._head)
-        whole.addWidget(self._body)
+                flow.addWidget(button)
+            within.addLayout(flow)
+        column(self._head, self._body, spacing=4, on=self)
         self.set_open(False)
 
     @property
@@ -84,28 +77,19 @@ class _Head(QWidget):
     def __init__(self, severity: str, message: str) -> None:
         super().__init__()
         self.is_open = False
-        self.setObjectName("noticeHead")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        named(self, "noticeHead", has_ground=True)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setAccessibleName(message)
-        icon = Label()
+        icon = label()
         icon.setPixmap(pixmap(ICONS[severity], colour_of(severity), 16))
         icon.setFixedSize(16, 18)
-        self._line, self._whole, self._arrow = ElidedLabel(), Label(message), Label()
+        self._line, self._whole, self._arrow = ElidedLabel(), Label(message), label()
         self._line.setText(message)
         self._whole.setWordWrap(True)
-        texts = QVBoxLayout()
-        texts.setContentsMargins(0, 0, 0, 0)
-        texts.addWidget(self._line)
-        texts.addWidget(self._whole)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 1, 0, 1)
-        row.setSpacing(8)
-        top = Qt.AlignmentFlag.AlignTop
-        row.addWidget(icon, 0, top)
-        row.addLayout(texts, 1)
-        row.addWidget(self._arrow, 0, top)
+        texts = column(self._line, self._whole)
+        head = (icon, 0, TOP), (texts, 1), (self._arrow, 0, TOP)
+        row(*head, spacing=8, margins=(0, 1), on=self)
 
     def show_open(self, is_open: bool) -> None:
         """Show the whole sentence, or as much as one line holds."""
@@ -125,7 +109,7 @@ class _Head(QWidget):
             self.pressed.emit()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """As a button."""
+        """Press, as a button."""
         if event.key() in (Qt.Key.Key_Space, Qt.Key.Key_Return, Qt.Key.Key_Enter):
             self.pressed.emit()
             return

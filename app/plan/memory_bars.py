@@ -1,15 +1,16 @@
-"""How much memory each stage of a plan needs: a bar for each, with the limit as an amber tick."""
+"""Memory of each stage of a plan: a bar for each, with the limit as an amber tick."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QGridLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app import labels
 from app.i18n import mark, tr
+from app.widgets.layouts import MIDDLE, RIGHT, grid
 from app.widgets.meters import ShareBar
+from app.widgets.parts import label, named, set_kind
 from app.widgets.plain import Label, set_tip
 from engine.core.units import memory_text
 from engine.protocol.plan import Plan, StagePlan
@@ -68,11 +69,7 @@ class MemoryBars(QWidget):
     def __init__(self, rows: list[Row] | None = None, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._rows: list[tuple[Label, ShareBar, Label]] = []
-        self._grid = QGridLayout(self)
-        self._grid.setContentsMargins(0, 0, 0, 0)
-        self._grid.setHorizontalSpacing(10)
-        self._grid.setVerticalSpacing(4)
-        self._grid.setColumnStretch(1, 1)
+        self._grid = grid(spacing=(10, 4), wide=[1], on=self)
         self.show_rows(rows or [])
 
     def show_rows(self, rows: list[Row]) -> None:
@@ -87,11 +84,8 @@ class MemoryBars(QWidget):
 
     def _add_row(self) -> None:
         at = len(self._rows)
-        name, bar, figure = Label(), ShareBar(), Label()
-        bar.setObjectName(f"memoryBar{at}")
-        figure.setObjectName(f"memoryNeeded{at}")
-        name.setProperty("kind", "secondary")
-        figure.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        name, bar = label(kind="secondary"), named(ShareBar(), f"memoryBar{at}")
+        figure = label(name=f"memoryNeeded{at}", align=RIGHT | MIDDLE)
         for column, part in enumerate((name, bar, figure)):
             self._grid.addWidget(part, at, column)
         self._rows.append((name, bar, figure))
@@ -104,8 +98,7 @@ def _show(row: Row, name: Label, bar: ShareBar, figure: Label) -> None:
     needed, limit = memory_text(row.needed), memory_text(row.limit)
     name.setText(row.name)
     figure.setText(needed)
-    figure.setProperty("kind", "error" if row.is_over else "strong")
-    figure.style().polish(figure)
+    set_kind(figure, "error" if row.is_over else "strong")
     for part in (name, bar, figure):
         set_tip(part, row.tip)
     sentence = tr("{stage} needs {needed}, the limit is {limit}")

@@ -1,4 +1,4 @@
-"""What a user should know about a plan: changes, refusals, findings, with choices that help."""
+"""Notices of a plan: changes, refusals, findings, with choices that help, and its downloads."""
 
 from __future__ import annotations
 
@@ -6,22 +6,35 @@ from dataclasses import dataclass
 from typing import Any
 
 from PySide6.QtCore import QTimer, Signal
-from PySide6.QtWidgets import QApplication, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
 from app.actions import Actions
 from app.engine_messages import button, choice_text, hint, setting_title, text
 from app.i18n import tr
-from app.plan.download_lines import DownloadLines
+from app.installs import runtime_labels
+from app.installs.installable import problem, progress
 from app.plan.folded_notice import FoldedNotice
 from app.state.downloads_model import DownloadsModel, required_download
 from app.state.job_row import Downgrade, JobRow
+from app.state.tasks_model import TaskState
 from app.widgets.controls import FlowLayout
 from app.widgets.error_view import ACTION_OF
-from app.widgets.layouts import clear_layout
+from app.widgets.layouts import clear_layout, column
+from app.widgets.meters import ShareBar
+from app.widgets.notice_line import NoticeLine
+from app.widgets.parts import label, named
 from app.widgets.plain import caption, set_tip
-from engine.core.errors import PlanDoesNotFit, PretendedGpu, SettingsError, WeightsMissing
+from engine.core.errors import (
+    ErrorInfo,
+    PlanDoesNotFit,
+    PretendedGpu,
+    RuntimeNotAccepted,
+    SettingsError,
+    WeightsMissing,
+)
 from engine.core.messages import message
 from engine.protocol.plan import Notice
+from engine.protocol.tasks import TaskKind
 from engine.settings.assignments import with_text
 from engine.settings.schema import JobSettings, model_family
 
@@ -56,8 +69,8 @@ def offer_text(values: dict[str, Any], settings: JobSettings) -> str:
     if values.get("width") and values.get("height"):
         return tr("Change to {size}", size=f"{values['width']}×{values['height']}")
     if values.get("height"):
-        named = {2160: "4K"}.get(values["height"], f"{values['height']}p")
-        return tr("Change to {size}", size=named)
+        size = {2160: "4K"}.get(values["height"], f"{values['height']}p")
+        return tr("Change to {size}", size=size)
     if "scale" in values or "height" in values:
         return tr("Change to {size}", size=f"×{values.get('scale', settings.scale)}")
     name, value = next(iter(values.items()))
@@ -108,15 +121,9 @@ class PlanNotices(QWidget):
         self._downloads = DownloadLines(downloads)
         self._job_id = ""
         self._opened: dict[str, bool] = {}  # by the user: key of a notice -> is open
-        self._lines = QVBoxLayout()
-        self._lines.setSpacing(4)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(6)
-        column.addLayout(self._lines)
-        column.addWidget(self._downloads)
+        self._lines = column(spacing=4)
         self._below = FlowLayout(spacing=6)  # buttons of what is being downloaded
-        column.addLayout(self._below)
+        column(self._lines, self._downloads, self._below, spacing=6, on=self)
 
     def show_job(self, row: JobRow) -> None:
         """Show what is known about the plan of a job."""
@@ -170,16 +177,14 @@ class PlanNotices(QWidget):
         return buttons
 
     def _help_button(self, refusal: Notice, action: str, at: int) -> QPushButton:
-        help_ = QPushButton(button(refusal.code))
-        help_.setObjectName(f"planHelp{at or ''}")
+        help_ = named(QPushButton(button(refusal.code)), f"planHelp{at or ''}")
         help_.clicked.connect(self._actions[action].trigger)
         return help_
 
     def _offer_button(self, offer: Offer, name: str) -> QPushButton:
-        button = QPushButton(caption(offer.text))
-        button.setObjectName(name)
-        button.clicked.connect(lambda: self.choices_requested.emit(offer.values))
-        return button
+        chooses = named(QPushButton(caption(offer.text)), name)
+        chooses.clicked.connect(lambda: self.choices_requested.emit(offer.values))
+        return chooses
 
 
 def _rank(notice: Notice) -> tuple[int, bool]:
@@ -208,3 +213,74 @@ def _words(notice: Notice) -> tuple[str, str, str]:
     if notice.code == WeightsMissing.code:
         return "info", text(notice), ""
     return notice.severity, text(notice), hint(notice)
+
+
+class DownloadLines(QWidget):
+    """A line and a bar for the NVIDIA runtime and for model files; hidden for other films."""
+
+    def __init__(self, model: DownloadsModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._model = model
+        self._row: JobRow | None = None
+        self._lines = {kind: _Line() for kind in (TaskKind.RUNTIME, TaskKind.MODEL_FILE)}
+        self._then = label(kind="secondary", wraps=True)
+        self._problem = named(NoticeLine(), "downloadProblem")
+        column(*self._lines.values(), self._then, self._problem, spacing=8, on=self)
+        model.changed.connect(self._show)
+        model.progressed.connect(self._show)
+
+    def show_job(self, row: JobRow) -> None:
+        """Show the downloads of a job."""
+        self._row = row
+        self._show()
+
+    def _show(self, _subject: str = "") -> None:
+        job_id = self._row.job_id if self._row is not None else ""
+        needs, failure = self._model.films.get(job_id), self._model.failures.get(job_id)
+        tasks = self._model.progress(needs) if needs is not None else {}
+        for kind, line in self._lines.items():
+            line.setVisible(kind in tasks)
+            if kind in tasks:
+                line.show_task(_title(kind, tasks[kind]), tasks[kind])
+        self._then.setVisible(needs is not None)
+        if needs is not None:
+            self._then.setText(
+                tr("Upreel then restarts and starts the video automatically.")
+                if needs.runtime
+                else tr("The video then starts automatically.")
+            )
+        self._problem.setVisible(failure is not None)
+        if failure is not None:
+            self._problem.show_message("refusal", *_problem(failure.kind, failure.error))
+        self.setVisible(needs is not None or failure is not None)
+
+
+def _title(kind: TaskKind, task: TaskState) -> str:
+    if kind is TaskKind.RUNTIME:
+        return runtime_labels.phase_title(task)
+    return tr("Downloading the model")
+
+
+def _problem(kind: TaskKind, error: ErrorInfo) -> tuple[str, str]:
+    if error.code == RuntimeNotAccepted.code:
+        return tr("Not started: you did not accept the NVIDIA runtime file"), ""
+    is_runtime = kind is TaskKind.RUNTIME
+    return runtime_labels.problem(error) if is_runtime else problem(error)
+
+
+class _Line(QWidget):
+    """A download's title, its figures, and a bar below."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._title = label(kind="small", wraps=True)
+        self._figures = label(kind="secondary", wraps=True)
+        self._bar = ShareBar()
+        column(self._title, self._bar, self._figures, spacing=2, on=self)
+
+    def show_task(self, title: str, task: TaskState) -> None:
+        figures = tr("Please wait …") if task.waits else progress(task)
+        self._title.setText(title)
+        self._figures.setText(figures)
+        self._bar.set_shares(task.share)
+        self._bar.setAccessibleName(f"{title}: {figures}")

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Signal
-from PySide6.QtWidgets import (
-    QFrame,
-    QHBoxLayout,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QFrame, QWidget
 
 from app import engine_messages, labels
 from app.actions import Actions
+from app.bound import bind
 from app.i18n import tr
 from app.plan.memory_bars import MemoryBars, fullest
 from app.plan.notices import PRETENDED, PlanNotices
@@ -20,9 +15,10 @@ from app.plan.streams import summary
 from app.state.downloads_model import DownloadsModel, can_download
 from app.state.job_row import JobRow
 from app.theme.icons import pixmap
-from app.widgets.controls import ElidedLabel
+from app.widgets.layouts import STRETCH, column, row
 from app.widgets.notice_line import colour_of
-from app.widgets.plain import Label, set_tip
+from app.widgets.parts import button, elided, label, named, set_kind
+from app.widgets.plain import set_tip
 from engine.core.errors import WeightsMissing
 from engine.core.messages import Message
 from engine.core.units import bytes_text, memory_text
@@ -41,87 +37,57 @@ class PlanCard(QFrame):
         self, downloads: DownloadsModel, actions: Actions, parent: QWidget | None = None
     ) -> None:
         super().__init__(parent)
-        self.setProperty("kind", "card")
-        self.setObjectName("planCard")
+        named(self, "planCard", "card")
         self._downloads = downloads
         self._row: JobRow | None = None
-        self._icon, self._head, self._limit = Label(), Label(), Label()
-        self._head.setObjectName("planHead")
-        self._limit.setProperty("kind", "secondary")
-        self._planned_for = Label()
-        self._planned_for.setObjectName("plannedFor")
-        self._planned_for.setProperty("kind", "planned")
-        self._planned_for.setWordWrap(True)
+        self._icon, self._head, self._limit = (
+            label(),
+            label(name="planHead"),
+            label(kind="secondary"),
+        )
+        self._planned_for = label(kind="planned", name="plannedFor", wraps=True)
         self._bars = MemoryBars()  # only the fullest; all of them are in `PlanDetails`
         self._figures = [_Figure() for _ in range(3)]
-        self._guess = QPushButton()
-        self._guess.setObjectName("speedTest")
-        self._guess.setProperty("kind", "link")
+        self._guess = button("Measure speed", "speedTest", "link", on=actions["bench"].trigger)
         self._notes = PlanNotices(downloads, actions)
-        self._streams = ElidedLabel()
-        self._streams.setObjectName("planStreams")
-        self._streams.setProperty("kind", "secondary")
-        self._machines = ElidedLabel()
-        self._machines.setObjectName("planMachines")
-        self._machines.setProperty("kind", "secondary")
-        self._why = QPushButton()
-        self._why.setObjectName("whyThisPlan")
-        self._why.setProperty("kind", "link")
-        self._why.clicked.connect(self.why_requested)
+        self._streams = elided(kind="secondary", name="planStreams")
+        self._machines = elided(kind="secondary", name="planMachines")
+        why = button("Why this plan", "whyThisPlan", "link", on=self.why_requested)
         self._notes.choices_requested.connect(self.choices_requested)
-        self._guess.clicked.connect(actions["bench"].trigger)
-        self._lay_out()
+        column(
+            row(self._icon, self._head, STRETCH, self._limit, spacing=6),
+            self._planned_for,
+            self._notes,
+            row(*self._figures, spacing=14),
+            self._bars,
+            self._streams,
+            self._machines,
+            row(why, STRETCH, self._guess, spacing=14),
+            spacing=6,
+            margins=(14, 10, 14, 8),
+            on=self,
+        )
+        bind(self, self._show, theme=True)
 
     def show_job(self, row: JobRow) -> None:
         """Show the plan of a job."""
-        if row.plan is None:
+        if row.plan is not None:
+            self._row = row
+            self._show()
+
+    def _show(self) -> None:
+        row = self._row
+        if row is None or row.plan is None:
             return
-        self._row = row
         self._show_head(row)
         self._bars.show_rows([fullest(row.plan)])
         downloads = self._downloads
         self._bars.setVisible(row.job_id not in (*downloads.films, *downloads.failures))  # for room
         self._show_figures(row)
         self._notes.show_job(row)
-        self._why.setText(tr("Why this plan"))
         self._streams.setText(summary(row))
         self._streams.setVisible(bool(self._streams.whole))
         self._show_machines(row.plan)
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language and the theme."""
-        super().changeEvent(event)
-        requested = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)
-        if event.type() in requested and self._row is not None:
-            self.show_job(self._row)
-
-    def _lay_out(self) -> None:
-        head = QHBoxLayout()
-        head.setSpacing(6)
-        head.addWidget(self._icon)
-        head.addWidget(self._head)
-        head.addStretch()
-        head.addWidget(self._limit)
-        figures = QHBoxLayout()
-        for figure in self._figures:
-            figures.addWidget(figure)
-        figures.setSpacing(14)
-        links = QHBoxLayout()
-        links.setSpacing(14)
-        links.addWidget(self._why)
-        links.addStretch()
-        links.addWidget(self._guess)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(14, 10, 14, 8)
-        column.setSpacing(6)
-        column.addLayout(head)
-        column.addWidget(self._planned_for)
-        column.addWidget(self._notes)
-        column.addLayout(figures)
-        column.addWidget(self._bars)
-        column.addWidget(self._streams)
-        column.addWidget(self._machines)
-        column.addLayout(links)
 
     def _show_head(self, row: JobRow) -> None:
         plan = row.plan
@@ -142,8 +108,7 @@ class PlanCard(QFrame):
         self._icon.setPixmap(pixmap(icon, colour_of(severity), 18))
         self._head.setText(text)
         kinds = {"refusal": "error", "info": "strong", "good": "good"}
-        self._head.setProperty("kind", kinds[severity])
-        self._head.style().polish(self._head)
+        set_kind(self._head, kinds[severity])
         self._limit.setText(tr("limit {size}", size=memory_text(fullest(plan).limit)))
         self._planned_for.setVisible(plan.is_pretended)
         self._planned_for.setText(
@@ -161,7 +126,6 @@ class PlanCard(QFrame):
         where = tr("free on {drive}", drive=drive) if drive else tr("free on disk")
         free.show_text(bytes_text(plan.free_disk_bytes), where)
         on_gpu = plan.work.device == "cuda"
-        self._guess.setText(tr("Measure speed"))
         set_tip(
             self._guess,
             tr("Not measured on this GPU: run the speed test")
@@ -190,14 +154,8 @@ class _Figure(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._figure, self._unit = Label(), Label()
-        self._figure.setProperty("kind", "figure")
-        self._unit.setProperty("kind", "secondary")
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(0)
-        column.addWidget(self._figure)
-        column.addWidget(self._unit)
+        self._figure, self._unit = label(kind="figure"), label(kind="secondary")
+        column(self._figure, self._unit, spacing=0, on=self)
 
     def show_text(self, figure: str, unit: str) -> None:
         self._figure.setText(figure)

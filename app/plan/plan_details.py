@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
+from collections.abc import Iterable, Iterator
+
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QGridLayout, QLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QLayout, QWidget
 
 from app import labels
+from app.bound import bind
 from app.engine_messages import hint, text
 from app.i18n import tr
 from app.plan.memory_bars import MemoryBars, rows_of
 from app.plan.streams import StreamLine, stream_lines
 from app.state.job_row import JobRow
-from app.widgets.controls import Themed
+from app.widgets.layouts import RIGHT, TOP, Part, Stretch, column, grid
+from app.widgets.parts import label, named
 from app.widgets.plain import Label, set_tip
 from engine.core.units import memory_text
 from engine.protocol.plan import Alternative, Notice, Plan
 
 
-class PlanDetails(Themed, QWidget):
+class PlanDetails(QWidget):
     """Shows the plan of one job; made again only while it can be seen."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("scrolled")
+        named(self, "scrolled")
         self._row: JobRow | None = None
         self._shown: tuple[object, ...] = ()
         self._body: QWidget | None = None
-        self._column = QVBoxLayout(self)
-        self._column.setContentsMargins(16, 8, 16, 16)
+        self._column = column(margins=(16, 8, 16, 16), on=self)
+        bind(self, self._renew, theme=True)
 
     def show_job(self, row: JobRow | None) -> None:
         """Show another plan, or nothing."""
@@ -41,8 +44,7 @@ class PlanDetails(Themed, QWidget):
         super().showEvent(event)
         self._fill()
 
-    def retranslate_ui(self) -> None:
-        """All texts in the current language."""
+    def _renew(self) -> None:
         self._shown = ()
         if self.isVisible():
             self._fill()
@@ -57,80 +59,56 @@ class PlanDetails(Themed, QWidget):
             self._body.hide()
             self._body.deleteLater()
         self._body = QWidget()
-        column = QVBoxLayout(self._body)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(6)
-        if row is not None and plan is not None:
-            _show_plan(column, row, plan)
-        column.addStretch(1)
+        parts = _parts(row, plan) if row is not None and plan is not None else ()
+        column(*parts, Stretch(1), spacing=6, on=self._body)
         self._column.addWidget(self._body)
 
 
-def _show_plan(column: QVBoxLayout, row: JobRow, plan: Plan) -> None:
-    if plan.reasons is not None:
-        column.addWidget(_wrapped(text(plan.reasons.as_message), ""))
-    _add_part(column, tr("Memory"), MemoryBars(rows_of(plan)))
-    lines = stream_lines(row)
+def _parts(row: JobRow, plan: Plan) -> Iterator[Part]:
+    """Everything that is known, each part below its heading."""
+    reasons, lines = plan.reasons, stream_lines(row)
+    if reasons is not None:
+        yield _wrapped(text(reasons.as_message), "")
+    yield from _part("Memory", MemoryBars(rows_of(plan)))
     if lines:
-        _add_part(column, tr("Other streams"), _streams(lines))
-    if plan.reasons is not None and plan.reasons.alternatives:
-        _add_part(column, tr("Alternatives"), _steps(plan, plan.reasons.alternatives))
-    if plan.reasons is not None and plan.reasons.choices:
-        _add_part(column, tr("Plan details"), _choices(plan.reasons.choices))
+        yield from _part("Other streams", _grid(map(_stream, lines)))
+    if reasons is not None and reasons.alternatives:
+        steps = (_step(plan, one) for one in reasons.alternatives)
+        yield from _part("Alternatives", _grid(steps))
+    if reasons is not None and reasons.choices:
+        yield from _part("Plan details", column(*map(_choice, reasons.choices), spacing=6))
 
 
-def _add_part(column: QVBoxLayout, title: str, part: QWidget | QLayout) -> None:
-    heading = Label(title)
-    heading.setProperty("kind", "section")
-    column.addSpacing(8)
-    column.addWidget(heading)
-    if isinstance(part, QLayout):
-        column.addLayout(part)
-    else:
-        column.addWidget(part)
+def _part(title: str, part: QWidget | QLayout) -> tuple[Part, ...]:
+    return 8, label(title, "section"), part
 
 
-def _choices(notices: tuple[Notice, ...]) -> QVBoxLayout:
-    column = QVBoxLayout()
-    column.setSpacing(6)
-    for choice in notices:
-        line = _wrapped(text(choice), "small")
-        set_tip(line, hint(choice))
-        column.addWidget(line)
-    return column
+def _choice(notice: Notice) -> Label:
+    line = _wrapped(text(notice), "small")
+    set_tip(line, hint(notice))
+    return line
 
 
-def _streams(lines: list[StreamLine]) -> QGridLayout:
-    grid = QGridLayout()
-    grid.setHorizontalSpacing(10)
-    grid.setVerticalSpacing(6)
-    grid.setColumnStretch(0, 1)
-    for at, line in enumerate(lines):
-        grid.addWidget(_wrapped(line.name, "small"), at, 0)
-        fate = _wrapped(line.fate, "secondary" if line.is_kept else "warning")
-        fate.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignTop)
-        fate.setMinimumWidth(150)
-        grid.addWidget(fate, at, 1)
-    return grid
+def _grid(rows: Iterable[tuple[Label, Label]]) -> QGridLayout:
+    return grid(rows, spacing=(10, 6), wide=[0])
 
 
-def _steps(plan: Plan, alternatives: tuple[Alternative, ...]) -> QGridLayout:
-    grid = QGridLayout()
-    grid.setHorizontalSpacing(10)
-    grid.setVerticalSpacing(6)
-    grid.setColumnStretch(0, 1)
-    for at, step in enumerate(alternatives):
-        title = text(step.message) if step.message is not None else ""
-        grid.addWidget(_wrapped(title, "secondary"), at, 0)
-        figures = Label(_figures(plan, step))
-        figures.setProperty("kind", "small" if step.fits else "secondary")
-        figures.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignTop)
-        grid.addWidget(figures, at, 1, Qt.AlignmentFlag.AlignTop)
-    return grid
+def _stream(line: StreamLine) -> tuple[Label, Label]:
+    fate = _wrapped(line.fate, "secondary" if line.is_kept else "warning")
+    fate.setAlignment(RIGHT | TOP)
+    fate.setMinimumWidth(150)
+    return _wrapped(line.name, "small"), fate
+
+
+def _step(plan: Plan, step: Alternative) -> tuple[Label, Label]:
+    figures = label(kind="small" if step.fits else "secondary", align=RIGHT | TOP)
+    figures.setText(_figures(plan, step))
+    title = text(step.message) if step.message is not None else ""
+    return _wrapped(title, "secondary"), figures
 
 
 def _figures(plan: Plan, step: Alternative) -> str:
-    """What a step needs and how much longer it takes, in two lines."""
+    """Memory of a step and its additional time, in two lines."""
     size = memory_text(step.device_bytes if plan.device_bytes else step.ram_bytes)
     if not step.fits and step.device_bytes <= plan.device_budget_bytes:
         return f"{memory_text(step.ram_bytes)}\n{tr('RAM: does not fit')}"
@@ -139,8 +117,7 @@ def _figures(plan: Plan, step: Alternative) -> str:
     return f"{size}\n{labels.difference(step.seconds - plan.seconds)}"
 
 
-def _wrapped(text: str, kind: str = "small") -> Label:
-    label = Label(text)
-    label.setProperty("kind", kind)
-    label.setWordWrap(True)
-    return label
+def _wrapped(text: str, kind: str) -> Label:
+    made = label(kind=kind, wraps=True)
+    made.setText(text)
+    return made

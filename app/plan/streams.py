@@ -1,4 +1,4 @@
-"""What becomes of sound tracks, subtitles, chapters and whatever else a source has."""
+"""Treatment of sound tracks, subtitles, chapters and whatever else a source has."""
 
 from __future__ import annotations
 

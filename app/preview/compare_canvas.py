@@ -17,11 +17,13 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from app.i18n import mark, tr
+from app.bound import bind
+from app.i18n import mark
 from app.preview import scene
 from app.preview.scene import Mode, Scene
 from app.preview.viewport import STEP
 from app.theme import tokens
+from app.widgets.parts import bind_text, named
 from app.widgets.plain import Label
 from engine.core.geometry import Box
 
@@ -52,7 +54,7 @@ class CompareCanvas(Label):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent=parent)
-        self.setObjectName("compareCanvas")
+        named(self, "compareCanvas")
         self.setPixmap(QPixmap(1, 1))
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setMouseTracking(True)
@@ -62,13 +64,19 @@ class CompareCanvas(Label):
         self._dragging = ""  # "split" or "pan" while a mouse button is down
         self._last_point = QPointF()
         self._keyboard_focus = False
-        self.retranslate()
+        bind(self, self.update)  # painted texts are translated when they are painted
+        bind_text(
+            self,
+            self.setAccessibleDescription,
+            "Left and right: previous or next frame. Shift and arrow keys: move the divider "
+            "or the image. Plus and minus: zoom. 0: fit. 1: 100 %. H: show the original, or A.",
+        )
 
     # What is shown
 
     @property
     def mode(self) -> Mode:
-        """What is shown."""
+        """Mode that is shown."""
         return self.scene.mode
 
     def set_mode(self, mode: Mode) -> None:
@@ -304,24 +312,4 @@ class CompareCanvas(Label):
         """Hide the ring."""
         self._keyboard_focus = False
         super().focusOutEvent(event)
-        self.update()
-
-    # Language and theme
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Another language or theme."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LanguageChange:
-            self.retranslate()
-        elif event.type() in (QEvent.Type.PaletteChange, QEvent.Type.StyleChange):
-            self.update()
-
-    def retranslate(self) -> None:
-        """Texts for screen readers; painted texts are translated when they are painted."""
-        self.setAccessibleDescription(
-            tr(
-                "Left and right: previous or next frame. Shift and arrow keys: move the divider "
-                "or the image. Plus and minus: zoom. 0: fit. 1: 100 %. H: show the original, or A."
-            )
-        )
         self.update()

@@ -1,17 +1,17 @@
-"""What the preview shows before there is a job: an invitation."""
+"""Preview before there is a job: an invitation."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QWidget
 
 from app.actions import Actions
-from app.i18n import tr
+from app.bound import bind
 from app.theme import tokens
 from app.theme.icons import pixmap
-from app.widgets.layouts import layout_of
-from app.widgets.plain import Label, set_tip
+from app.widgets.layouts import CENTRE, Stretch, column, layout_of, row, set_margins
+from app.widgets.parts import button, label, named
 
 _FORMATS = "MKV, MP4, MOV, AVI, WebM, PNG, TIFF, .latent …"
 _ICON_PX = 44
@@ -72,55 +72,42 @@ class EmptyView(QWidget):
 
     def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("emptyView")
+        named(self, "emptyView")
         self.panel = DropPanel()
         self.panel.clicked.connect(actions["add_files"].trigger)
-        self._icon, self._title, self._formats = Label(), Label(), Label(_FORMATS)
-        self._title.setProperty("kind", "headline")
-        self._formats.setProperty("kind", "secondary")
-        self._honest = Label()
-        self._honest.setProperty("kind", "secondary")
-        for label in (self._icon, self._title, self._formats, self._honest):
-            label.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        for label in (self._title, self._honest):
-            label.setWordWrap(True)
-        self._add, self._sample = QPushButton(), QPushButton()
-        self._add.setObjectName("emptyAddButton")
-        self._add.setProperty("kind", "primary")
-        self._sample.setObjectName("emptySampleButton")
-        self._sample.setProperty("kind", "large")
-        self._add.clicked.connect(actions["add_files"].trigger)
-        self._sample.clicked.connect(self.sample_requested)
-        self._lay_out()
-        self.retranslate()
-
-    def _lay_out(self) -> None:
-        buttons = QHBoxLayout()
-        buttons.setSpacing(12)
-        buttons.addStretch(1)
-        buttons.addWidget(self._add)
-        buttons.addWidget(self._sample)
-        buttons.addStretch(1)
-        inside = QVBoxLayout(self.panel)
-        inside.setSpacing(8)
-        inside.addWidget(self._icon)
-        inside.addWidget(self._title)
-        inside.addWidget(self._formats)
-        inside.addSpacing(16)
-        inside.addLayout(buttons)
-        self.panel.setMaximumWidth(_WIDTH)
-        self._honest.setMaximumWidth(_WIDTH)
-        middle = QVBoxLayout()
-        middle.setSpacing(16)
-        middle.addStretch(4)
-        middle.addWidget(self.panel)
-        middle.addWidget(self._honest)
-        middle.addStretch(5)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(16, 16, 16, 16)
-        row.addStretch(1)
-        row.addLayout(middle, 1000)
-        row.addStretch(1)
+        self._icon = label(align=CENTRE)
+        bind(
+            self._icon,
+            lambda: self._icon.setPixmap(pixmap("film", tokens.current().accent, _ICON_PX)),
+            theme=True,
+        )
+        self._honest = label(
+            "The built-in model works right away: no GPU, no download.",
+            "secondary",
+            wraps=True,
+            align=CENTRE,
+        )
+        add = button("Add files", "emptyAddButton", "primary", on=actions["add_files"].trigger)
+        sample = button(
+            "Try the sample clip",
+            "emptySampleButton",
+            "large",
+            tip="Upscales a short sample video with audio",
+            on=self.sample_requested,
+        )
+        column(
+            self._icon,
+            label("Drop videos, images or folders", "headline", wraps=True, align=CENTRE),
+            label(lambda: _FORMATS, "secondary", align=CENTRE),
+            16,
+            row(Stretch(1), add, sample, Stretch(1), spacing=12),
+            spacing=8,
+            on=self.panel,
+        )
+        for part in (self.panel, self._honest):
+            part.setMaximumWidth(_WIDTH)
+        middle = column(Stretch(4), self.panel, self._honest, Stretch(5), spacing=16)
+        row(Stretch(1), (middle, 1000), Stretch(1), margins=16, on=self)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Texts and buttons come before room around them."""
@@ -129,23 +116,8 @@ class EmptyView(QWidget):
         self._icon.setVisible(not is_low)
         self._honest.setVisible(self.height() >= _LOWEST)
         edge = 12 if is_low else 36
-        layout_of(self.panel).setContentsMargins(24, edge, 24, edge)
+        set_margins(layout_of(self.panel), (24, edge))
 
     def sizeHint(self) -> QSize:
         """Room around the panel."""
         return QSize(720, 480)
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Another language or theme."""
-        super().changeEvent(event)
-        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.PaletteChange):
-            self.retranslate()
-
-    def retranslate(self) -> None:
-        """All texts and the icon again."""
-        self._icon.setPixmap(pixmap("film", tokens.current().accent, _ICON_PX))
-        self._title.setText(tr("Drop videos, images or folders"))
-        self._add.setText(tr("Add files"))
-        self._sample.setText(tr("Try the sample clip"))
-        set_tip(self._sample, tr("Upscales a short sample video with audio"))
-        self._honest.setText(tr("The built-in model works right away: no GPU, no download."))

@@ -1,18 +1,31 @@
-"""A few calm figures below the picture: speed, time left, time of a frame, memory."""
+"""Calm figures below the image: those of the running job, and the speed of each of its workers."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QWidget
 
 from app import labels
-from app.i18n import tr
-from app.widgets.controls import ElidedLabel
-from app.widgets.plain import Label, set_tip
+from app.bound import bind
+from app.i18n import mark, tr
+from app.widgets.layouts import column, row
+from app.widgets.parts import bind_tip, elided, label, named
+from app.widgets.plain import set_tip
+from engine.core.plain_text import one_line
 from engine.core.units import memory_text
+from engine.protocol.events import WorkerProgress
 from engine.protocol.plan import Plan
 
+_CAPTIONS = {
+    "speed": mark("Speed"),
+    "left": mark("Time left"),
+    "frame": mark("Time per frame"),
+    "memory": mark("Peak memory"),
+}
+_BASELINE = Qt.AlignmentFlag.AlignBaseline
+_WORKER_WIDTH = 168  # px of a figure of a worker, at least
+_MOST_WORKERS = 8
 _FOUR_FROM = 680  # px of width
 _NOTHING = "–"  # a figure that is not known yet
 
@@ -22,26 +35,13 @@ class Figure(QFrame):
 
     def __init__(self, name: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName(f"figure-{name}")
-        self.setProperty("kind", "card")
-        self._caption, self._value = ElidedLabel(), Label(_NOTHING)
-        self._detail, self._note = ElidedLabel(), Label()
-        for part in (self._caption, self._detail, self._note):
-            part.setProperty("kind", "secondary")
-        self._value.setProperty("kind", "figure")
-        row = QHBoxLayout()
-        row.setSpacing(6)
-        row.addWidget(self._value, 0, Qt.AlignmentFlag.AlignBaseline)
-        row.addWidget(self._detail, 1, Qt.AlignmentFlag.AlignBaseline)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(10, 8, 8, 8)
-        column.setSpacing(2)
-        head = QHBoxLayout()
-        head.setSpacing(4)
-        head.addWidget(self._caption, 1)
-        head.addWidget(self._note)
-        column.addLayout(head)
-        column.addLayout(row)
+        named(self, f"figure-{name}", "card")
+        self._caption, self._detail = elided(kind="secondary"), elided(kind="secondary")
+        self._value, self._note = label(kind="figure"), label(kind="secondary")
+        self._value.setText(_NOTHING)
+        head = row((self._caption, 1), self._note, spacing=4)
+        figure = row(self._value, (self._detail, 1, _BASELINE), spacing=6, align=_BASELINE)
+        column(head, figure, spacing=2, margins=(10, 8, 8, 8), on=self)
 
     @property
     def text(self) -> str:
@@ -59,8 +59,8 @@ class Figure(QFrame):
 
         Args:
             value: The figure.
-            detail: What is read after it: a unit, or what it is a part of.
-            note: What kind of figure it is, next to the caption, where it is never cut.
+            detail: Text after it: a unit, or the whole that it is a part of.
+            note: Kind of figure, next to the caption, where it is never cut.
         """
         self._value.setText(value or _NOTHING)
         self._detail.setText(detail if value else "")
@@ -76,13 +76,11 @@ class FiguresRow(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._figures = {name: Figure(name) for name in ("speed", "left", "frame", "memory")}
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(8)
-        for figure in self._figures.values():
-            row.addWidget(figure, 1)
+        self._figures = {name: Figure(name) for name in _CAPTIONS}
+        bind_tip(self._figures["memory"], "Memory used by Upreel, and the planned value")
+        row(*((figure, 1) for figure in self._figures.values()), spacing=8, on=self)
         self.clear()
+        bind(self, self._show)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Three figures where four would be cut: the time of a frame follows from the speed."""
@@ -98,21 +96,21 @@ class FiguresRow(QWidget):
         self._rate, self._left = 0.0, 0.0
         self._plan: Plan | None = None
         self._peak_bytes = 0
-        self.retranslate()
+        self._refresh()
 
     def show_plan(self, plan: Plan) -> None:
-        """What the plan predicts."""
+        """Show the prediction of the plan."""
         self._plan = plan
         self._refresh()
 
     def show_progress(self, frames_per_second: float, seconds_left: float) -> None:
-        """How fast it goes; zeros are not known and change nothing."""
+        """Show the speed; zeros are not known and change nothing."""
         self._rate = frames_per_second or self._rate
         self._left = seconds_left or self._left
         self._refresh()
 
     def show_memory(self, used_bytes: int) -> None:
-        """What our process uses now; the most of it is shown."""
+        """Take our process's current memory; its maximum is shown."""
         if used_bytes > self._peak_bytes:
             self._peak_bytes = used_bytes
             self._refresh()
@@ -144,21 +142,70 @@ class FiguresRow(QWidget):
         else:
             self._figures["memory"].show_value(planned, note=tr("planned"))
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Another language."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LanguageChange:
-            self.retranslate()
-
-    def retranslate(self) -> None:
-        """All texts in the current language."""
-        captions = {
-            "speed": tr("Speed"),
-            "left": tr("Time left"),
-            "frame": tr("Time per frame"),
-            "memory": tr("Peak memory"),
-        }
-        set_tip(self._figures["memory"], tr("Memory used by Upreel, and the planned value"))
-        for name, caption in captions.items():
-            self._figures[name].set_caption(caption)
+    def _show(self) -> None:
+        for name, caption in _CAPTIONS.items():
+            self._figures[name].set_caption(tr(caption))
         self._refresh()
+
+
+class WorkersRow(QWidget):
+    """A figure for each GPU, process and other computer at the running job that has begun.
+
+    The last figure is for all that have no room.
+    """
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        named(self, "workersRow")
+        self._seen: dict[int, WorkerProgress] = {}
+        self._figures = [Figure(f"worker-{place}") for place in range(_MOST_WORKERS)]
+        row(*((figure, 1) for figure in self._figures), spacing=8, on=self)
+        self.clear()
+        bind(self, self._show)
+
+    @property
+    def has_some(self) -> bool:
+        """Whether there is anything to show."""
+        return bool(self._seen)
+
+    def clear(self) -> None:
+        """Another job, or none runs: nothing is known."""
+        self._seen.clear()
+        self.hide()
+
+    def show_worker(self, event: WorkerProgress) -> None:
+        """Show the place of one of them."""
+        self._seen[event.worker] = event
+        self._show()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Show as many figures as fit."""
+        super().resizeEvent(event)
+        self._show()
+
+    def _show(self) -> None:
+        everyone = [self._seen[number] for number in sorted(self._seen)]
+        room = max(1, min(_MOST_WORKERS, self.width() // _WORKER_WIDTH))
+        alone = everyone if len(everyone) <= room else everyone[: room - 1]
+        for figure, event in zip(self._figures, alone, strict=False):
+            figure.set_caption(_name(event))
+            frame = tr("at frame {frame}", frame=event.frame)
+            figure.show_value(*_speed(event.frames_per_second))
+            set_tip(figure, f"{_name(event)}, {frame}")
+        if rest := everyone[len(alone) :]:
+            figure = self._figures[len(alone)]
+            figure.set_caption(tr("{count} more", count=len(rest)))
+            figure.show_value(*_speed(sum(one.frames_per_second for one in rest)))
+            set_tip(figure, "\n".join(map(_name, rest)))
+        shown = len(alone) + bool(rest)
+        for place, figure in enumerate(self._figures):
+            figure.setVisible(place < shown)
+
+
+def _name(event: WorkerProgress) -> str:
+    return one_line(event.name) or tr("Process {number}", number=event.worker)
+
+
+def _speed(frames_per_second: float) -> tuple[str, str]:
+    shown = f"{frames_per_second:.1f}" if frames_per_second >= 10 else f"{frames_per_second:.2f}"
+    return (shown if frames_per_second else ""), tr("fps")

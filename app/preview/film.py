@@ -19,11 +19,11 @@ class Film:
     """One of the two films that are shown in sync.
 
     Attributes:
-        job_id: Of the job that has it: the engine is asked for its frames by this name.
+        job_id: Job that has it: the engine is asked for its frames by this name.
         media: The source of the job.
-        plan: Of the job; None where it is not planned yet.
+        plan: Plan of the job; None where it is not planned yet.
         side: Whether it is that source, or what the job makes of it.
-        name: What tells it from other results of its size; "" for that of its model.
+        name: Name that tells it from other results of its size; "" for that of its model.
     """
 
     job_id: str
@@ -39,7 +39,7 @@ class Film:
 
     @property
     def size(self) -> Size:
-        """As seen, in px."""
+        """Size as seen, px."""
         if self.side == "source" or self.plan is None:
             return self.media.video.seen_size
         return self.plan.picture.seen_size
@@ -52,7 +52,7 @@ class Film:
 
     @property
     def span_s(self) -> tuple[float, float | None]:
-        """What it has of the source: from when to when in s; None for the end."""
+        """Part of the source that it has: from when to when in s; None for the end."""
         if self.side == "source" or self.plan is None:
             return 0.0, None
         stop = self.plan.stop

@@ -64,7 +64,7 @@ class FramePair(QObject):
             self._take_films()
 
     def set_plan(self, plan: Plan) -> None:
-        """What the job makes."""
+        """Result of the job."""
         self._plan = plan
         self._take_films()
 
@@ -151,7 +151,7 @@ class FramePair(QObject):
         self._ask.start()
 
     def stop_asking(self) -> None:
-        """What was to be asked soon is not needed."""
+        """Drop requests that were to be sent soon."""
         self._ask.stop()
 
     def ask_now(self) -> None:
@@ -198,7 +198,7 @@ class FramePair(QObject):
         self.show(*(QImage() if one is None else scene.to_image(one) for one in pictures))
 
     def _picture(self, film: Film) -> Picture | None:
-        """What the answers have of a film; a result outside of the common part is not shown."""
+        """Frames of a video in the answers; a result outside of the common part is not shown."""
         if film.side == "source":
             return next((one.source for one in self._answers.values() if one is not None), None)
         event = self._answers.get(film.job_id)
@@ -229,7 +229,7 @@ class FramePair(QObject):
         self.refresh_texts()
 
     def refresh_texts(self) -> None:
-        """What depends on the frame: why there is none, and what a screen reader says."""
+        """Show the reason for a missing frame, and the text for a screen reader."""
         if self._media is None:
             return
         missing = self._why_missing(0), self._why_missing(1)
@@ -238,7 +238,7 @@ class FramePair(QObject):
             self._canvas.setAccessibleName(self._spoken(missing))
 
     def set_remedy(self, remedy: str) -> None:
-        """How the frame gets a result that it lacks, as text; "" where it comes by itself."""
+        """Text on how the frame gets its missing result; "" where it comes by itself."""
         if remedy != self._remedy:
             self._remedy = remedy
             self.refresh_texts()

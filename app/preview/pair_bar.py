@@ -5,58 +5,53 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app import engine_messages
+from app.bound import bind
 from app.i18n import tr
 from app.preview.film import Film
-from app.widgets.controls import ChoiceBox, Translated
+from app.widgets.controls import ChoiceBox
+from app.widgets.layouts import column, row
 from app.widgets.notice_line import NoticeLine
+from app.widgets.parts import bind_text, label, named
 from app.widgets.plain import Label, set_tip
 from engine.core.errors import ErrorInfo
 
 
-class PairBar(Translated, QWidget):
+class PairBar(QWidget):
     """Two lists of the same films, A and B; what the other one has, both exchange."""
 
     chosen = Signal(str, str)  # keys of two films
-    retranslated = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("pairBar")
+        named(self, "pairBar")
         self._boxes = (ChoiceBox(), ChoiceBox())
         self._keys = ("", "")
         self._error: ErrorInfo | None = None
-        self._lists, self._problem = QWidget(), NoticeLine("warning")
-        self._problem.setObjectName("pairProblem")
-        self._lay_out()
+        self._lists, self._problem = QWidget(), named(NoticeLine("warning"), "pairProblem")
+        first, second = (self._letter(at) for at in range(2))
+        lists = first, (self._boxes[0], 1), 8, second, (self._boxes[1], 1)
+        row(*lists, spacing=8, on=self._lists)
+        column(self._lists, self._problem, spacing=8, on=self)
         self._lists.hide()
-        self.retranslate_ui()
+        bind(self, lambda: self.show_problem(self._error))
 
-    def _lay_out(self) -> None:
-        row = QHBoxLayout(self._lists)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(8)
-        for at, box in enumerate(self._boxes):
-            box.setObjectName(f"film{'AB'[at]}")
-            box.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys to the picture
-            box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-            box.activated.connect(lambda _index, at=at: self._choose(at))
-            letter = Label("AB"[at])
-            letter.setProperty("kind", "strong")
-            letter.setBuddy(box)
-            row.addWidget(letter)
-            row.addWidget(box, 1)
-        row.insertSpacing(2, 8)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(0, 0, 0, 0)
-        column.setSpacing(8)
-        column.addWidget(self._lists)
-        column.addWidget(self._problem)
+    def _letter(self, at: int) -> Label:
+        """Makes the letter of a film, whose list it names."""
+        box, letter = self._boxes[at], "AB"[at]
+        named(box, f"film{letter}")
+        box.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys to the picture
+        box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        box.activated.connect(lambda _index: self._choose(at))
+        bind_text(box, box.setAccessibleName, lambda: tr("Video {letter}", letter=letter))
+        made = label(lambda: letter, "strong")
+        made.setBuddy(box)
+        return made
 
     def show_films(self, films: Sequence[Film], shown: tuple[Film, Film]) -> None:
-        """What there is to choose from, and what is shown; hidden without another result."""
+        """Show the results to choose from, and the shown one; hidden without another result."""
         self._keys = (shown[0].key, shown[1].key)
         for box, key in zip(self._boxes, self._keys, strict=True):
             box.clear()
@@ -93,10 +88,3 @@ class PairBar(Translated, QWidget):
         keys[at] = key
         self.show_problem(None)
         self.chosen.emit(*keys)
-
-    def retranslate_ui(self) -> None:
-        """Texts in the current language; the films are named by who sets them."""
-        self.show_problem(self._error)
-        for at, box in enumerate(self._boxes):
-            box.setAccessibleName(tr("Video {letter}", letter="AB"[at]))
-        self.retranslated.emit()

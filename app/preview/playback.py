@@ -50,7 +50,7 @@ class Mirrored:
         return -self.frame.seconds
 
     def picture(self, box: Size) -> Picture:
-        """As the frame's own."""
+        """Time of the frame itself."""
         return self.frame.picture(box)
 
 
@@ -170,7 +170,7 @@ class Playback(QObject):
         return self.player.is_playing
 
     def _films(self) -> dict[str, Opener]:
-        """What is read of the pair: what is shown, and the first film where the second ends."""
+        """Videos to read of the pair: those shown, and the first one where the second ends."""
         assert self._pair is not None
         mode, films = self._canvas.mode, {}
         first, second = self._pair
@@ -239,7 +239,7 @@ class Playback(QObject):
         return has_plans and self._timeline.strip.maximum() > 0
 
     def _play_sound(self, start_s: float) -> None:
-        """That of the source, whichever film is shown; only at its own speed."""
+        """Sound of the source, whichever video is shown; only at its own speed."""
         media = self._media
         assert media is not None
         if self._speed != 1.0 or not media.audio_streams:

@@ -25,7 +25,7 @@ _TICK_MS = 8
 
 
 class Frame(Protocol):
-    """As `engine.api.played_frames` gives them."""
+    """Frames as `engine.api.played_frames` gives them."""
 
     @property
     def seconds(self) -> float:
@@ -198,7 +198,7 @@ class Player(QObject):
         """Play films from a time on; the clock starts with their first pictures.
 
         Args:
-            films: How each is opened, by name.
+            films: Function that opens each, by name.
             start_s: Time to begin with, s.
             speed: Seconds of the film in a second.
             box: Most pixels of a picture.

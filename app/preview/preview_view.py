@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QImage, QResizeEvent
-from PySide6.QtWidgets import QBoxLayout, QStackedLayout, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QBoxLayout, QStackedLayout, QStackedWidget, QWidget
 
 from app.actions import Actions
+from app.bound import bind
 from app.preview import scene
 from app.preview.compare_canvas import CompareCanvas
 from app.preview.empty_view import EmptyView
-from app.preview.figures import FiguresRow
+from app.preview.figures import FiguresRow, WorkersRow
 from app.preview.film_clock import FilmClock
 from app.preview.frame_pair import FramePair
 from app.preview.pair_bar import PairBar
@@ -19,8 +20,8 @@ from app.preview.report_strip import ReportStrip
 from app.preview.scene import Mode
 from app.preview.timeline import Timeline
 from app.preview.view_bar import ViewBar
-from app.preview.workers_row import WorkersRow
-from app.widgets.layouts import layout_of
+from app.widgets.layouts import column, layout_of, set_margins
+from app.widgets.parts import named
 from engine.protocol.events import (
     Picture,
     PreviewReady,
@@ -47,7 +48,7 @@ class PreviewView(QWidget):
 
     def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("previewView")
+        named(self, "previewView")
         self.empty = EmptyView(actions)
         self.canvas, self.bar, self.pair_bar = CompareCanvas(), ViewBar(), PairBar()
         self.timeline, self.figures, self.strip = Timeline(), FiguresRow(), ReportStrip(actions)
@@ -61,18 +62,15 @@ class PreviewView(QWidget):
         self._lay_out()
         self._connect()
         self._forget()
+        bind(self, self._show_language)
 
     def _lay_out(self) -> None:
         self._head = QBoxLayout(QBoxLayout.Direction.TopToBottom)
         self._head.setSpacing(10)
         self._head.addWidget(self.bar)
         self._head.addWidget(self.pair_bar, 1)
-        column = QVBoxLayout(self._work)
-        column.addLayout(self._head)
-        column.addWidget(self.canvas, 1)
-        column.addWidget(self.timeline)
-        column.addWidget(self._below)
-        column.addWidget(self.workers)
+        parts = self._head, (self.canvas, 1), self.timeline, self._below, self.workers
+        column(*parts, on=self._work)
         self._pages = QStackedLayout(self)
         self._pages.addWidget(self.empty)
         self._pages.addWidget(self._work)
@@ -151,7 +149,7 @@ class PreviewView(QWidget):
         self.pair.ask_soon()  # the picture of the queue is a small one
 
     def show_plan(self, job_id: str, plan: Plan) -> None:
-        """What will be done: size of the result, name of the model, what is cut off."""
+        """Show the plan: size of the result, name of the model, cropped parts."""
         if job_id != self._job_id or self._film is None:
             return
         self._plan = plan
@@ -206,7 +204,7 @@ class PreviewView(QWidget):
             self.pair.lose(event.job_id, event.error)
 
     def progress(self, event: StageProgress) -> None:
-        """How far and how fast."""
+        """Show progress and speed."""
         if event.job_id != self._job_id:
             return
         self.figures.show_progress(event.frames_per_second, event.seconds_left)
@@ -222,7 +220,7 @@ class PreviewView(QWidget):
             self.playback.set_result(is_published=False)
 
     def worker_progress(self, event: WorkerProgress) -> None:
-        """Where a worker of the shown job is, and how fast."""
+        """Show progress and speed of a worker of the shown job."""
         if event.job_id == self._job_id and self._is_running:
             self.workers.show_worker(event)
             self._fit_below()
@@ -326,9 +324,8 @@ class PreviewView(QWidget):
         """In a low window gaps and the timeline shrink, and both bars share a line."""
         is_low = self.height() < _LOW_PX
         gap = 6 if is_low else 10
-        column = layout_of(self._work)
-        column.setSpacing(gap)
-        column.setContentsMargins(14, gap + 2, 14, gap + 2)
+        layout_of(self._work).setSpacing(gap)
+        set_margins(layout_of(self._work), (14, gap + 2))
         self.timeline.strip.setMaximumHeight(24 if is_low else 36)
         is_shared = is_low and self.pair_bar.has_choice
         directions = QBoxLayout.Direction
@@ -345,9 +342,8 @@ class PreviewView(QWidget):
         self._below.setVisible(is_report or self.height() >= _LOW_PX)
         self.workers.setVisible(self.workers.has_some and self.height() >= _HIGH_PX)
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Another language: the labels of the pictures are made here."""
-        super().changeEvent(event)
-        if event.type() == QEvent.Type.LanguageChange and self._media is not None:
+    def _show_language(self) -> None:
+        """The labels of the images are made here."""
+        if self._media is not None:
             self.pair.refresh()
             self._pair_changed()

@@ -1,18 +1,19 @@
-"""How a finished job ended, in two lines, with the buttons that follow from it."""
+"""Outcome of a finished job, in two lines, with the buttons that follow from it."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QIcon, QResizeEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QWidget
 
 from app import labels
 from app.actions import Actions
+from app.bound import bind
 from app.i18n import tr
 from app.theme import tokens
 from app.theme.icons import icon, pixmap
-from app.widgets.controls import ElidedLabel
-from app.widgets.plain import Label, set_tip
+from app.widgets.layouts import MIDDLE, column, row
+from app.widgets.parts import button, elided, label, named, set_kind
 from engine.core.units import bytes_text, memory_text
 from engine.protocol.report import Report
 
@@ -20,50 +21,55 @@ _BETWEEN = 70  # px of icon and margins
 
 
 class ReportStrip(QFrame):
-    """What the checks have found, and facts about the job; what failed is in `DoubtCard`."""
+    """Results of the checks, and facts about the job; failed checks are in `DoubtCard`."""
 
     compare_clicked = Signal()
 
     def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("reportStrip")
-        self.setProperty("kind", "card")
+        named(self, "reportStrip", "card")
         self._report: Report | None = None
-        self._icon = Label()
-        self._title, self._detail = ElidedLabel(), ElidedLabel()
-        self._title.setObjectName("reportTitle")
-        self._detail.setObjectName("reportDetail")
-        self._detail.setProperty("kind", "secondary")
-        self._open, self._folder = QPushButton(), QPushButton()
-        self._details, self._compare, self._again = QPushButton(), QPushButton(), QPushButton()
+        self._icon, self._title = label(), elided(name="reportTitle")
+        self._detail = elided(kind="secondary", name="reportDetail")
+        self._open = button(
+            name="openButton",
+            tip="Open the result in your default program",
+            on=actions["open_result"].trigger,
+        )
+        self._folder = button(
+            name="folderButton",
+            tip="Show the result in its folder",
+            says="Folder",
+            on=actions["show_in_folder"].trigger,
+        )
+        self._details = button(
+            name="reportButton",
+            tip="Every check, with the values of source and result",
+            says="Report",
+            on=actions["report"].trigger,
+        )
+        self._compare = button(
+            name="compareButton",
+            tip="Play both videos in sync",
+            says="Compare",
+            on=self.compare_clicked,
+        )
+        self._again = button(
+            name="againButton",
+            tip="Run again with other settings (Ctrl+D); this result is kept",
+            says="Run again with other settings",
+            on=actions["run_again"].trigger,
+        )
         self._buttons = self._again, self._compare, self._details, self._folder, self._open
-        self._open.setObjectName("openButton")
-        self._folder.setObjectName("folderButton")
-        self._details.setObjectName("reportButton")
-        self._compare.setObjectName("compareButton")
-        self._again.setObjectName("againButton")
-        self._open.clicked.connect(actions["open_result"].trigger)
-        self._folder.clicked.connect(actions["show_in_folder"].trigger)
-        self._details.clicked.connect(actions["report"].trigger)
-        self._compare.clicked.connect(self.compare_clicked)
-        self._again.clicked.connect(actions["run_again"].trigger)
-        words = QVBoxLayout()
-        words.setSpacing(2)
-        words.addWidget(self._title)
-        words.addWidget(self._detail)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(14, 10, 12, 10)
-        row.setSpacing(8)
-        row.addWidget(self._icon, 0, Qt.AlignmentFlag.AlignVCenter)
-        row.addSpacing(4)
-        row.addLayout(words, 1)
-        for button in self._buttons:
-            row.addWidget(button, 0, Qt.AlignmentFlag.AlignVCenter)
+        words = column(self._title, self._detail, spacing=2)
+        parts = self._icon, 4, (words, 1), *self._buttons
+        row(*parts, spacing=8, margins=(14, 10, 12, 10), align=MIDDLE, on=self)
+        bind(self, self._show, theme=True)
 
     def show_report(self, report: Report) -> None:
         """The job is done."""
         self._report = report
-        self.retranslate()
+        self._show()
 
     @property
     def text(self) -> str:
@@ -74,8 +80,7 @@ class ReportStrip(QFrame):
         theme = tokens.current()
         colour = {"good": theme.accent, "warning": theme.warning}[kind]
         self._icon.setPixmap(pixmap(name, colour, 24))
-        self._title.setProperty("kind", kind)
-        self._title.style().polish(self._title)  # the style sheet reads `kind` only now
+        set_kind(self._title, kind)
         self._title.setText(title)
         counts = range(max(1, len(facts)), 0, -1)  # in a narrow window the last ones go first
         self._detail.setText(*(" · ".join(facts[:count]) for count in counts))
@@ -89,23 +94,7 @@ class ReportStrip(QFrame):
             found = tr("All {total} checks passed", total=total)
             self._fill("check", "good", found, _summary(report))
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Another language or theme."""
-        super().changeEvent(event)
-        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.PaletteChange):
-            self.retranslate()
-
-    def retranslate(self) -> None:
-        """Set all texts and icons again."""
-        set_tip(self._open, tr("Open the result in your default program"))
-        self._folder.setAccessibleName(tr("Folder"))
-        set_tip(self._folder, tr("Show the result in its folder"))
-        self._details.setAccessibleName(tr("Report"))
-        set_tip(self._details, tr("Every check, with the values of source and result"))
-        self._compare.setAccessibleName(tr("Compare"))
-        set_tip(self._compare, tr("Play both videos in sync"))
-        self._again.setAccessibleName(tr("Run again with other settings"))
-        set_tip(self._again, tr("Run again with other settings (Ctrl+D); this result is kept"))
+    def _show(self) -> None:
         if self._report is not None:
             self._fill_report(self._report)
         self._give_way()
@@ -124,9 +113,9 @@ class ReportStrip(QFrame):
             self._folder: tr("Folder"),
             self._details: tr("Report"),
         }
-        for button, label in texts.items():
-            button.setText(label)
-            button.setIcon(QIcon())
+        for shown, text in texts.items():
+            shown.setText(text)
+            shown.setIcon(QIcon())
         icons = {
             self._again: "copy",
             self._folder: "folder",
@@ -134,17 +123,17 @@ class ReportStrip(QFrame):
             self._compare: "side-by-side",
         }
         self._icon.show()
-        for button, name in icons.items():
+        for shown, name in icons.items():
             if self._fits:
                 return
-            button.setText("")
-            button.setIcon(icon(name, size=16))
+            shown.setText("")
+            shown.setIcon(icon(name, size=16))
         self._icon.setVisible(self._fits)
 
     @property
     def _fits(self) -> bool:
         needed = self._title.sizeHint().width() + _BETWEEN
-        needed += sum(button.sizeHint().width() + 8 for button in self._buttons)
+        needed += sum(one.sizeHint().width() + 8 for one in self._buttons)
         return needed <= self.width()
 
 

@@ -1,4 +1,4 @@
-"""What the preview shows of two films: each, both, their difference, tiles, labels."""
+"""Scene of the preview of two videos: each, both, their difference, tiles, labels."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ _LEAST_LABEL = 110.0  # px; a longer one is cut where there is less room
 
 
 def label_rect(area: QRectF, text: str, *, at_right: bool) -> QRectF:
-    """Where a label lies in the upper corner of an area; empty where the area is too small."""
+    """Place of a label in the upper corner of an area; empty where the area is too small."""
     metrics = QFontMetricsF(interface_font(tokens.SMALL_PX))
     wanted, room = metrics.horizontalAdvance(text) + 20, area.width() - 2 * _INSET
     if not text or room < min(wanted, _LEAST_LABEL) or area.height() < 60:
@@ -178,7 +178,7 @@ _VEIL = QColor(20, 22, 26, 110)  # over the first film where the second has no p
 
 
 class Mode(StrEnum):
-    """What is shown of two films: one, or both."""
+    """Panes for two videos: one, or both."""
 
     FIRST = "first"
     SECOND = "second"
@@ -226,7 +226,7 @@ class Scene:
         return [(left, "first"), (left.translated(width + _GAP, 0), "second")]
 
     def target(self, pane: QRectF) -> QRectF:
-        """Where the whole picture of a pane lies on the widget."""
+        """Place of the whole frame of a pane on the widget."""
         return self.viewport.target.translated(pane.topLeft())
 
     def visible(self, whole: QRectF) -> QRectF:

@@ -26,7 +26,7 @@ _DEVICE = threading.Lock()  # PortAudio opens and closes in one thread at a time
 
 
 class Part(Protocol):
-    """As `engine.api.played_sound` gives them: samples float32 [n, 2] from a time on, s."""
+    """Sound of `engine.api.played_sound`: samples float32 [n, 2] from a time on, s."""
 
     @property
     def seconds(self) -> float:

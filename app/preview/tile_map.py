@@ -93,7 +93,7 @@ class TileMap:
         painter.restore()
 
     def on_target(self, box: Box, target: QRectF) -> QRectF:
-        """Where a box of the canvas lies on `target`."""
+        """Place of a box of the canvas on `target`."""
         across = target.width() / max(1, self.canvas.width)
         down = target.height() / max(1, self.canvas.height)
         return QRectF(
@@ -137,7 +137,7 @@ class TileMap:
         painter.end()
 
     def _layer_size(self, box: Box, picture: QImage) -> QSize:
-        """As fine as the pictures of the tiles, within limits."""
+        """Resolution of the images of the tiles, within limits."""
         fineness = picture.width() / max(1, box.width)
         longest = max(self.canvas.width, self.canvas.height)
         fineness = min(fineness, LONGEST_SIDE / longest, 1.0)

@@ -1,27 +1,22 @@
-"""The film as a strip below the picture, with playback's controls and figures."""
+"""The video as a strip below the image, with playback's controls, its volume and figures."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import (
-    QFrame,
-    QHBoxLayout,
-    QSizePolicy,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QFrame, QSizePolicy, QSlider, QWidget
 
+from app.bound import bind
 from app.i18n import grouped, tr
 from app.preview.film_clock import ROUNDED_S, FilmClock, clock
 from app.preview.timeline_strip import TimelineStrip
-from app.preview.volume import VolumeControl
 from app.theme.icons import icon
-from app.widgets.controls import ElidedLabel
-from app.widgets.layouts import layout_of
-from app.widgets.plain import Label, set_tip
+from app.ui_state import UiState
+from app.widgets.layouts import MIDDLE, RIGHT, column, layout_of, row
+from app.widgets.parts import bind_text, bind_tip, elided, icon_button, label, named
+from app.widgets.plain import set_tip
 
+_VOLUME = 72  # px of its slider
 _TITLE = 60  # px that are worth a title
 
 
@@ -34,51 +29,49 @@ class Timeline(QFrame):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("timeline")
-        self.setProperty("kind", "card")
+        named(self, "timeline", "card")
         self._film: FilmClock | None = None
-        self._is_running = False
+        self._is_running = self._is_playing = False
         self._counts = True  # whether the frames have room next to the time
         self._note = ""
         self.volume = VolumeControl()
-        self._play, self._loop = QToolButton(), QToolButton()
-        self._play.setObjectName("playButton")
-        self._loop.setObjectName("loopButton")
+        tab = Qt.FocusPolicy.TabFocus  # a click leaves the keys to the image
+        self._play = icon_button(
+            "",
+            "Play",
+            "playButton",
+            "icon",
+            tip="Space: play or pause. J: play backwards. L: play forwards. Press again: faster. "
+            "K: pause.",
+            on=self.play_clicked,
+            focus=tab,
+        )
+        self._loop = icon_button(
+            "retry", "Loop", "loopButton", "icon", size=16, tip="Start over at the end", focus=tab
+        )
         self._loop.setCheckable(True)
-        self._is_playing = False
-        self._play.clicked.connect(self.play_clicked)
         self.strip = TimelineStrip()
         self.strip.step_chosen.connect(self._chosen)
         self.strip.span_chosen.connect(self.span_chosen)
         self.strip.valueChanged.connect(self._show_position)
-        self._title, self._trim, self._position = ElidedLabel(), ElidedLabel(), Label()
-        for label in (self._title, self._trim):
-            label.setProperty("kind", "secondary")
-        self._position.setObjectName("positionLabel")
-        self._trim.setObjectName("trimLabel")
+        bind_text(self.strip, self.strip.setAccessibleName, "Timeline")
+        bind_tip(
+            self.strip,
+            "Click or drag to go to a frame. Arrow keys: one frame. Page Up and Page Down: "
+            "one second. I and O: set the start and end of the result.",
+        )
+        self._title, self._position = elided(kind="secondary"), label(name="positionLabel")
+        self._trim = elided(kind="secondary", name="trimLabel", align=RIGHT | MIDDLE)
         hint = self._trim.sizePolicy()
         hint.setHorizontalPolicy(QSizePolicy.Policy.Maximum)  # the title gives way first
         self._trim.setSizePolicy(hint)
-        self._trim.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        head = self._head = QHBoxLayout()
-        head.setSpacing(12)
-        for button in (self._play, self._loop):
-            button.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys to the picture
-            button.setProperty("kind", "icon")
-            head.addWidget(button)
-        head.addWidget(self.volume)
-        head.addWidget(self._title, 1)
-        head.addWidget(self._trim)
-        head.addWidget(self._position)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(12, 8, 12, 10)
-        column.setSpacing(6)
-        column.addLayout(head)
-        column.addWidget(self.strip)
-        self.retranslate()
+        figures = (self._title, 1), self._trim, self._position
+        self._head = row(self._play, self._loop, self.volume, *figures, spacing=12)
+        column(self._head, self.strip, spacing=6, margins=(12, 8, 12, 10), on=self)
+        bind(self, self._show, theme=True)
 
     def set_note(self, text: str) -> None:
-        """What playback has to say, in place of the title; "" for nothing."""
+        """Show a message of playback in place of the title; "" for none."""
         self._note = text
         self._title.setText(*self._title_texts())
         self._give_way()
@@ -87,15 +80,15 @@ class Timeline(QFrame):
         """Another film."""
         self._film = film
         self.strip.set_film(film)
-        self.retranslate()
+        self._show()
 
     def set_trim(self, start: float | None, stop: float | None) -> None:
-        """What of the film is kept, in seconds; frames from `start` on that come before `stop`."""
+        """Show the kept part of the video, s: frames from `start` on that come before `stop`."""
         if self._film is None:
             return
         edges = (start or 0.0, self._film.seconds if stop is None else stop)
         self.strip.set_span(*map(self._film.first_step_from, edges))
-        self.retranslate()
+        self._show()
 
     def trim_of(self, first: int, stop: int) -> dict[str, str]:
         """The settings that keep steps from `first` to before `stop`; "" for the film's own end."""
@@ -123,7 +116,7 @@ class Timeline(QFrame):
     def show_playing(self, is_playing: bool) -> None:
         """Whether the button plays or halts."""
         self._is_playing = is_playing
-        self._label_buttons()
+        self._show_playing()
 
     def show_seconds(self, seconds: float) -> None:
         """Move the playhead to the frame of a time."""
@@ -131,7 +124,7 @@ class Timeline(QFrame):
             self.set_step(self._film.step_at(seconds))
 
     def set_finished(self, steps: int, *, is_running: bool) -> None:
-        """How far the result is."""
+        """Show the progress of the result."""
         self.strip.set_finished(steps)
         if is_running != self._is_running:
             self._is_running = is_running
@@ -149,7 +142,7 @@ class Timeline(QFrame):
 
     @property
     def position_text(self) -> str:
-        """Where the playhead is, as a screen reader says it; "" for a still picture."""
+        """Position of the playhead for a screen reader; "" for a still image."""
         if self._film is None or self._film.steps == 1:
             return ""
         step = self.strip.value()
@@ -180,38 +173,13 @@ class Timeline(QFrame):
             return tr("Timeline: green is finished"), tr("Timeline")
         return (tr("Timeline"),)
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Another language."""
-        super().changeEvent(event)
-        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.StyleChange):
-            self.retranslate()
-
-    def _label_buttons(self) -> None:
+    def _show_playing(self) -> None:
         self._play.setIcon(icon("pause" if self._is_playing else "play", size=16))
-        set_tip(
-            self._play,
-            tr(
-                "Space: play or pause. J: play backwards. L: play forwards. Press again: faster. "
-                "K: pause."
-            ),
-        )
         self._play.setAccessibleName(tr("Pause playback") if self._is_playing else tr("Play"))
-        self._loop.setIcon(icon("retry", size=16))
-        set_tip(self._loop, tr("Start over at the end"))
-        self._loop.setAccessibleName(tr("Loop"))
 
-    def retranslate(self) -> None:
-        """All texts in the current language."""
-        self._label_buttons()
+    def _show(self) -> None:
+        self._show_playing()
         self._title.setText(*self._title_texts())
-        self.strip.setAccessibleName(tr("Timeline"))
-        set_tip(
-            self.strip,
-            tr(
-                "Click or drag to go to a frame. Arrow keys: one frame. Page Up and Page Down: "
-                "one second. I and O: set the start and end of the result."
-            ),
-        )
         trim = ""
         if self._film is not None and self.strip.is_trimmed:
             start, stop = (clock(self._film.seconds_of(step)) for step in self.strip.span)
@@ -236,7 +204,7 @@ class Timeline(QFrame):
 
     @property
     def _room(self) -> int:
-        """What the row of figures leaves to the title, px."""
+        """Width that the row of figures leaves to the title, px."""
         shown = [self._play, self._loop, self.volume, self._position]
         shown += [] if self._trim.isHidden() else [self._trim]
         shown += [] if self._title.isHidden() else [self._title]
@@ -249,3 +217,51 @@ class Timeline(QFrame):
         if is_shown != self._counts:
             self._counts = is_shown
             self._show_position()
+
+
+class VolumeControl(QWidget):
+    """Emits what samples are multiplied by; the user's choice is kept between runs."""
+
+    gain_changed = Signal(float)  # 0 to 1
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._kept: UiState | None = None
+        tab = Qt.FocusPolicy.TabFocus
+        self.mute = icon_button("", "Mute", "muteButton", "icon", focus=tab)
+        self.mute.setCheckable(True)
+        self.slider = named(QSlider(Qt.Orientation.Horizontal), "volumeSlider")
+        self.slider.setFocusPolicy(tab)
+        self.slider.setRange(0, 100)
+        self.slider.setValue(100)
+        self.slider.setFixedWidth(_VOLUME)
+        bind_text(self.slider, self.slider.setAccessibleName, "Volume")
+        bind_tip(self.slider, "Volume")
+        row(self.mute, self.slider, spacing=4, on=self)
+        self.mute.toggled.connect(self._changed)
+        self.slider.valueChanged.connect(self._changed)
+        bind(self, self._show, theme=True)
+
+    @property
+    def gain(self) -> float:
+        """Factor of the samples: the square, as the ear hears steps of it as even."""
+        return 0.0 if self.mute.isChecked() else (self.slider.value() / 100) ** 2
+
+    def keep_in(self, state: UiState) -> None:
+        """Begin as the last run ended, and remember what is chosen."""
+        self.slider.setValue(state.volume)
+        self.mute.setChecked(state.is_muted)
+        self._kept = state
+
+    def _changed(self) -> None:
+        if self._kept is not None:
+            self._kept.volume = self.slider.value()
+            self._kept.is_muted = self.mute.isChecked()
+        self._show()
+        self.gain_changed.emit(self.gain)
+
+    def _show(self) -> None:
+        self.mute.setIcon(icon("muted" if self.gain == 0 else "sound", size=16))
+        name = tr("Sound on") if self.mute.isChecked() else tr("Mute")
+        set_tip(self.mute, name)
+        self.mute.setAccessibleName(name)

@@ -42,7 +42,7 @@ class TimelineStrip(QAbstractSlider):
         self.update()
 
     def set_span(self, start: int, stop: int) -> None:
-        """What of the film is kept."""
+        """Show the kept part of the video."""
         self._span = (max(0, start), min(max(start + 1, stop), self.maximum() + 1))
         self.update()
 
@@ -66,7 +66,7 @@ class TimelineStrip(QAbstractSlider):
         return self._finished
 
     def set_finished(self, steps: int) -> None:
-        """How far the result is, counted from the beginning of the span."""
+        """Show the progress of the result, counted from the beginning of the span."""
         steps = min(max(steps, 0), self._span[1] - self._span[0])
         if steps != self._finished:
             self._finished = steps
@@ -86,7 +86,7 @@ class TimelineStrip(QAbstractSlider):
         return QRectF(self.rect()).adjusted(_MARGIN, 2, -_MARGIN, -2)
 
     def x_of(self, step: float) -> float:
-        """Where a step begins, in px."""
+        """Start of a step, px."""
         track = self._track()
         return track.left() + track.width() * step / (self.maximum() + 1)
 

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtGui import QAction
-from PySide6.QtWidgets import (
-    QFrame,
-    QHBoxLayout,
-    QMenu,
-    QPushButton,
-    QToolButton,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QFrame, QMenu, QWidget
 
+from app.bound import bind
 from app.i18n import tr
-from app.theme.icons import icon
-from app.widgets.controls import Themed
-from app.widgets.layouts import layout_of
-from app.widgets.plain import Label, set_tip
+from app.widgets.layouts import MIDDLE, RIGHT, TOP, Stretch, column, layout_of, row
+from app.widgets.parts import button, icon_button, label, named
+from app.widgets.plain import set_tip
 
 SECONDS = 3.0
 _MARGIN = 12  # px to the edges of the picture
 _SHARE = 4  # of the picture's height: the bar takes no more than a quarter
 
 
-class TryBar(Themed, QFrame):
+class TryBar(QFrame):
     """Three offers; while one is carried out, its progress and Stop to the right of them.
 
     Nothing moves under the pointer: the left edge stays, errors grow upwards. Over a low picture
@@ -43,69 +34,50 @@ class TryBar(Themed, QFrame):
 
     def __init__(self, over: QWidget) -> None:
         super().__init__(over)
-        self.setObjectName("tryBar")
-        self.setProperty("kind", "card")
+        named(self, "tryBar", "card")
         self.setCursor(Qt.CursorShape.ArrowCursor)
         self._over = over
-        self._frame, self._seconds, self._stop = QPushButton(), QPushButton(), QPushButton()
-        self._compare = QPushButton()
-        self._progress, self._problem = Label(), Label()
-        self._problem.setWordWrap(True)
-        self._progress.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        names = {
-            "tryFrame": self._frame,
-            "trySeconds": self._seconds,
-            "tryCompare": self._compare,
-            "tryStop": self._stop,
-        }
-        for name, button in names.items():
-            button.setObjectName(name)
-            button.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys to the picture
-        self._problem.setObjectName("tryProblem")
-        self._trouble, self._close = QWidget(), QToolButton()  # the problem with its button
-        self._close.setObjectName("tryClose")
-        self._close.setProperty("kind", "more")
-        self._close.clicked.connect(self.problem_closed)
+        tab = Qt.FocusPolicy.TabFocus  # a click leaves the keys to the image
+        self._frame = button(
+            "Try this frame", "tryFrame", on=lambda: self.wanted.emit(0.0), focus=tab
+        )
+        self._seconds = button(
+            "Try 3 seconds", "trySeconds", on=lambda: self.wanted.emit(SECONDS), focus=tab
+        )
+        self._compare = button(
+            "Compare presets …",
+            "tryCompare",
+            tip="Two-second samples from characteristic scenes in several presets",
+            on=self.compare_clicked,
+            focus=tab,
+        )
         self._offers = self._frame, self._seconds, self._compare
-        self.line, self._menu_button, self._work = QWidget(), QPushButton(), QWidget()
-        self._items = tuple(QAction(self) for _ in self._offers)
-        self._frame.clicked.connect(lambda: self.wanted.emit(0.0))
-        self._seconds.clicked.connect(lambda: self.wanted.emit(SECONDS))
-        self._stop.clicked.connect(self.stop_clicked)
-        self._compare.clicked.connect(self.compare_clicked)
-        self._lay_out()
+        self._progress = label(align=RIGHT | MIDDLE)
+        stop = button("Stop", "tryStop", on=self.stop_clicked, focus=tab)
+        self._work, self.line, self._trouble = QWidget(), QWidget(), QWidget()
+        row(self._progress, stop, spacing=8, align=MIDDLE, on=self._work)
+        self._row = row(*self._offers, self._work, Stretch(1), spacing=8, align=MIDDLE)
+        self._menu_button = button("Try …", "tryMenu", focus=tab)
+        self._line_row = row(self._menu_button, spacing=8, align=MIDDLE, on=self.line)
+        menu = QMenu(self._menu_button)
+        self._items = [menu.addAction("", offer.click) for offer in self._offers]
+        self._menu_button.setMenu(menu)
+        self._problem = label(name="tryProblem", wraps=True)
+        self._close = icon_button(
+            "cancel", "Close", "tryClose", "more", size=16, on=self.problem_closed
+        )
+        row((self._problem, 0, MIDDLE), (self._close, 0, TOP), spacing=8, on=self._trouble)
+        column(self._trouble, self._row, spacing=8, margins=8, on=self)
+        self._show_work(None)
+        self._trouble.hide()
         self._has_result, self._why_not = False, ""
         self._is_offered = self._is_folded = False
         over.installEventFilter(self)
-        self.retranslate_ui()
+        bind(self, self._show_language)
         self.withdraw()
 
-    def _lay_out(self) -> None:
-        self._row = _row_of(*self._offers, self._work)
-        self._row.addStretch(1)
-        self._work.setLayout(_row_of(self._progress, self._stop))
-        self._line_row = _row_of(self._menu_button)
-        self.line.setLayout(self._line_row)
-        self._menu_button.setObjectName("tryMenu")
-        self._menu_button.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-        menu = QMenu(self._menu_button)
-        for item, button in zip(self._items, self._offers, strict=True):
-            item.triggered.connect(button.click)
-            menu.addAction(item)
-        self._menu_button.setMenu(menu)
-        column = QVBoxLayout(self)
-        column.setContentsMargins(8, 8, 8, 8)
-        column.setSpacing(8)
-        trouble = _row_of(self._problem)
-        trouble.addWidget(self._close, 0, Qt.AlignmentFlag.AlignTop)
-        self._trouble.setLayout(trouble)
-        column.addWidget(self._trouble)
-        column.addLayout(self._row)
-        self._show_work(None)
-        self._trouble.hide()
-
     def press(self, seconds: float) -> None:
-        """As a click on the button of so many seconds, where it can be used."""
+        """Click the button of n seconds, where it is enabled."""
         if self._is_offered:
             (self._seconds if seconds else self._frame).click()
 
@@ -121,7 +93,7 @@ class TryBar(Themed, QFrame):
 
         Args:
             has_result: The frame that is shown needs not be tried.
-            why_not: What keeps the film from being tried now; "" for nothing.
+            why_not: Reason why the video cannot be tried now; "" for none.
             problem: Why the last try has failed; "" where it has not.
         """
         self._has_result, self._why_not = has_result, why_not
@@ -151,8 +123,8 @@ class TryBar(Themed, QFrame):
         set_tip(self._frame, self._why_not or (tried if self._has_result else alone))
         longer = tr("Process 3 seconds from this frame on; Space plays them (Ctrl+Shift+T)")
         set_tip(self._seconds, self._why_not or longer)
-        for item, button in zip(self._items, self._offers, strict=True):
-            item.setEnabled(button.isEnabled())
+        for item, offer in zip(self._items, self._offers, strict=True):
+            item.setEnabled(offer.isEnabled())
         set_tip(self._menu_button, self._why_not)
         self._is_offered = True
         self._place()
@@ -180,10 +152,10 @@ class TryBar(Themed, QFrame):
         """Offer a menu in `line` instead; while something is made, progress and Stop are there."""
         if is_folded != self._is_folded:
             self._is_folded = is_folded
-            row, at = (self._line_row, 1) if is_folded else (self._row, len(self._offers))
-            row.insertWidget(at, self._work, 0, Qt.AlignmentFlag.AlignVCenter)
-        for button in self._offers:
-            button.setVisible(not is_folded)
+            place, at = (self._line_row, 1) if is_folded else (self._row, len(self._offers))
+            place.insertWidget(at, self._work, 0, MIDDLE)
+        for offer in self._offers:
+            offer.setVisible(not is_folded)
         wide = self._menu_button.sizeHint().width()
         self._progress.setMinimumWidth(wide if is_folded else 0)  # Stop comes under no pointer
         self._menu_button.setVisible(self._work.isHidden())
@@ -208,29 +180,8 @@ class TryBar(Themed, QFrame):
             self._place()
         return super().eventFilter(watched, event)
 
-    def retranslate_ui(self) -> None:
-        """Texts in the current language."""
-        self._frame.setText(tr("Try this frame"))
-        self._seconds.setText(tr("Try 3 seconds"))
-        self._compare.setText(tr("Compare presets …"))
-        set_tip(
-            self._compare, tr("Two-second samples from characteristic scenes in several presets")
-        )
-        self._stop.setText(tr("Stop"))
-        self._menu_button.setText(tr("Try …"))
-        self._close.setIcon(icon("cancel", size=16))
-        set_tip(self._close, tr("Close"))
-        self._close.setAccessibleName(tr("Close"))
-        for item, button in zip(self._items, self._offers, strict=True):
-            item.setText(button.text())
+    def _show_language(self) -> None:
+        for item, offer in zip(self._items, self._offers, strict=True):
+            item.setText(offer.text())
         if self._is_offered:
             self._refresh()
-
-
-def _row_of(*widgets: QWidget) -> QHBoxLayout:
-    row = QHBoxLayout()
-    row.setContentsMargins(0, 0, 0, 0)
-    row.setSpacing(8)
-    for widget in widgets:
-        row.addWidget(widget, 0, Qt.AlignmentFlag.AlignVCenter)
-    return row

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QSize, Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QFont, QFontMetrics, QResizeEvent
-from PySide6.QtWidgets import QHBoxLayout, QLayout, QPushButton, QWidget
+from PySide6.QtWidgets import QLayout, QWidget
 
+from app.bound import bind
 from app.i18n import tr
 from app.preview.scene import Mode
 from app.theme.fonts import interface_font
-from app.theme.icons import icon
 from app.widgets.controls import ChoiceBox, SegmentedControl
-from app.widgets.plain import Label, set_tip
+from app.widgets.layouts import MIDDLE, Stretch, row
+from app.widgets.parts import bind_text, button, label, named
 
 
 class ViewBar(QWidget):
@@ -25,43 +26,45 @@ class ViewBar(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("viewBar")
+        named(self, "viewBar")
+        tab = Qt.FocusPolicy.TabFocus  # a click leaves the keys to the image
         self._segments = SegmentedControl([str(mode.value) for mode in Mode])
+        for mode in Mode:
+            self._segments.button(str(mode.value)).setFocusPolicy(tab)
         self._list = ChoiceBox()  # the same choice where the segments do not fit
         self._list.setMinimumContentsLength(0)
         self._list.setSizeAdjustPolicy(ChoiceBox.SizeAdjustPolicy.AdjustToContents)
         for mode in Mode:
             self._list.offer(str(mode.value), str(mode.value))
+        for choice in (self._segments, self._list):
+            bind_text(choice, choice.setAccessibleName, "View")
         self._is_lettered = self._is_short = False
         self._held: list[QWidget] = []
-        self._whole, self._fit = QPushButton(), QPushButton()
-        self._live, self._tiles = QPushButton(), QPushButton()
-        self._zoom = Label()
-        self._zoom.setProperty("kind", "secondary")
-        names = {"zoomWhole": self._whole, "zoomFit": self._fit}
-        names |= {"liveButton": self._live, "tilesButton": self._tiles}
-        for name, button in names.items():
-            button.setObjectName(name)
+        self._whole = button(
+            lambda: "100 %", "zoomWhole", tip="One result pixel per screen pixel (1)", focus=tab
+        )
+        self._fit = button("Fit", "zoomFit", tip="Show the whole image (0)", focus=tab)
+        self._live = button(
+            "Follow", "liveButton", tip="Back to the frame being processed", focus=tab
+        )
+        self._tiles = button(
+            name="tilesButton",
+            icon="tiles",
+            tip="Show which tiles of the frame are finished (T)",
+            says="Tiles",
+            focus=tab,
+        )
         self._tiles.setCheckable(True)
         self._tiles.setChecked(True)
-        for button in (*names.values(), *map(self._segments.button, map(str, Mode))):
-            button.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys to the picture
+        self._zoom = label(kind="secondary")
         self._live.hide()
         self._tiles.hide()
-        self._lay_out()
+        left = self._segments, self._list, self._fit, self._whole, self._zoom
+        right = self._live, self._tiles
+        self._row = row(*left, Stretch(1), *right, spacing=8, align=MIDDLE, on=self)
+        self._row.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
         self._connect()
-        self.retranslate()
-
-    def _lay_out(self) -> None:
-        row = self._row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(8)
-        row.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
-        for widget in (self._segments, self._list, self._fit, self._whole, self._zoom):
-            row.addWidget(widget, 0, Qt.AlignmentFlag.AlignVCenter)
-        row.addStretch(1)
-        row.addWidget(self._live, 0, Qt.AlignmentFlag.AlignVCenter)
-        row.addWidget(self._tiles, 0, Qt.AlignmentFlag.AlignVCenter)
+        bind(self, self._show)
 
     def _connect(self) -> None:
         self._segments.chosen.connect(self._choose)
@@ -69,7 +72,7 @@ class ViewBar(QWidget):
         self._fit.clicked.connect(self.fit_chosen)
         self._whole.clicked.connect(lambda: self.zoom_chosen.emit(1.0))
         self._tiles.toggled.connect(self.tiles_chosen)
-        self._tiles.toggled.connect(self.retranslate)
+        self._tiles.toggled.connect(self._give_way)
         self._live.clicked.connect(self.live_chosen)
 
     def _choose(self, key: str) -> None:
@@ -89,7 +92,7 @@ class ViewBar(QWidget):
         """Name the films A and B instead of original and result."""
         if are_shown != self._is_lettered:
             self._is_lettered = are_shown
-            self.retranslate()
+            self._show()
 
     def set_short(self, is_short: bool) -> None:
         """Show the drop-down list alone, where another bar shares the line."""
@@ -102,7 +105,7 @@ class ViewBar(QWidget):
     def hold(self, widget: QWidget) -> None:
         """Put something of others at the right end; `make_room` follows each change of it."""
         self._held.append(widget)
-        self._row.addWidget(widget, 0, Qt.AlignmentFlag.AlignVCenter)
+        self._row.addWidget(widget, 0, MIDDLE)
 
     def make_room(self) -> None:
         """Look again at what has room."""
@@ -110,7 +113,7 @@ class ViewBar(QWidget):
         self.updateGeometry()
 
     def toggle_tiles(self) -> None:
-        """As a click on the button."""
+        """Click the button."""
         self._tiles.toggle()
 
     def offer_tiles(self, is_offered: bool) -> None:
@@ -127,7 +130,7 @@ class ViewBar(QWidget):
     # Room
 
     def sizeHint(self) -> QSize:
-        """As high as its controls; any width will do."""
+        """Height of its controls; any width will do."""
         shown = [one for one in (self._list, *self._held) if not one.isHidden()]
         wide = sum(one.sizeHint().width() + 8 for one in shown) - 8 if self._is_short else 400
         return QSize(wide, max(self._segments.sizeHint().height(), self._fit.sizeHint().height()))
@@ -168,44 +171,20 @@ class ViewBar(QWidget):
         self._segments.setVisible(not is_list)
         self._list.setVisible(is_list)
 
-    # Language and theme
+    # Language
 
-    def changeEvent(self, event: QEvent) -> None:
-        """Another language or theme."""
-        super().changeEvent(event)
-        if event.type() in (QEvent.Type.LanguageChange, QEvent.Type.PaletteChange):
-            self.retranslate()
-
-    def retranslate(self) -> None:
-        """All texts and icons again."""
+    def _show(self) -> None:
         labels, tips = _labels(self._is_lettered), _tips(self._is_lettered)
         self._segments.set_labels({str(mode.value): text for mode, text in labels.items()})
         self._segments.set_tips({str(mode.value): text for mode, text in tips.items()})
-        self._widen_segments()
-        self._segments.setAccessibleName(tr("View"))
-        self._list.setAccessibleName(tr("View"))
-        for index, text in enumerate(labels.values()):
-            self._list.setItemText(index, text)
-        self._rebuild_buttons()
-        self._give_way()
-
-    def _widen_segments(self) -> None:
-        """Room for the selected segment's bold text, so that choosing moves nothing."""
+        # Room for the selected segment's bold text, so that choosing moves nothing.
         bold = QFontMetrics(interface_font(weight=QFont.Weight.DemiBold))
         for mode in Mode:
-            button = self._segments.button(str(mode.value))
-            button.setMinimumWidth(bold.horizontalAdvance(button.text()) + 22)
-
-    def _rebuild_buttons(self) -> None:
-        self._fit.setText(tr("Fit"))
-        set_tip(self._fit, tr("Show the whole image (0)"))
-        self._whole.setText("100 %")
-        set_tip(self._whole, tr("One result pixel per screen pixel (1)"))
-        self._live.setText(tr("Follow"))
-        set_tip(self._live, tr("Back to the frame being processed"))
-        self._tiles.setAccessibleName(tr("Tiles"))
-        set_tip(self._tiles, tr("Show which tiles of the frame are finished (T)"))
-        self._tiles.setIcon(icon("tiles", size=16))
+            segment = self._segments.button(str(mode.value))
+            segment.setMinimumWidth(bold.horizontalAdvance(segment.text()) + 22)
+        for index, text in enumerate(labels.values()):
+            self._list.setItemText(index, text)
+        self._give_way()
 
 
 def _labels(are_letters: bool) -> dict[Mode, str]:

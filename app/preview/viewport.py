@@ -38,7 +38,7 @@ class Viewport:
 
     @property
     def target(self) -> QRectF:
-        """Where the whole picture lies, in logical px, edges on device pixels."""
+        """Place of the whole frame, in logical px, edges on device pixels."""
         left = self.view.width() / 2 - self.centre.x() * self.scale
         top = self.view.height() / 2 - self.centre.y() * self.scale
         right = left + self.content.width() * self.scale

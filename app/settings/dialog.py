@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QDialog, QFrame, QHBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QWidget
 
+from app.bound import bind
 from app.engine_messages import setting_text
+from app.i18n import tr
+from app.installs.installable import problem
 from app.settings.editors import Editor, LineEditor, SwitchEditor, make_editor, title_of
+from app.state.listings import DiagnosticsModel
 from app.widgets.layouts import MIDDLE, Stretch, column, layout_of, row
-from app.widgets.parts import bind_text, button, label, named, rule, scroll_area
-from app.window_place import resize_on_screen
+from app.widgets.notice_line import PageLine
+from app.widgets.page import Page
+from app.widgets.parts import button, label, named, rule, scroll_area
 from engine.settings import schema
 from engine.settings.schema import EngineSettings, with_values
 
 _EDITOR_WIDTH, _LONG_WIDTH, _MOST_HEIGHT = 130, 240, 640  # px
 
 
-class SettingsDialog(QDialog):
+class SettingsDialog(Page):
     """A row for each setting, its description below its name; emits each change at once."""
 
     changed = Signal(EngineSettings)
 
     def __init__(self, settings: EngineSettings, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        named(self, "settingsDialog")
-        self.setMinimumWidth(860)
-        bind_text(self, self.setWindowTitle, "Settings")
+        super().__init__("settingsDialog", "Settings", parent, least=QSize(860, 0))
         self.settings = settings
         self._default = button(
             "Restore defaults", "defaultSettings", on=lambda: self.take(EngineSettings())
@@ -46,7 +50,7 @@ class SettingsDialog(QDialog):
         super().showEvent(event)
         rest = self.height() - self._scroll.height()
         needed = layout_of(self._body).totalHeightForWidth(self._scroll.width())
-        resize_on_screen(self, QSize(self.width(), min(rest + needed, _MOST_HEIGHT)))
+        self.resize_on_screen(QSize(self.width(), min(rest + needed, _MOST_HEIGHT)))
 
     def _edit(self, name: str, value: object) -> None:
         self.take(with_values(self.settings, {name: value}))
@@ -87,9 +91,7 @@ class SettingsDialog(QDialog):
         self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # it follows the controls in it
         self._scroll.setFrameShape(QFrame.Shape.NoFrame)
         buttons = row(self._default, Stretch(1), close)
-        column(title, (self._scroll, 1), buttons, spacing=12, margins=(20, 16), on=self)
-        title.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
-        title.setFocus(Qt.FocusReason.OtherFocusReason)  # no focus ring before Tab is pressed
+        self.fill(title, (self._scroll, 1), buttons, spacing=12, focus=title)
 
     def _row(self, name: str) -> QHBoxLayout:
         editor = self.editors[name] = make_editor(name)
@@ -101,3 +103,30 @@ class SettingsDialog(QDialog):
         reason = [editor.reason] if isinstance(editor, LineEditor) else []
         texts = column(title_of(name, editor.control), about, *reason, spacing=2)
         return row((texts, 1), (editor, 0, MIDDLE), spacing=24)
+
+
+class DiagnosticsLine(PageLine):
+    """Description of the archive, and how it went."""
+
+    def __init__(self, model: DiagnosticsModel, parent: QWidget | None = None) -> None:
+        self._model = model
+        super().__init__("diagnostic", parent, title="Report a problem", text="Create archive …")
+        model.changed.connect(self._show)
+        bind(self, self._show)
+
+    def _show(self) -> None:
+        self.button.setEnabled(not self._model.is_running)
+        self.explanation.setText(self._text())
+
+    def _text(self) -> str:
+        model = self._model
+        if model.is_running:
+            return tr("Checking your hardware …")
+        if model.error is not None:
+            return " ".join(problem(model.error))
+        if model.written:
+            return tr("Saved: {name}", name=Path(model.written).name)
+        return tr(
+            "Logs, self-test, settings and plans in one file, without names of videos and "
+            "folders. Nothing is sent."
+        )

@@ -1,4 +1,4 @@
-"""Films that start by themselves once what they lack has been downloaded."""
+"""Videos that start by themselves once their missing files have been downloaded."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ MISSING = WeightsMissing.code  # of a refusal that a download answers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequiredDownload:
-    """What has to be downloaded before a film can start."""
+    """Files and runtime to download before a video can start."""
 
     files: tuple[str, ...] = ()  # ids of model files, the transformer first
     runtime: str = ""  # id of the NVIDIA runtime; it is used after a new start of the program
-    model: str = ""  # as chosen for the film
+    model: str = ""  # chosen for the video
 
     def __bool__(self) -> bool:
         return bool(self.files or self.runtime)
 
     def covers(self, other: RequiredDownload) -> bool:
-        """True where the other ones are a part of these, for the same choice of a model."""
+        """Whether the other ones are a part of these, for the same choice of a model."""
         is_part = set(other.files) <= set(self.files) and other.runtime in ("", self.runtime)
         return is_part and other.model == self.model
 
     def includes(self, kind: TaskKind, subject: str) -> bool:
-        """True for a task that downloads one of them."""
+        """Whether a task downloads one of them."""
         if kind is TaskKind.RUNTIME:
             return bool(self.runtime)
         return kind is TaskKind.MODEL_FILE and subject in self.files
 
 
 def required_download(row: JobRow) -> RequiredDownload:
-    """What a film lacks, by its refusal or error; nothing where it was not refused for that."""
+    """Missing files of a video, by its refusal or error; none where that has another reason."""
     notices = row.plan.notices if row.plan is not None else ()
     params = next((n.params for n in notices if n.code == MISSING), {})
     if row.error is not None and row.error.code == MISSING:
@@ -54,13 +54,13 @@ def required_download(row: JobRow) -> RequiredDownload:
 
 
 def can_download(row: JobRow) -> bool:
-    """True where downloads are all that keeps a film from starting here, or on a pretended GPU."""
+    """Whether only missing files keep a video from starting here, or on a pretended GPU."""
     return bool(required_download(row)) and set(row.refusals) <= {MISSING, PretendedGpu.code}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedDownload:
-    """Why what a film lacks is not here."""
+    """Reason why a missing file was not downloaded."""
 
     needs: RequiredDownload
     kind: TaskKind  # of the task that failed
@@ -68,9 +68,9 @@ class FailedDownload:
 
 
 class DownloadsModel(QObject):
-    """What is being downloaded for which film, and why that ended badly."""
+    """Downloads by the video that needs them, and the errors that some ended with."""
 
-    changed = Signal()  # a film came, left or has an error; a download begins another phase
+    changed = Signal()  # a video was added, left or has an error; another phase of a download
     progressed = Signal()  # only figures
 
     def __init__(
@@ -85,28 +85,28 @@ class DownloadsModel(QObject):
             known.progressed.connect(self.progressed)
 
     def begin(self, job_id: str, needs: RequiredDownload) -> None:
-        """A film waits for its downloads."""
+        """Let a video wait for its downloads."""
         self.failures.pop(job_id, None)
         self.films[job_id] = needs
         self.changed.emit()
 
     def end(self, job_id: str) -> None:
-        """A film waits no more."""
+        """Let a video wait no longer."""
         self.films.pop(job_id, None)
         self.changed.emit()
 
     def fail(self, job_id: str, failure: FailedDownload) -> None:
-        """A task has failed: the film does not start."""
+        """Remember the error of a task: the video does not start."""
         self.failures[job_id] = failure
         self.changed.emit()
 
     def forget_failure(self, job_id: str) -> None:
-        """Forget why a film did not start: it lacks something else now, or nothing."""
+        """Forget an error: the video needs something else now, or nothing."""
         self.failures.pop(job_id, None)
         self.changed.emit()
 
     def left(self, needs: RequiredDownload) -> RequiredDownload:
-        """Those that are not on this machine yet."""
+        """Downloads that are not installed yet."""
         found = {name: self._files.find(name) for name in needs.files}
         state = find(self._runtimes.listed, needs.runtime)
         is_installed = state is not None and state.is_chosen and state.state == "here"
@@ -117,7 +117,7 @@ class DownloadsModel(QObject):
         )
 
     def progress(self, needs: RequiredDownload) -> dict[TaskKind, TaskState]:
-        """How far the tasks are that run for them."""
+        """Progress of the tasks that run for them."""
         tasks = {TaskKind.RUNTIME: self._runtimes.task if needs.runtime else None}
         tasks[TaskKind.MODEL_FILE] = self._files.sum_of(needs.files)
         return {kind: task for kind, task in tasks.items() if task is not None and task.runs}

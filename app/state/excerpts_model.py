@@ -14,7 +14,7 @@ from engine.settings.schema import JobSettings
 
 
 class ExcerptsModel(KindModel):
-    """What was tried of each film, as the engine keeps it."""
+    """Excerpts of each video, as the engine keeps them."""
 
     kind = TaskKind.EXCERPT
     added = Signal(str)  # job_id

@@ -1,4 +1,4 @@
-"""What the window knows of one job, and what its state allows."""
+"""Knowledge of one job in the window, and the actions that its state allows."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ class JobRow:
 
     @property
     def chosen_folder(self) -> Path | None:
-        """Where the finished file lies, if its place was chosen for this film alone."""
+        """Path of the finished file, if it was chosen for this video alone."""
         return self.result.parent if self.output is not None and self.result is not None else None
 
 

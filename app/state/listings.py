@@ -1,4 +1,4 @@
-"""What the smaller pages show: presets, the update, the benchmark's report, the archive."""
+"""Data of the smaller pages: presets, the update, the benchmark's report, the archive."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class UpdateModel(KindModel):
 
     @property
     def phase(self) -> Phase:
-        """What runs; "" at rest."""
+        """Title of the running task; "" at rest."""
         return self.task.phase if self.task is not None and self.is_running else ""
 
     @property

@@ -1,4 +1,4 @@
-"""What happened, in sentences with the time of day."""
+"""Log of events, in sentences with the time of day."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from engine.protocol.tasks import TaskKind
 
 
 class Step(enum.Enum):
-    """How far a pairing is."""
+    """Stages of a pairing."""
 
     REST = "rest"  # none is under way
     CALLING = "calling"  # the other computer has not answered yet
@@ -69,7 +69,7 @@ class MachinesModel(KindModel):
 
     @property
     def step(self) -> Step:
-        """How far the pairing is."""
+        """Stage of the pairing."""
         if not self._is_pairing:
             return Step.REST
         if self.error is not None:
@@ -80,7 +80,7 @@ class MachinesModel(KindModel):
 
     @property
     def address(self) -> str:
-        """That the pairing was asked for with; "" where the other computer began."""
+        """Address that the pairing was requested with; "" where the other computer began."""
         return self._address
 
     @property
@@ -90,12 +90,12 @@ class MachinesModel(KindModel):
 
     @property
     def problem(self) -> ErrorInfo | None:
-        """Of what is no pairing: a computer could not be forgotten or lent."""
+        """Error outside of a pairing: a computer could not be forgotten or lent."""
         return None if self._is_pairing else self.error
 
     @property
     def machines(self) -> tuple[MachineInfo, ...]:
-        """Those that are paired."""
+        """Paired computers."""
         return self.state.machines if self.state is not None else ()
 
     def find(self, fingerprint: str) -> MachineInfo | None:

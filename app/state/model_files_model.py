@@ -1,4 +1,4 @@
-"""Model files as the window knows them: which are installed, and what is done to them now."""
+"""Model files as the window knows them: installed ones, and tasks that run on any of them."""
 
 from __future__ import annotations
 
@@ -13,44 +13,42 @@ from app.state.tasks_model import KindModel, TasksModel, TaskState
 from engine.protocol import events
 from engine.protocol.model_file_state import PublishedState, State
 from engine.protocol.plan import Notice
+from engine.protocol.runtime_state import RuntimeState
 from engine.protocol.tasks import Phase, TaskKind
 
 MB = 1e6  # bytes
 
 
-def size_of(file: PublishedState) -> int:
-    """Bytes of the whole file: as published, else as computed; 0 while unknown."""
-    return file.bytes or file.about_bytes
+def size_of(state: PublishedState | RuntimeState) -> int:
+    """Bytes to download in all: as published, else as computed; 0 while unknown."""
+    return state.bytes or state.about_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """A file with those it cannot work without: a transformer with VAE and text embedding.
-
-    The VAEs of Wan need no other file.
-    """
+    """A file with its companions: a transformer needs a VAE and a text embedding; others none."""
 
     main: PublishedState
     others: tuple[PublishedState, ...] = ()
 
     @property
     def files(self) -> tuple[PublishedState, ...]:
-        """All of them, the small ones first: they are downloaded in this order."""
+        """All files in the order of their downloads: small ones first."""
         return (*self.others, self.main)
 
     @property
     def lacking(self) -> tuple[PublishedState, ...]:
-        """Those that are not whole on this machine."""
+        """Files that are not completely installed."""
         return tuple(file for file in self.files if not file.is_here)
 
     @property
     def is_complete(self) -> bool:
-        """True when it could be used now."""
+        """Whether a job could use it now."""
         return not self.lacking
 
     @property
     def lacking_mb(self) -> float:
-        """What is left to download, as far as sizes are known."""
+        """MB left to download, as far as sizes are known."""
         return sum(max(0, size_of(file) - file.done_bytes) for file in self.lacking) / MB
 
 
@@ -60,7 +58,7 @@ PackageState = State | Literal["incomplete", "waiting", "running", "failed"]
 
 
 def state_of(package: Package, task: TaskState | None) -> PackageState:
-    """State of a package, with what is done to it now."""
+    """State of a package with its task."""
     if task is not None:
         if not task.runs:
             return "failed"
@@ -70,11 +68,11 @@ def state_of(package: Package, task: TaskState | None) -> PackageState:
     return package.main.state
 
 
-_TRIED_FIRST = ("fp16", "q8", "fp8", "q4")  # as the engine does where none was named
+_TRIED_FIRST = ("fp16", "q8", "fp8", "q4")  # as in the engine, where the settings name none
 
 
 class ModelFilesModel(KindModel):
-    """The list of files, and which were requested together."""
+    """The list of files, and the groups in which they were requested."""
 
     kind = TaskKind.MODEL_FILE
 
@@ -83,7 +81,7 @@ class ModelFilesModel(KindModel):
         self.files: tuple[PublishedState, ...] = ()
         self.free_mb = 0.0
         self.is_known = False  # the engine has answered
-        self.notices: dict[str, Notice] = {}  # by id of a file that was imported all the same
+        self.notices: dict[str, Notice] = {}  # by id; files that were imported all the same
         self._orders: dict[str, tuple[str, ...]] = {}  # id of a main file -> requested with it
         hub.subscribe(events.ModelFilesListed, self._list)
         hub.subscribe(events.TaskDone, self._done)
@@ -111,7 +109,7 @@ class ModelFilesModel(KindModel):
         """Remember what was requested, so that it shows before the engine answers.
 
         Args:
-            phase: What shall be done.
+            phase: Phase that the tasks begin with.
             files: Ids, or the path of an import.
             main: The file whose row shows the progress of all of them; "" for each its own.
         """
@@ -123,11 +121,11 @@ class ModelFilesModel(KindModel):
         self.tasks.request(self.kind, phase, *requested)
 
     def dismiss(self, file: str) -> None:
-        """Forget an error that was read."""
+        """Forget an error that the user has read."""
         self.tasks.dismiss(self.kind, file)
 
     def stoppable(self, file: str) -> tuple[str, ...]:
-        """What has to be stopped for a row or an import: not what another row still waits for."""
+        """Tasks to stop for a row or an import; those that another row waits for continue."""
         known = self.find(file)
         parts = (file,) if known is None else tuple(part.id for part in self.package(known).files)
         running = tuple(name for name in self._orders.get(file, parts) if self._runs(name))
@@ -138,7 +136,7 @@ class ModelFilesModel(KindModel):
 
     @property
     def cleaners(self) -> dict[str, str]:
-        """Paths and titles of models that keep the size, which may go before another model."""
+        """Paths and titles of models that keep the size: they may clean frames for another one."""
         return {
             str(file.path): file.title
             for file in self.files
@@ -150,27 +148,28 @@ class ModelFilesModel(KindModel):
         return next((known for known in self.files if known.id == file), None)
 
     def is_main(self, file: PublishedState) -> bool:
-        """Whether a file stands for a model: its transformer, or its VAE where that is all."""
+        """Whether a file stands for a model: its transformer, or its VAE where it has none."""
         return file.kind == "dit" or not self._with_transformer.issuperset(file.models)
 
     def packages(self, model: str) -> tuple[Package, ...]:
-        """The files that a model can be used with, each with its companions."""
+        """Files of a model, each with its companions; one of them is enough."""
         found = (file for file in self.files if model in file.models and self.is_main(file))
         return tuple(self.package(file) for file in found)
 
     def package(self, main: PublishedState) -> Package:
-        """A file with its companions; only a transformer needs some."""
+        """The package of a file."""
         if main.kind != "dit":
             return Package(main=main)
         others = (self._companion(kind, main) for kind in ("text", "vae"))
         return Package(main=main, others=tuple(file for file in others if file is not None))
 
     def best_package(self, model: str, precision: str = "auto") -> Package | None:
-        """What to use or to get for a model.
+        """Package to use or to download for a model.
 
         Args:
             model: Id of the model.
-            precision: Of a transformer, as in the settings; "auto": here first, then begun.
+            precision: Precision of a transformer, as in the settings; "auto" prefers one that is
+                installed, then one whose download was begun.
         """
         found = [
             package
@@ -187,7 +186,7 @@ class ModelFilesModel(KindModel):
 
     @property
     def shared(self) -> tuple[Package, ...]:
-        """Files that several models need."""
+        """Packages of files that several models need."""
         return tuple(self.package(file) for file in self.files if not self.is_main(file))
 
     @property
@@ -206,7 +205,7 @@ class ModelFilesModel(KindModel):
 
     @property
     def running(self) -> tuple[str, ...]:
-        """Ids and paths of what is being done now or waits."""
+        """Subjects of tasks that run or wait: ids, and paths of imports."""
         return tuple(name for name, task in self._tasks.items() if task.runs)
 
     @property
@@ -215,11 +214,11 @@ class ModelFilesModel(KindModel):
 
     @property
     def overall(self) -> TaskState | None:
-        """Everything that runs, as one; None when nothing does."""
+        """All running tasks as one; None at rest."""
         return self.sum_of(self.running)
 
     def task_of(self, package: Package) -> TaskState | None:
-        """What is done to a package now, or the error it ended with; None at rest."""
+        """Task on a package, or the error it ended with; None at rest."""
         ordered = self._orders.get(package.main.id)
         if ordered is not None and any(self._runs(file) for file in ordered):
             return self.sum_of(ordered)
@@ -227,13 +226,13 @@ class ModelFilesModel(KindModel):
         if own is not None:
             return own
         if not package.main.is_here:
-            return None  # what its companions do does not make this one come nearer
+            return None  # tasks of its companions do not bring this one nearer
         others = [file.id for file in package.others if self._runs(file.id)]
         errors = (self._tasks.get(file.id) for file in package.others)
         return self.sum_of(others) or next((error for error in errors if error is not None), None)
 
     def sum_of(self, files: Iterable[str]) -> TaskState | None:
-        """Several files as one; None where nothing runs."""
+        """Tasks of several files as one; None at rest."""
         names = tuple(files)
         current = self._current(names)
         if current is None or current.waits:
@@ -245,7 +244,7 @@ class ModelFilesModel(KindModel):
         return replace(current, done=done, total=total, seconds_left=left)
 
     def _part(self, name: str) -> tuple[float, float]:
-        """MB that are done, and all: a file that is ready counts, so that a bar never goes back."""
+        """Finished and total MB; a file that is ready counts, so that a bar never goes back."""
         task, file = self._tasks.get(name), self.find(name)
         total = size_of(file) / MB if file is not None else 0.0
         if task is None:
@@ -256,12 +255,12 @@ class ModelFilesModel(KindModel):
         return task.done, total
 
     def _current(self, names: tuple[str, ...]) -> TaskState | None:
-        """The one that has its turn, else one that waits."""
+        """The task that has its turn, else one that waits."""
         found = [self._tasks[name] for name in names if self._runs(name)]
         return min(found, key=lambda task: task.waits, default=None)
 
     def _companion(self, kind: str, main: PublishedState) -> PublishedState | None:
-        """The VAE or text embedding of a transformer: one that is here if there is one."""
+        """The VAE or text embedding of a transformer, preferably an installed one."""
         fitting = [
             file
             for file in self.files
@@ -274,7 +273,7 @@ class ModelFilesModel(KindModel):
 
 
 def _distance(package: Package) -> tuple[bool, bool, int]:
-    """How far a package is from being used."""
+    """Distance of a package from being usable; the smallest is taken."""
     precision = package.main.precision if package.main.kind == "dit" else _TRIED_FIRST[0]
     at = _TRIED_FIRST.index(precision) if precision in _TRIED_FIRST else len(_TRIED_FIRST)
     return not package.main.is_here, package.main.state != "partial", at

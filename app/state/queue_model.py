@@ -67,7 +67,7 @@ class QueueModel(QAbstractListModel):
         return super().flags(index) | Qt.ItemFlag.ItemIsDragEnabled
 
     def supportedDropActions(self) -> Qt.DropAction:
-        """What a card's drag does."""
+        """Actions of dragging a card."""
         return Qt.DropAction.MoveAction
 
     # The window's side
@@ -89,7 +89,7 @@ class QueueModel(QAbstractListModel):
 
     @property
     def startable(self) -> int:
-        """How many jobs wait, without those that are refused as they are."""
+        """Number of waiting jobs, without those that are refused."""
         return sum(row.state is JobState.WAITING and not row.is_refused for row in self._rows)
 
     def find(self, job_id: str) -> JobRow | None:
@@ -97,12 +97,12 @@ class QueueModel(QAbstractListModel):
         return next((row for row in self._rows if row.job_id == job_id), None)
 
     def count(self, *states: JobState) -> int:
-        """How many jobs are in one of these states."""
+        """Number of jobs in one of these states."""
         return sum(row.state in states for row in self._rows)
 
     @property
     def seconds_left(self) -> float:
-        """How long all films that wait or run should still take, as far as it is known."""
+        """Predicted remaining seconds of all waiting and running videos, as far as known."""
         waiting = (row.plan for row in self._rows if row.state is JobState.WAITING)
         active = self.active
         left = active.seconds_left if active is not None else 0.0

@@ -1,4 +1,4 @@
-"""What the user has removed and can still put back, the latest last."""
+"""Removed jobs that the user can still put back, the latest last."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Removal:
 
     Attributes:
         rows: The films as they were; empty for jobs of an earlier run.
-        count: How many films.
+        count: Number of videos.
         restore: Puts them back.
         drop: Deletes what they hold.
     """
@@ -38,7 +38,7 @@ class Removals(QObject):
 
     @property
     def last(self) -> Removal | None:
-        """What `undo` puts back."""
+        """Removal that `undo` puts back."""
         return self._kept[-1] if self._kept else None
 
     def add(self, removal: Removal) -> None:

@@ -1,4 +1,4 @@
-"""NVIDIA runtimes as the window knows them: which are installed, and the situation to show."""
+"""NVIDIA runtimes as the window knows them: installed ones, and the situation to show."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Situation(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeStatus:
-    """One situation with what it is about."""
+    """One situation with its runtime."""
 
     situation: Situation
     runtime: RuntimeState | None = None  # None with READY: back to the torch of the program
@@ -41,7 +41,7 @@ class RuntimeStatus:
 
     @property
     def key(self) -> str:
-        """Distinguishes it from others that the user may have dismissed."""
+        """Text that tells it from others that the user has hidden."""
         about = self.runtime
         parts = (about.id, about.torch, str(about.why or "")) if about is not None else ()
         return ":".join((self.situation.value, *parts))
@@ -52,7 +52,7 @@ def status_of(listed: RuntimesListed | None, task: TaskState | None) -> RuntimeS
 
     Args:
         listed: The last list of the engine; None before it has answered.
-        task: What is done now, or has failed and was not dismissed.
+        task: Running task, or one that has failed and was not dismissed.
     """
     if task is not None:
         situation = Situation.BUSY if task.runs else Situation.FAILED
@@ -72,7 +72,7 @@ def status_of(listed: RuntimesListed | None, task: TaskState | None) -> RuntimeS
 
 
 def _for_gpu(listed: RuntimesListed, *, is_outdated: bool) -> RuntimeStatus:
-    """What can be done for the GPU while no runtime is used."""
+    """Situation of a GPU that no runtime uses yet."""
     suited = find(listed, listed.suited)
     if suited is None:
         situation = Situation.OLD_DRIVER if listed.driver_needed else Situation.OLD_GPU
@@ -84,7 +84,7 @@ def _for_gpu(listed: RuntimesListed, *, is_outdated: bool) -> RuntimeStatus:
         "partial": Situation.PARTIAL,
         "broken": Situation.BROKEN,
     }
-    # "here" and not chosen is the user's choice; "busy" belongs to another program.
+    # "here" and not chosen is what the user wants; "busy" belongs to another program.
     situation = situations.get(suited.state, Situation.QUIET)
     return RuntimeStatus(situation=situation, runtime=suited, outdated=is_outdated)
 
@@ -105,23 +105,18 @@ def can_repair(state: RuntimeState) -> bool:
     return is_known(state) and not state.is_used
 
 
-def size_of(state: RuntimeState) -> int:
-    """Bytes to download, as pinned, else about."""
-    return state.bytes or state.about_bytes
-
-
 _KEPT = 8  # hidden situations
 
 
 class RuntimesModel(KindModel):
-    """The list of runtimes, and which situations the user has hidden."""
+    """The list of runtimes, and the situations that the user has hidden."""
 
     kind = TaskKind.RUNTIME
 
     def __init__(self, hub: EventHub, tasks: TasksModel, parent: QObject | None = None) -> None:
         super().__init__(tasks, parent)
         self.listed: events.RuntimesListed | None = None
-        self.done: Notice | None = None  # what was done last
+        self.done: Notice | None = None  # of the last task that ended well
         self.hidden: tuple[str, ...] = ()  # keys of situations that the user has hidden
         self._quiet: set[str] = set()  # the same, until the program ends
         hub.subscribe(events.RuntimesListed, self._list)
@@ -142,12 +137,12 @@ class RuntimesModel(KindModel):
     # The window's side
 
     def request(self, phase: Phase, runtime: str) -> None:
-        """Remember what was requested, so that it shows before the engine answers."""
+        """Remember a request, so that it shows before the engine answers."""
         self.done = None
         self.tasks.request(self.kind, phase, runtime)
 
     def dismiss(self) -> None:
-        """Forget an error or good news that was read."""
+        """Forget an error or good news that the user has read."""
         self.done = None
         if self.task is not None:
             self.tasks.dismiss(self.kind, self.task.subject)
@@ -169,7 +164,7 @@ class RuntimesModel(KindModel):
 
     @property
     def is_hidden(self) -> bool:
-        """True where there is nothing to show, or the user has hidden it."""
+        """Whether there is nothing to show, or the user has hidden it."""
         status = self.status
         if status.situation is Situation.QUIET:
             return True
@@ -177,7 +172,7 @@ class RuntimesModel(KindModel):
 
     @property
     def leaves_gpu_idle(self) -> bool:
-        """True where there is a GPU, and no runtime that computes on it."""
+        """Whether the computer has a GPU, and no runtime that computes on it."""
         listed = self.listed
         if listed is None or not listed.follows_choice or not listed.card:
             return False
@@ -185,10 +180,10 @@ class RuntimesModel(KindModel):
 
     @property
     def runtimes(self) -> tuple[RuntimeState, ...]:
-        """Those of this build, then what other versions have left."""
+        """Runtimes of this build, then those that other versions have left."""
         return self.listed.runtimes if self.listed is not None else ()
 
     def restore_hidden(self, keys: Iterable[str]) -> None:
-        """What was hidden in earlier runs."""
+        """Hide situations that were hidden in earlier runs."""
         self.hidden = tuple(keys)
         self.changed.emit()

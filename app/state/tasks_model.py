@@ -125,7 +125,7 @@ def _shows_alike(before: TaskState, now: TaskState) -> bool:
 
 
 class KindModel(QObject):
-    """What the engine listed of one kind, and what is done to it: a base of the pages' models."""
+    """Items that the engine listed of one kind, and their tasks: a base of the pages' models."""
 
     changed = Signal()
     progressed = Signal(str)  # subject: only figures, several times a second
@@ -139,7 +139,7 @@ class KindModel(QObject):
 
     @property
     def task(self) -> TaskState | None:
-        """What is done, or has failed; None at rest."""
+        """Running or failed task; None at rest."""
         return self.tasks.latest(self.kind)
 
     @property
@@ -149,7 +149,7 @@ class KindModel(QObject):
 
     @property
     def error(self) -> ErrorInfo | None:
-        """Of what ran last."""
+        """Error of the last task."""
         return self.task.error if self.task is not None else None
 
     def _tasks_changed(self, kind: str) -> None:

@@ -25,7 +25,7 @@ class Sample:
 
 
 class WorkTimes:
-    """How long the stages of the running job took, or of the last one; pauses are no work.
+    """Seconds of the stages of the running job, or of the last one; pauses are no work.
 
     Attributes:
         inside: Seconds of the stages inside of "run", as in `events.StagesTimed`.
@@ -135,12 +135,12 @@ class TelemetryModel(QObject):
 
     @property
     def samples(self) -> tuple[Sample, ...]:
-        """Of the last minute; with the same GPU."""
+        """Readings of the last minute, with the same GPU."""
         return tuple(replace(one, reading=self._seen(one.reading)) for one in self.history)
 
     @property
     def gpus(self) -> tuple[GpuReading, ...]:
-        """Those of the latest reading, in the order of their slots."""
+        """GPUs of the latest reading, in the order of their slots."""
         return () if self._reading is None else _gpus(self._reading)
 
     def show_gpu(self, number: int) -> None:

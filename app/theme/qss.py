@@ -142,6 +142,8 @@ QPushButton[kind="link"]:hover {{ color: {t.text_1}; }}
 QPushButton[kind="link"]:focus {{ border: 1px solid {t.accent}; }}
 QPushButton[kind="page"] {{ margin: 12px 16px; }}
 QPushButton[kind="fold"] {{ text-align: left; padding: 6px 12px; }}
+QPushButton[kind="cell"] {{ padding: 6px 2px; }}
+QPushButton[kind="cell"]:focus {{ padding: 5px 1px; }}
 QPushButton[kind="segment"] {{
   background: transparent; border: 1px solid transparent; color: {t.text_2};
   border-radius: 7px; padding: 5px 4px; }}
@@ -204,6 +206,11 @@ QHeaderView::section {{
   background: {t.surface_1}; color: {t.text_2}; border: none; font-weight: 600;
   border-bottom: 1px solid {t.line}; padding: 6px 9px; }}
 QListView {{ background: transparent; border: none; outline: none; }}
+QRadioButton {{ font-weight: 600; spacing: 8px; }}
+QRadioButton::indicator {{
+  width: 14px; height: 14px; border: 1px solid {t.text_2}; border-radius: 8px; }}
+QRadioButton::indicator:checked {{
+  width: 6px; height: 6px; border: 5px solid {t.accent}; border-radius: 8px; }}
 QPlainTextEdit {{
   background: {t.background}; color: {t.text_2}; border: none; padding: 8px 12px;
   selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPaintEvent, QPen, QResizeEvent, QWheelEvent
@@ -27,40 +26,11 @@ from PySide6.QtWidgets import (
 
 from app.theme import tokens
 from app.theme.icons import pixmap
-from app.widgets.layouts import clear_layout, layout_of
+from app.widgets.layouts import clear_layout
 from app.widgets.plain import Label, message_box, set_tip, tip
-from app.window_place import resize_on_screen
 from engine.core.plain_text import one_line
 
 _LIST_BORDER = 26  # px of an open list, with its scroll bar
-
-
-if TYPE_CHECKING:
-    _AnyWidget = QWidget
-else:  # Qt's base stands after these ones
-    _AnyWidget = object
-
-
-class Translated(_AnyWidget):
-    """Calls `retranslate_ui` when the language changes; a base before the one of Qt."""
-
-    _EVENTS: tuple[QEvent.Type, ...] = (QEvent.Type.LanguageChange,)
-
-    def changeEvent(self, event: QEvent) -> None:
-        """Follow the language."""
-        super().changeEvent(event)
-        if event.type() in self._EVENTS:
-            self.retranslate_ui()
-
-    def retranslate_ui(self) -> None:
-        """Set all texts in the current language."""
-        raise NotImplementedError
-
-
-class Themed(Translated):
-    """Follows the theme too: icons, colours or widths of the theme that are set with the texts."""
-
-    _EVENTS = (QEvent.Type.LanguageChange, QEvent.Type.StyleChange)
 
 
 def is_confirmed(parent: QWidget, text: str, details: str = "", *, yes: str, no: str) -> bool:
@@ -219,21 +189,6 @@ class FlowLayout(QLayout):
                 item.setGeometry(QRect(QPoint(x, y), hint))
             x, line = x + hint.width() + self.spacing(), max(line, hint.height())
         return y + line - rect.top()
-
-
-def bring_up(window: QWidget) -> None:
-    """Show a window in front of the others, with the keyboard."""
-    resize_on_screen(window, window.size())
-    window.show()
-    window.raise_()
-    window.activateWindow()
-
-
-def fit_height(window: QWidget) -> None:
-    """Room for every line: Qt gives wrapped sentences one line where a window is low."""
-    needed = layout_of(window).totalHeightForWidth(window.width())
-    if window.isVisible() and needed > window.height():
-        resize_on_screen(window, QSize(window.width(), needed))
 
 
 class ChoiceBox(QComboBox):

@@ -22,14 +22,10 @@ from app.theme.icons import pixmap
 
 
 class DropZone(QAbstractButton):
-    """Title, a second line and, when it is large, a picture above them.
+    """Title and a second line. `DropTarget` takes drops; this only shows where."""
 
-    `DropTarget` takes drops; this only shows where.
-    """
-
-    def __init__(self, parent: QWidget | None = None, *, is_large: bool = False) -> None:
+    def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._is_large = is_large
         self._second_line = ""
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -44,11 +40,11 @@ class DropZone(QAbstractButton):
         self.update()
 
     def sizeHint(self) -> QSize:
-        """Room for picture and texts."""
-        return QSize(480, 224) if self._is_large else QSize(240, 76)
+        """Room for the texts."""
+        return QSize(240, 76)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        """Draw border, picture and texts."""
+        """Draw border and texts."""
         theme = tokens.current()
         active = self.underMouse() or self.hasFocus() or self.isDown()
         painter = QPainter(self)
@@ -60,24 +56,13 @@ class DropZone(QAbstractButton):
         border.setDashPattern([4, 3])
         painter.setPen(border)
         painter.setBrush(QColor(theme.dropped_on) if active else Qt.BrushStyle.NoBrush)
-        radius = 16 if self._is_large else tokens.CARD_RADIUS - 2
+        radius = tokens.CARD_RADIUS - 2
         painter.drawRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), radius, radius)
-        self._paint_texts(painter)
-
-    def _paint_texts(self, painter: QPainter) -> None:
-        theme = tokens.current()
-        room = self.rect().adjusted(12, 0, -12, 0)
-        centre = room.center().y()
-        title_y = centre - 20
-        title_px, second_px = tokens.BODY_PX, tokens.SMALL_PX
-        if self._is_large:
-            mark = pixmap("film", theme.accent, 48)
-            painter.drawPixmap(room.center().x() - 24, centre - 76, mark)
-            title_y, title_px, second_px = centre - 4, 20, 14
-        title_font = interface_font(title_px, QFont.Weight.DemiBold)
-        self._line(painter, title_font, theme.text_1, title_y, self.text())
-        second_y = title_y + (36 if self._is_large else 20)
-        self._line(painter, interface_font(second_px), theme.text_2, second_y, self._second_line)
+        top = self.rect().center().y() - 20
+        title_font = interface_font(tokens.BODY_PX, QFont.Weight.DemiBold)
+        self._line(painter, title_font, theme.text_1, top, self.text())
+        second_font = interface_font(tokens.SMALL_PX)
+        self._line(painter, second_font, theme.text_2, top + 20, self._second_line)
 
     def _line(self, painter: QPainter, font: QFont, colour: str, top: int, text: str) -> None:
         painter.setFont(font)

@@ -8,7 +8,6 @@ from PySide6.QtWidgets import QWidget
 from app.bound import bind
 from app.theme import tokens
 from app.theme.icons import pixmap
-from app.widgets.controls import Translated
 from app.widgets.layouts import MIDDLE, TOP, column, row
 from app.widgets.parts import Text, button, label
 
@@ -60,7 +59,7 @@ class NoticeLine(QWidget):
         self._icon.setPixmap(pixmap(name, colour_of(self._severity), 16))
 
 
-class PageLine(Translated, QWidget):
+class PageLine(QWidget):
     """Name, a sentence, and a button that opens the page.
 
     Args:
@@ -91,6 +90,3 @@ class PageLine(Translated, QWidget):
         self.button = button(text, opens, says=says, on=self.page_requested, auto_default=False)
         texts = column(self.name, self.explanation, spacing=2)
         row((texts, 1), (self.button, 0, MIDDLE), spacing=24, on=self)
-
-    def retranslate_ui(self) -> None:
-        """Set the texts that were not given."""

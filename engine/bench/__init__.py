@@ -1,1 +1,1 @@
-"""Measures on the machine at hand: how fast each part is, and how good the pictures are."""
+"""The benchmark, a wing: speed of each part on this computer, and quality of the images."""

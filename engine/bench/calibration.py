@@ -2,7 +2,7 @@
 
 The speed test measures what the work of jobs costs on this computer, in about half a minute on two
 cores. Costs are CPU seconds of all threads, which other programs disturb little; on a GPU they are
-seconds of the GPU. Plans use them for predicted times. Loads no PyAV: `film_costs` does.
+seconds of the GPU. Plans use them for predicted times. Loads no PyAV: `video_costs` does.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from engine.bench import run
 from engine.bench.report import Row, about, machine_of, machine_row, markdown, measured, unmeasured
 from engine.bench.run import BenchOptions
 from engine.bench.timing import Costs, Step, cost_of
-from engine.bench.workload import dit_run, vae_run
+from engine.bench.workload import VaeRun, dit_run, vae_run
 from engine.core.errors import Cancelled
 from engine.core.geometry import Size
 from engine.core.messages import Message, message
 from engine.hardware import devices, gpu_table, torch_memory
-from engine.models.lite.upscaler import multiplications, upscaler
+from engine.models.contracts import BenchRequest
+from engine.models.lite.upscaler import upscaling
 from engine.models.seedvr2.dit import random_dit
+from engine.models.seedvr2.dit.random_dit import DitRun
 from engine.planner import rates as saved
 from engine.planner.rates import Rates
 from engine.planner.times import name_of
@@ -35,7 +37,7 @@ from engine.protocol.report import BenchReport, MeasuredRate
 from engine.settings.optimisations import optimisations
 
 Report = Callable[[int, int, Message | None], None]  # steps done, of how many, the one that begins
-_LIMIT_S = 45.0  # no step begins later: a busy or slow machine keeps the default costs
+_LIMIT_S = 45.0  # no step begins later: a busy or slow computer keeps the default costs
 _FIXED = {"start": "s a job", "frame": "s a frame", "check": "s a frame"}
 _OF_MODELS = ("vae", "transformer")
 _CODECS = {
@@ -118,7 +120,7 @@ def figures(rates: Rates) -> tuple[MeasuredRate, ...]:
 
 
 def _costs(rates: Rates) -> Iterator[tuple[str, float, str]]:
-    """Name, cost and GPU of all costs; "" for the processor."""
+    """Name, cost and GPU of all costs; "" for the CPU."""
     for gpu, costs in (("", rates.costs), *rates.gpus.items()):
         for name, cost in costs.items():
             yield name, cost, gpu
@@ -194,9 +196,9 @@ def _gpu() -> tuple[str, tuple[int, int]] | None:
 
 def _cpu_steps(folder: Path) -> Iterator[Step]:
     if importlib.util.find_spec("av") is not None:  # models can be measured without it
-        from engine.bench import film_costs
+        from engine.bench import video_costs
 
-        yield from film_costs.steps(folder)
+        yield from video_costs.steps(folder)
     yield from _model_steps("cpu")
 
 
@@ -215,33 +217,29 @@ def _model_steps(device: str, capability: tuple[int, int] | None = None) -> Iter
 
 
 def _vae(device: str, dtype: str) -> Costs:
-    """The fast variant of the smallest published decoder; the others have the same layers."""
+    """Cost of the smallest published decoder; the others have the same layers."""
     options = BenchOptions(model="wan-2x", device=device, dtype=dtype, size=_VAE_SIZE[device])
-    run = replace(vae_run(options, "decode"), form="fast", frames=_FRAMES)
-    runs = 5 if device == "cuda" else 2
-    return {f"vae-{dtype}": cost_of(run.ready(), run.flops / _TERA, device=device, runs=runs)}
+    return _cost_of_run("vae", vae_run(options, "decode"), 5 if device == "cuda" else 2)
 
 
 def _transformer(device: str, dtype: str) -> Costs:
-    """The fast variant of a narrower one, that a processor can run in seconds."""
+    """Cost of a narrower transformer, which a CPU can run in seconds."""
     dit = random_dit.MIDDLE["3b"]
     options = BenchOptions(device=device, dtype=dtype, size=_DIT_SIZE[device], dit=dit)
-    run = replace(dit_run(options, "3b"), form="fast", frames=_FRAMES)
-    cost = cost_of(run.ready(), run.operations / _TERA, device=device, runs=3)
-    return {f"transformer-{dtype}": cost}
+    return _cost_of_run("transformer", dit_run(options, "3b"), 3)
+
+
+def _cost_of_run(name: str, plain: VaeRun | DitRun, runs: int) -> Costs:
+    run = replace(plain, form="fast", frames=_FRAMES)
+    units = run.operations / _TERA
+    return {f"{name}-{run.dtype}": cost_of(run.ready(), units, device=run.device, runs=runs)}
 
 
 def _lite(device: str, dtype: str) -> Costs:
-    """Lite on a GPU, per operation like the other models."""
-    model = upscaler(2, device, dtype)
-    frames = torch.rand(2, 3, _LITE_SIZE.height, _LITE_SIZE.width, device=device)
-    flops = 2 * multiplications(2, _LITE_SIZE, len(frames))
-
-    def work() -> None:
-        with torch.inference_mode():
-            model.upscale(frames)
-
-    return {f"lite-{dtype}": cost_of(work, flops / _TERA, device=device)}
+    """Cost of Lite on a GPU, per operation like the other models."""
+    request = BenchRequest(device=device, dtype=dtype, size=_LITE_SIZE)
+    work = upscaling(request, 2)
+    return {f"lite-{dtype}": cost_of(work.compute, work.operations / _TERA, device=device)}
 
 
 # --- the benchmark of the window
@@ -281,7 +279,7 @@ def examine(*, quick: bool, report: Report, stop: Callable[[], bool]) -> BenchRe
 def _switch_rows(steps: _StepCount, stop: Callable[[], bool]) -> list[Row]:
     found = []
     rows = run.measured([_CASES])
-    next(rows)  # the machine
+    next(rows)  # the computer
     try:
         for row in rows:
             found.append(row)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import textwrap
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,13 @@ from engine.cli.context import DONE, CommandContext
 from engine.cli.options import DEVICE_HELP, parse_size
 from engine.core.errors import SettingsError
 from engine.core.geometry import Size
-from engine.core.plain_text import one_line
 from engine.settings.optimisations import model_switch_names
-
-_WIDTH = 100  # characters
 
 
 def register(add: Callable[..., Any]) -> None:
     """Add the command."""
+    names = ", ".join(model_switch_names())
+    listed = textwrap.fill(names, 96, initial_indent="  ", subsequent_indent="  ")
     command = add(
         "bench",
         bench,
@@ -39,7 +39,7 @@ def register(add: Callable[..., Any]) -> None:
         "  python -m engine bench vae --model wan21-vae --clip video.mkv --frames 9\n"
         "  python -m engine bench flicker --clip video.mkv --result video_x2.mkv\n"
         "  python -m engine bench first-contact --out DIR          a new GPU, in ten minutes\n\n"
-        f"optimisations:\n{_names(model_switch_names())}\n",
+        f"optimisations:\n{listed}\n",
     )
     command.add_argument(
         "cases",
@@ -59,21 +59,21 @@ def register(add: Callable[..., Any]) -> None:
         help="fewer runs and smaller tasks; without a case only speed, in less than a minute",
     )
     command.add_argument(
-        "--json", dest="json_file", metavar="FILE", help="also write the results to a file"
+        "--json",
+        dest="json_file",
+        type=Path,
+        metavar="FILE",
+        help="also write the results to a file",
     )
     for name, what in (
         ("markdown", "also write a page with tables, without personal data"),
         ("picture", "also draw a chart of the optimisations or models (SVG)"),
         ("profile", "also write a trace of one case for chrome://tracing and Perfetto"),
     ):
-        command.add_argument(f"--{name}", metavar="FILE", help=what)
-    command.add_argument("--out", metavar="DIR", help="output folder of first-contact")
+        command.add_argument(f"--{name}", type=Path, metavar="FILE", help=what)
+    command.add_argument("--out", type=Path, metavar="DIR", help="output folder of first-contact")
     command.set_defaults(json=False)
     _video_models(command.add_argument_group("vae, dit, optimisations, kernels"))
-
-
-def _names(names: Sequence[str]) -> str:
-    return textwrap.fill(", ".join(names), 96, initial_indent="  ", subsequent_indent="  ")
 
 
 def _video_models(group: Any) -> None:
@@ -85,11 +85,16 @@ def _video_models(group: Any) -> None:
     )
     group.add_argument(
         "--clip",
+        type=Path,
         metavar="FILE",
         help="video for PSNR and SSIM after encoding and decoding, and for flicker",
     )
-    group.add_argument("--result", metavar="FILE", help="flicker: the result of the clip")
-    group.add_argument("--vae", metavar="FILE", help="your own file of the VAE, with --clip")
+    group.add_argument(
+        "--result", type=Path, metavar="FILE", help="flicker: the result of the clip"
+    )
+    group.add_argument(
+        "--vae", type=Path, metavar="FILE", help="your own file of the VAE, with --clip"
+    )
     group.add_argument(
         "--random-weights",
         action="store_true",
@@ -128,16 +133,25 @@ def _video_models(group: Any) -> None:
 def bench(args: argparse.Namespace, context: CommandContext) -> int:
     """Measure and show a table; write the figures, a page, a chart or a trace on request."""
     options = options_of(args)
-    _check(args)
-    with _traced(args):
+    with ExitStack() as trace:
+        if args.picture is not None:  # refused now, not after minutes of measuring
+            check_chart(args.picture)
+        if args.profile is not None:
+            if len(args.cases) != 1:
+                raise SettingsError("trace-of-many-cases")
+            if args.cases[0].startswith(("optimisations", "models", "community")):
+                raise SettingsError("trace-not-possible", case=args.cases[0])  # they use it, too
+            from engine.bench.memory import traced  # torch
+
+            trace.enter_context(traced(args.profile))
         rows = run.run(args.cases, options=options, report=context.console.note)
-    context.console.say(*table(rows).split("\n"))
+    context.console.say(*report.text(rows).split("\n"))
     if args.json_file is not None:
-        write_file(Path(args.json_file), json.dumps({"results": rows}, indent=1) + "\n")
+        write_file(args.json_file, json.dumps({"results": rows}, indent=1) + "\n")
     if args.markdown is not None:
-        write_file(Path(args.markdown), report.markdown(rows, command(args)))
+        write_file(args.markdown, report.markdown(rows, command(args)))
     if args.picture is not None:
-        write_chart(Path(args.picture), rows)
+        write_chart(args.picture, rows)
     return DONE
 
 
@@ -150,84 +164,13 @@ def command(args: argparse.Namespace) -> str:
     return " ".join(words)
 
 
-def _check(args: argparse.Namespace) -> None:
-    """Refuse what would only be found after minutes of measuring.
-
-    Raises:
-        SettingsError: A chart or a trace that is not possible.
-    """
-    if args.picture is not None:
-        check_chart(Path(args.picture))
-    if args.profile is not None:
-        _check_trace(args.cases)
-
-
-def _check_trace(cases: Sequence[str]) -> None:
-    """A trace is of one case, and not of one that uses torch's profiler itself."""
-    if len(cases) != 1:
-        raise SettingsError("trace-of-many-cases")
-    if cases[0].startswith(("optimisations", "models", "community")):
-        raise SettingsError("trace-not-possible", case=cases[0])
-
-
-def _traced(args: argparse.Namespace) -> AbstractContextManager[None]:
-    if args.profile is None:
-        return nullcontext()
-    from engine.bench.memory import traced  # torch
-
-    return traced(Path(args.profile))
-
-
 def options_of(args: argparse.Namespace) -> BenchOptions:
-    """Options out of the arguments.
-
-    Raises:
-        SettingsError: An unreadable size, or a switch that does not exist.
-    """
-    options = BenchOptions(
-        quick=args.quick,
-        size=None if args.size is None else Size(*parse_size(args.size)),
-        frames=tuple(args.frames or ()),
-        dtype=args.dtype,
-        runs=args.runs,
-        threads=args.threads,
-        device=args.device,
-        form=args.form,
-        without=tuple(args.without),
-        only=tuple(args.only),
-        memory=args.memory,
-        model=args.model,
-        clip=None if args.clip is None else Path(args.clip),
-        result=None if args.result is None else Path(args.result),
-        vae=None if args.vae is None else Path(args.vae),
-        random_weights=args.random_weights,
-        out=None if args.out is None else Path(args.out),
-    )
+    """Options out of the arguments."""
+    given = {one.name: getattr(args, one.name) for one in fields(BenchOptions) if one.name in args}
+    for name in ("frames", "without", "only"):
+        given[name] = tuple(given[name] or ())
+    if args.size is not None:
+        given["size"] = Size(*parse_size(args.size))
+    options = BenchOptions(**given)
     options.check()
     return options
-
-
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    """The figures as text: a block for each case, a column for each name in it.
-
-    A block wider than a terminal is transposed. Optimisations have a table of their own.
-    """
-    blocks = []
-    for case in dict.fromkeys(row["case"] for row in rows):
-        mine = [row for row in rows if row["case"] == case and "switch" not in row]
-        if mine:
-            blocks.append("\n".join([case, *(f"  {line}" for line in _block(mine))]))
-    lines = report.switch_lines(rows)
-    return "\n\n".join([*blocks, *(["\n".join(lines)] if lines else [])])
-
-
-def _block(rows: Sequence[dict[str, Any]]) -> list[str]:
-    names = list(dict.fromkeys(name for row in rows for name in row if name != "case"))
-    grid = [
-        names,
-        *([one_line(report.cell(row.get(name, ""))) for name in names] for row in rows),
-    ]
-    lines = report.aligned(grid)
-    if len(lines[0]) > _WIDTH:
-        lines = report.aligned(list(zip(*grid, strict=True)))
-    return lines

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 TOTAL_S = 600.0  # of all parts together
 _NAME = "first-contact"
-_TINY = Size(64, 64)  # of frames on a processor
+_TINY = Size(64, 64)  # of frames on a CPU
 _NARROWER = 4  # times as narrow is the VAE there
 
 
@@ -115,17 +115,13 @@ def contact_rows(
 ) -> Iterator[Row]:
     """A row for each part as it ends; page and file are written again each time.
 
-    Parts that the file has an answer of, for the same machine, program and options, are not
+    Parts that the file has an answer of, for the same computer, program and options, are not
     measured again. On a CPU everything is tiny.
 
     Args:
         options: Options of all cases; `out` is the folder.
         rows_of: Measures a part; None takes `rows_of_process`.
         parts: The most important first.
-
-    Raises:
-        NoUsableGpu: The options name a GPU and torch has none.
-        OutputUnwritable: The folder cannot be written.
     """
     options = _small(options) if device_of(options) == "cpu" else options
     page = _ContactPage.begin(options)
@@ -195,7 +191,7 @@ def rows_here(part: ContactPart, options: BenchOptions) -> Iterator[Row]:
         with torch_memory.within(allowed):
             for one in part.options(options):
                 rows = run.measured([part.case], options=one)
-                next(rows)  # the machine
+                next(rows)  # the computer
                 yield from map(run.plain_row, rows)
     except Exception as err:  # on a GPU that was never seen anything may fail
         raise Unanswered(_reason(err)) from err
@@ -286,11 +282,7 @@ class _ContactPage:
         return cls(folder, basis, _answered(folder / f"{_NAME}.json", basis))
 
     def write(self) -> None:
-        """Write both again.
-
-        Raises:
-            OutputUnwritable: The system refuses.
-        """
+        """Write both again."""
         data = {"basis": self.basis, "answers": to_plain(self.answers)}
         write_file(self.folder / f"{_NAME}.json", json.dumps(data, indent=1) + "\n")
         rows: list[Row] = [self.basis["machine"]]

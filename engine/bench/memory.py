@@ -1,8 +1,4 @@
-"""Peak memory of one piece of work: of tensors, and of main memory in a process of its own.
-
-`python -m engine.bench.memory` reads the class and the fields of a run as JSON from standard input
-and writes a ProcessMemory as JSON.
-"""
+"""Peak memory of one piece of work: of tensors, and of main memory in a process of its own."""
 
 from __future__ import annotations
 
@@ -10,16 +6,16 @@ import contextlib
 import ctypes
 import gc
 import json
+import multiprocessing
 import os
-import pkgutil
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import psutil
 import torch
@@ -34,8 +30,6 @@ from engine.bench.report import Row, write_file
 from engine.bench.timing import measure
 from engine.core.errors import InternalError
 from engine.core.messages import message
-from engine.core.serialization import from_plain, to_plain
-from engine.hardware.process import NO_CONSOLE
 from engine.hardware.telemetry import counted_peak_bytes
 
 _PERIOD_S = 0.005
@@ -57,11 +51,6 @@ class Run(Protocol):
         """The work itself, with a model of its own."""
         ...
 
-    @classmethod
-    def read(cls, data: Any) -> Self:
-        """A run that was written as plain data."""
-        ...
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessMemory:
@@ -79,27 +68,14 @@ def memory_of(run: Run) -> ProcessMemory:
 
     Measured in a new process. A packaged program cannot start one and measures in its own: memory
     that earlier work freed then hides some of the peak.
-
-    Raises:
-        InternalError: The other process failed.
     """
     if getattr(sys, "frozen", False):
         return measure_here(run, is_alone=False)
-    root, kind = Path(__file__).parents[2], type(run)
-    described = {"class": f"{kind.__module__}:{kind.__qualname__}", "run": to_plain(run)}
-    done = subprocess.run(
-        [sys.executable, "-m", "engine.bench.memory"],
-        input=json.dumps(described),
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        env=os.environ | {"PYTHONPATH": str(root), "PYTHONIOENCODING": "utf-8"},
-        creationflags=NO_CONSOLE,
-    )
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
-        raise InternalError("memory-process", reason=last)
-    return from_plain(ProcessMemory, json.loads(done.stdout.splitlines()[-1]))
+    try:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+            return process.submit(measure_here, run, is_alone=True).result()
+    except Exception as err:
+        raise InternalError("memory-process", reason=f"{type(err).__name__}: {err}") from err
 
 
 def measure_here(run: Run, *, is_alone: bool) -> ProcessMemory:
@@ -306,8 +282,7 @@ def gpu_row(work: Callable[[], object], loaded: int) -> Row:
 def traced(path: Path) -> Iterator[None]:
     """Write a trace of everything inside as Chrome JSON; without names of folders or users.
 
-    Raises:
-        OutputUnwritable: The file cannot be written; raised before anything runs.
+    An unwritable file is refused before anything runs.
     """
     write_file(path, "{}")
     os.environ.setdefault(*_QUIET)
@@ -319,14 +294,3 @@ def traced(path: Path) -> Iterator[None]:
     profile.export_chrome_trace(str(path))
     trace = json.loads(path.read_text(encoding="utf-8"))
     write_file(path, json.dumps({name: trace[name] for name in _TRACE_KEYS if name in trace}))
-
-
-def main() -> None:
-    """Measure the run that standard input describes."""
-    request = json.load(sys.stdin)
-    run: Run = pkgutil.resolve_name(request["class"]).read(request["run"])
-    sys.stdout.write(json.dumps(to_plain(measure_here(run, is_alone=True))) + "\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -34,6 +34,7 @@ from engine.settings.optimisations import (
 Row = dict[str, Any]
 
 MACHINE = "machine"
+_WIDTH = 100  # characters of a terminal
 _FACTS = ("processor", "threads", "memory", "card", "driver", "system", "python", "torch")
 USUAL = "usual"  # row of a group: what it is measured with
 _COMMAND = "`bench optimisations`"
@@ -103,11 +104,7 @@ def _version(package: str) -> str:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a text file in UTF-8; a partial one never has the name.
-
-    Raises:
-        OutputUnwritable: The system refuses.
-    """
+    """Write a text file in UTF-8; a partial one never has the name."""
     try:
         atomic_file.write_text(path, text)
     except OSError as err:
@@ -259,17 +256,47 @@ def time_text(line: MeasuredSwitch) -> str:
 
 
 def markdown(rows: Sequence[Row], command: str = "") -> str:
-    """A page: the machine, a table for each case, claims of documents."""
-    lines = ["# Measured on this computer", "", _machine_line(rows), ""]
+    """A page: the computer, a table for each case, the optimisations, claims of documents."""
+    facts = (f"{name} {one_line(str(value))}" for name, value in machine_of(rows).items())
+    lines = ["# Measured on this computer", "", "; ".join(facts) + ".", ""]
     if command:
         lines += [f"`{command}`", ""]
+    for case, grid in _grids(rows):
+        lines += [f"## {case}", "", *piped(grid), ""] if case != MACHINE else []
     switches = measured(rows)
-    for case in _cases(rows):
-        mine = [row for row in rows if row["case"] == case and "switch" not in row]
-        lines += [f"## {case}", "", *_table_of(mine), ""] if mine else []
     if switches:
-        lines += _optimisations(rows, switches)
+        models = (f"- {model}" for model in about(rows))
+        lines += ["## Optimisations", "", _LEGEND, "", *models, ""]
+        lines += [*piped([_HEAD, *map(_long, switches)]), "", "## Claims of documents", ""]
+        lines += piped([("claim", "promise", "source", "measured"), *claim_results(switches)])
     return "\n".join(lines).rstrip() + "\n"
+
+
+def text(rows: Sequence[Row]) -> str:
+    """Text for a terminal: a block for each case, a column for each name in it.
+
+    A block wider than a terminal is transposed. Optimisations have a table of their own.
+    """
+    blocks = []
+    for case, grid in _grids(rows):
+        names, *found = grid
+        grid = [names, *([one_line(one) for one in cells] for cells in found)]
+        lines = aligned(grid)
+        if len(lines[0]) > _WIDTH:
+            lines = aligned(list(zip(*grid, strict=True)))
+        blocks.append([case, *(f"  {line}" for line in lines)])
+    if switches := switch_lines(rows):
+        blocks.append(switches)
+    return "\n\n".join("\n".join(block) for block in blocks)
+
+
+def _grids(rows: Sequence[Row]) -> Iterator[tuple[str, list[list[str]]]]:
+    """Each case with its rows as cells below the names; rows of switches are left out."""
+    for case in dict.fromkeys(row["case"] for row in rows):
+        mine = [row for row in rows if row["case"] == case and "switch" not in row]
+        names = list(dict.fromkeys(name for row in mine for name in row if name != "case"))
+        if mine:
+            yield case, [names, *([cell(row.get(name, "")) for name in names] for row in mine)]
 
 
 def switch_lines(rows: Sequence[Row]) -> list[str]:
@@ -305,46 +332,15 @@ def cell(value: object) -> str:
     return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3g}"
 
 
-def _machine_line(rows: Sequence[Row]) -> str:
-    facts = machine_of(rows)
-    return "; ".join(f"{name} {one_line(str(value))}" for name, value in facts.items()) + "."
-
-
-def _cases(rows: Sequence[Row]) -> list[str]:
-    return [case for case in dict.fromkeys(row["case"] for row in rows) if case != MACHINE]
-
-
-def _table_of(rows: Sequence[Row]) -> list[str]:
-    names = list(dict.fromkeys(name for row in rows for name in row if name != "case"))
-    return piped([names, *([cell(row.get(name, "")) for name in names] for row in rows)])
-
-
-def _optimisations(rows: Sequence[Row], switches: Sequence[MeasuredSwitch]) -> list[str]:
-    table = piped([_HEAD, *(_long(line) for line in switches)])
-    claims = [("claim", "promise", "source", "measured"), *claim_results(switches)]
-    return [
-        "## Optimisations",
-        "",
-        _LEGEND,
-        "",
-        *(f"- {model}" for model in about(rows)),
-        "",
-        *table,
-        "",
-        "## Claims of documents",
-        "",
-        *piped(claims),
-    ]
-
-
 def _short(line: MeasuredSwitch) -> tuple[str, ...]:
     return (
         line.name,
         line.exactness,
         "on" if line.is_default else "off",
         time_text(line),
-        *(_optional(line.memory, ".2f"), _optional(line.error, ".1e")),
-        _optional(line.error_without, ".1e"),
+        "" if line.memory is None else f"{line.memory:.2f}",
+        "" if line.error is None else f"{line.error:.1e}",
+        "" if line.error_without is None else f"{line.error_without:.1e}",
     )
 
 
@@ -354,17 +350,10 @@ def _long(line: MeasuredSwitch) -> tuple[str, ...]:
     return f"`{name}`", str(line.title), exactness, *figures, claim, str(line.note or "")
 
 
-def _optional(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)
-
-
 def piped(grid: Sequence[Sequence[str]]) -> list[str]:
     """Lines of a table in Markdown, the head first."""
-    head, *body = grid
-    return [_pipe(head), "|" + "---|" * len(head), *map(_pipe, body)]
-
-
-def _pipe(cells: Iterable[str]) -> str:
-    return (
+    lines = [
         "| " + " | ".join(one_line(" ".join(one.replace("|", "/").split())) for one in cells) + " |"
-    )
+        for cells in grid
+    ]
+    return [lines[0], "|" + "---|" * len(grid[0]), *lines[1:]]

@@ -15,12 +15,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from engine.core.messages import Message
-from engine.ops.trial_results import gpu_seconds
+from engine.ops.trials import gpu_seconds
 
 _ENOUGH_S = 0.4  # of work for `cost_of`
 _BUSY_S = 0.02  # of work between two events of a GPU, of which launches are a small part
 _MOST_CALLS = 50
-REFERENCE_CALIBRATION = 0.69  # CPU s of `calibration` on the machine of the public figures
+REFERENCE_CALIBRATION = 0.69  # CPU s of `calibration` on the computer of the public figures
 CALIBRATION_FLOPS = 2 * 128 * 128 * 27 * 5 * 128 * 128  # with the zeros of the padding
 _MATMULS = ("mm", "addmm", "bmm", "baddbmm", "_scaled_mm", "_int_mm", "_linear_pointwise")
 _ATTENTION = "_scaled_dot_product"
@@ -162,7 +162,7 @@ def _scatter(found: list[float]) -> float | None:
 
 
 def calibration(*, quick: bool = False) -> float:
-    """CPU seconds of a convolution that compares the processor with that of the public figures.
+    """CPU seconds of a convolution that compares the CPU with that of the public figures.
 
     128 to 128 channels, 3x3x3, on 5 frames of 128x128, float32, at most two threads.
     """

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from engine.bench.run import BenchOptions, vae_models
 from engine.core.errors import NoUsableGpu
 from engine.core.geometry import Size
-from engine.core.serialization import from_plain
 from engine.hardware import devices
 from engine.hardware.budget import Budget, measure_budget
 from engine.models.seedvr2.dit.config import DIT_3B
@@ -40,8 +39,7 @@ _VAE_SIZES = {"cpu": Size(256, 256), "cuda": Size(1024, 1024)}  # cpu: that of t
 def device_of(options: BenchOptions) -> str:
     """Kind of the device: a GPU where torch can use one, unless the options name another.
 
-    Raises:
-        NoUsableGpu: A GPU is requested and torch has none.
+    A GPU that is named and cannot be used is refused.
     """
     has_gpu = torch.cuda.is_available()
     if options.device not in (devices.AUTO, devices.CPU) and not has_gpu:
@@ -50,11 +48,7 @@ def device_of(options: BenchOptions) -> str:
 
 
 def require_gpu(options: BenchOptions) -> str:
-    """The device of a case that measures nothing but a GPU.
-
-    Raises:
-        NoUsableGpu: torch has none, or the options name the CPU.
-    """
+    """The device of a case that measures nothing but a GPU; refused without one."""
     device = device_of(options)
     if device != "cuda":
         raise NoUsableGpu("bench-case")
@@ -83,7 +77,7 @@ def allowed_gpu_bytes() -> int:
 class VaeRun:
     """A video VAE at work, with random weights; plain data, so that another process can do it.
 
-    `DitRun` is the same for a SeedVR2 transformer.
+    `DitRun` is its counterpart for a SeedVR2 transformer, with the same methods.
     """
 
     model: str  # id of the VAE
@@ -109,9 +103,9 @@ class VaeRun:
         return int(self.config.slice_latents * self.config.temporal_factor)
 
     @property
-    def flops(self) -> int:
+    def operations(self) -> float:
         """Floating-point operations of this form, the folds counted."""
-        return self._counted.operations
+        return float(self._counted.operations)
 
     @property
     def planned_bytes(self) -> int:
@@ -151,11 +145,7 @@ class VaeRun:
         return self._sliced(vae)
 
     def loaded(self, path: Path) -> SlicedVae:
-        """The VAE with the weights of a file, with slicing.
-
-        Raises:
-            WeightsError: It is none of this family.
-        """
+        """The VAE with the weights of a file, with slicing."""
         load = vae_models()[self.model].variants().load
         return self._sliced(load(path, form=self.form, config=self.config, **self._where()))
 
@@ -192,12 +182,6 @@ class VaeRun:
     def ready(self) -> Callable[[], Tensor]:
         """The work, with a model of its own."""
         return self.work_of(self.built())
-
-    @classmethod
-    def read(cls, data: Any) -> VaeRun:
-        """A run that was written as plain data."""
-        run = from_plain(cls, data)
-        return replace(run, config=from_plain(type(vae_models()[run.model].config), run.config))
 
     def _plain(self) -> nn.Module:
         """The plain variant in float32, with weights out of torch's generator."""
@@ -272,9 +256,6 @@ def write_seedvr2(
 
     On a GPU it has its published size, the transformer in fp8: 4 GB; on a CPU the transformer is
     small and the VAE has one part of its channels: 150 MB with half of them.
-
-    Raises:
-        OSError, SafetensorError: The folder cannot hold it.
 
     Memory: the transformer twice.
     """

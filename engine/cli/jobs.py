@@ -71,11 +71,7 @@ def resume(args: argparse.Namespace, context: CommandContext) -> int:
 
 
 def _named(waiting: Sequence[UnfinishedJob], name: str) -> str:
-    """The one job whose name begins so.
-
-    Raises:
-        UnknownJob: None does, or several do.
-    """
+    """The one job whose name begins so."""
     found = [job.job_id for job in waiting if job.job_id.startswith(name)]
     if name in found:
         return name

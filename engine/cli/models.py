@@ -118,9 +118,6 @@ def _known(file_id: str, files: Sequence[PublishedState]) -> PublishedState:
     """The file of that id; a model stands for its most exact published transformer.
 
     A model without one stands for its VAE: the published file that is here, else the first.
-
-    Raises:
-        UnknownWeights: The id is neither a file nor a model.
     """
     named = [file for file in files if file.id == file_id]
     published = [file for file in files if not file.is_own and file_id in file.models]

@@ -28,7 +28,6 @@ from engine.settings.schema import (
     MODELS,
     EngineSettings,
     JobSettings,
-    Setting,
     current_names,
     describe,
 )
@@ -57,9 +56,6 @@ def job_settings(args: argparse.Namespace, pretend: Sequence[GpuSpec] = ()) -> J
     Args:
         args: Arguments of a command with the options of a job.
         pretend: GPUs in the place of this machine's own.
-
-    Raises:
-        SettingsError: A preset, a size, a time or a setting that cannot be.
     """
     pretend = pretend or from_environment()
     for text in (args.start, args.stop):
@@ -78,8 +74,11 @@ def job_settings(args: argparse.Namespace, pretend: Sequence[GpuSpec] = ()) -> J
         file = getattr(args, name)
         named[name] = None if file is None else str(Path(file).absolute())
     changes: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
-    settings = dataclasses.replace(_preset(args, pretend), overwrite=args.overwrite, **changes)
-    before, settings = settings, with_text(settings, [t for t in args.set if not _is_of_engine(t)])
+    preset, before = getattr(args, "preset", None), JobSettings()
+    if preset is not None:
+        before = preset_choice.chosen(preset, before, fastest(pretend))
+    before = dataclasses.replace(before, overwrite=args.overwrite, **changes)
+    settings = with_text(before, [text for text in args.set if not _is_of_engine(text)])
     if settings.excluded_gpus != before.excluded_gpus:
         excluded = named_each(settings.excluded, gpus_here(pretend))
         settings = dataclasses.replace(settings, excluded_gpus=excluded)
@@ -89,12 +88,7 @@ def job_settings(args: argparse.Namespace, pretend: Sequence[GpuSpec] = ()) -> J
 
 
 def _models(args: argparse.Namespace) -> dict[str, str | None]:
-    """The model of `--model`, or that of `--then` after a first pass.
-
-    Raises:
-        SettingsError: There is nothing to go first, or it is no file.
-        WeightsMissing, UnknownWeights: As `_model`.
-    """
+    """The model of `--model`, or that of `--then` after a first pass."""
     if args.then is None:
         return _model(args.model)
     if args.model is None:
@@ -106,12 +100,7 @@ def _models(args: argparse.Namespace) -> dict[str, str | None]:
 
 
 def _model(text: str | None) -> dict[str, str | None]:
-    """A model by its id, by the id of an imported file, or by the path of a file.
-
-    Raises:
-        WeightsMissing: It looks like a file and is none.
-        UnknownWeights: There is no such file of the user's own.
-    """
+    """A model by its id, by the id of an imported file, or by the path of a file."""
     if text is None or text in MODELS:
         return {"model": text}
     if text.startswith("own-"):
@@ -121,19 +110,8 @@ def _model(text: str | None) -> dict[str, str | None]:
     return {"model": text}
 
 
-def _preset(args: argparse.Namespace, pretend: Sequence[GpuSpec]) -> JobSettings:
-    name = getattr(args, "preset", None)
-    if name is None:
-        return JobSettings()
-    return preset_choice.chosen(name, JobSettings(), fastest(pretend))
-
-
 def engine_settings(args: argparse.Namespace, context: CommandContext) -> EngineSettings:
-    """This user's settings of the engine with those of `--set`; tile pictures are not shown here.
-
-    Raises:
-        SettingsError: A value that cannot be.
-    """
+    """Engine settings of this user with those of `--set`; tile previews are not shown here."""
     settings = dataclasses.replace(context.own_settings(), tile_previews=False)
     return with_text(settings, [text for text in args.set if _is_of_engine(text)])
 
@@ -153,16 +131,21 @@ def settings_help() -> str:
 
     Choices that are not available on this computer are listed in a line of their own.
     """
-    lines, lacking = (
-        ["settings for --set, with their defaults:"],
-        devices_here(from_environment()).automatic.unavailable,
-    )
+    lacking = devices_here(from_environment()).automatic.unavailable
+    lines = ["settings for --set, with their defaults:"]
     for kind in (JobSettings, EngineSettings):
         defaults = kind()
         for name, about in describe(kind).items():
-            shown = f"{name}={_default(getattr(defaults, name))}"
+            value: object = getattr(defaults, name)
+            if isinstance(value, bool):
+                value = "yes" if value else "no"
+            allowed = ""
+            if about.choices:
+                allowed = f" ({', '.join(about.choices)})"
+            elif about.low is not None and about.high is not None:
+                allowed = f" ({about.low:g} to {about.high:g} {about.unit}".rstrip() + ")"
             description = text_of(message(f"setting.{name}"))
-            lines.append(f"  {shown:<22} {description}{_allowed(about)}")
+            lines.append(f"  {f'{name}={value}':<22} {description}{allowed}")
             if name in lacking:
                 lines.append(f"{'':<25}not available on this computer: {', '.join(lacking[name])}")
     lines.append(
@@ -179,20 +162,6 @@ def settings_help() -> str:
         "  several together: vae.all, dit.all, run.all, all; switches=exact turns all of them off"
     )
     return "\n".join(lines)
-
-
-def _default(value: object) -> object:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return value
-
-
-def _allowed(about: Setting) -> str:
-    if about.choices:
-        return f" ({', '.join(about.choices)})"
-    if about.low is None or about.high is None:
-        return ""
-    return f" ({about.low:g} to {about.high:g} {about.unit}".rstrip() + ")"
 
 
 def _is_of_engine(text: str) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 # Each is a folder in `engine` with a module `wing`, which defines WING.
-NAMES = ("delivery", "bench", "farm")
+NAMES = ("delivery", "farm", "bench")
 
 
 class Wing:

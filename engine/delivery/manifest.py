@@ -67,10 +67,8 @@ class UpdateSource:
 def source() -> UpdateSource:
     """Source of updates of this build; empty in a checkout, filled in by a release.
 
-    `UPREEL_UPDATES` sets another address; the keys stay those of the build.
-
-    Raises:
-        UpdateNotInBuild: The program's own file is damaged, or the address is not encrypted.
+    `UPREEL_UPDATES` sets another address; the keys stay those of the build. A damaged file of the
+    program and an address without encryption raise UpdateNotInBuild.
     """
     found = source_in(resource("update.toml"))
     found = UpdateSource(address=os.environ.get("UPREEL_UPDATES") or found.address, keys=found.keys)
@@ -141,12 +139,7 @@ def read(content: bytes, signatures: str, keys: Sequence[str]) -> Manifest:
 
 
 def parse(content: bytes) -> Manifest:
-    """Parse signed bytes.
-
-    Raises:
-        UpdateUntrusted: They are no description of an Upreel, although they are signed.
-        UpdateTooNew: Only a newer program can read them.
-    """
+    """Parse signed bytes; raises as `read`."""
     try:
         found = parse_json(content)
         if found["product"] != PRODUCT:
@@ -223,11 +216,7 @@ def check_fresh(found: Manifest, keys: Sequence[str]) -> None:
 
 
 def remember(found: Manifest, keys: Sequence[str]) -> None:
-    """Keep the counter of a description that passed `check_fresh`.
-
-    Raises:
-        OutputUnwritable, DiskFull: The folder of this user's data cannot take it.
-    """
+    """Keep the counter of a description that passed `check_fresh`."""
     counters = dict(_seen())
     new = counters | dict.fromkeys(keys, found.counter)
     if new != counters:

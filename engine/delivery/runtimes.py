@@ -166,12 +166,7 @@ class RuntimeStore:
     # --- wheels
 
     def find(self, runtime_id: str, listener: Listener) -> Runtime:
-        """A runtime with all of its wheels pinned: by this build, else by the index.
-
-        Raises:
-            UnsuitableWheel: It is made for another system, or the index does not have it.
-            DownloadFailed, Cancelled: See `engine.delivery.wheels.from_index`.
-        """
+        """A runtime with all of its wheels pinned: by this build, else by the index."""
         runtime = _suited(self.catalogue.runtime(runtime_id))
         if runtime.is_pinned:
             return runtime
@@ -188,15 +183,10 @@ class RuntimeStore:
     def download(self, runtime_id: str, listener: Listener) -> Sequence[Path]:
         """Download the pinned wheels of a runtime; after an error the next call continues there.
 
+        After another file than the pinned one, HashMismatch, its accepted sum is forgotten.
+
         Returns:
             Its wheels, for `install`.
-
-        Raises:
-            UnsuitableWheel: It is made for another Python or system.
-            RuntimeBusy: Another thread or process is working on it.
-            HashMismatch: What came is another file; an accepted sum of it is forgotten.
-            DownloadFailed, DiskFull, OutputUnwritable, Cancelled: See `ensure`.
-            ValueError: It is not pinned; a mistake in the caller.
         """
         runtime = _suited(self.catalogue.runtime(runtime_id))
         if not runtime.is_pinned:
@@ -219,12 +209,6 @@ class RuntimeStore:
         Args:
             paths: Wheels, or folders with wheels in them.
             listener: Receives bytes of one after the other.
-
-        Raises:
-            WeightsMissing: There is no wheel.
-            HashMismatch: They are not the wheels of a runtime of this build.
-            UnsuitableWheel: A name says that it is another wheel.
-            WeightsUnreadable, Cancelled: See `engine.files.hashing.pieces`.
         """
         files = _wheels_in(paths)
         pinned = [runtime for runtime in self.published if runtime.is_pinned]
@@ -270,14 +254,8 @@ class RuntimeStore:
     def install(self, runtime: Runtime, wheels: Sequence[Path], listener: Listener) -> None:
         """Unpack the wheels of a runtime; the folder appears in one step, complete.
 
-        Each is opened once: what is unpacked is what was hashed.
-
-        Raises:
-            HashMismatch: A file is none of its wheels.
-            WeightsUnreadable: A file cannot be read, or was changed meanwhile.
-            RuntimeBusy: Another thread or process is working on it, or a broken one is in use.
-            UnsafeArchive: A wheel would do harm.
-            DiskFull, OutputUnwritable, Cancelled: Nothing of it stays.
+        Each is opened once: what is unpacked is what was hashed. After an error, a cancel included,
+        nothing of it stays.
         """
         target = self.folder / runtime.folder_name
         with self.files.held(runtime.id):
@@ -348,10 +326,6 @@ class RuntimeStore:
 
         Returns:
             Its folder; that of all runtimes for "".
-
-        Raises:
-            RuntimeBroken: It cannot be used.
-            OutputUnwritable: Our folder cannot be written.
         """
         if not runtime_id:
             folders.choose("")
@@ -370,10 +344,7 @@ class RuntimeStore:
     def remove(self, name: str) -> None:
         """Delete a runtime and its downloads, by its id or by its folder's name.
 
-        Raises:
-            UnknownRuntime, WeightsMissing: No part of it is here.
-            RuntimeBusy: This or another program uses it.
-            OutputUnwritable: Our folder cannot be written.
+        One that this or another program uses stays: RuntimeBusy.
         """
         runtime = next((r for r in self.catalogue if r.id == name), None)
         folder = self.folder / (runtime.folder_name if runtime else name)

@@ -43,9 +43,10 @@ from engine.files.hashing import sha256_of, signers
 from engine.files.http_client import HttpError
 from engine.files.transfer import Listener, RemoteFile, host
 from engine.hardware.process import NO_CONSOLE
+from engine.jobs.task_runner import RunningTask, Task
 from engine.protocol import commands as c
 from engine.protocol.events import UpdateKnown
-from engine.protocol.tasks import Phase, RunningTask, Task, TaskKind
+from engine.protocol.tasks import Phase, TaskKind
 from engine.protocol.update_state import UpdateState
 
 logger = logging.getLogger(__name__)
@@ -99,16 +100,7 @@ class UpdateStore:
         )
 
     def check(self, control: Control) -> None:
-        """Look up the newest version; files of older ones are deleted.
-
-        Raises:
-            UpdateNotInBuild: This build does not know where updates are published.
-            UpdateUnreachable: The server does not answer, or with something else.
-            UpdateUntrusted, UpdateTooNew: What came is no description of an update.
-            UpdateOutdated: It is an old one, or the clock is wrong.
-            DiskFull, OutputUnwritable: The folder cannot take it.
-            Cancelled: The control was cancelled.
-        """
+        """Look up the newest version; files of older ones are deleted."""
         source = _source()
         content, signatures = description(source.address, control)
         text = signatures.decode("ascii", "replace")
@@ -124,12 +116,7 @@ class UpdateStore:
     def download(self, listener: Listener) -> None:
         """Download the setup of the version that `check` found; continues where it ended.
 
-        Raises:
-            UpdateMissing: No newer version is known.
-            UpdateBusy: Another thread or process is downloading it.
-            UpdateUnreachable: The server does not deliver it.
-            UpdateDamaged: What came is not the setup that was published; it was deleted.
-            DiskFull, OutputUnwritable, Cancelled: See `engine.files.artifacts.ensure`.
+        A file that is not the setup that was published is deleted: UpdateDamaged.
         """
         source = _source()
         found = self._known(source)
@@ -151,13 +138,8 @@ class UpdateStore:
         """The setup, to be started in the block; its SHA-256 is computed again.
 
         On Windows, where it is started, no program can change or replace it from before that until
-        the block ends: what is started is what was hashed.
-
-        Raises:
-            UpdateMissing: It was not downloaded.
-            UpdateDamaged: It is not what was published any more; it was deleted.
-            UpdateError: It cannot be read, or another program is changing it.
-            Cancelled: The listener's control was cancelled.
+        the block ends: what is started is what was hashed. A setup that is not what was published
+        any more is deleted: UpdateDamaged.
         """
         listener = listener or Listener()
         found = self._known(_source())
@@ -248,12 +230,7 @@ def remote_setup(found: Manifest, source: UpdateSource) -> RemoteFile:
 
 
 def description(address: str, control: Control) -> tuple[bytes, bytes]:
-    """The description and its signatures as they came, not verified.
-
-    Raises:
-        UpdateUnreachable: The server does not answer, or with something else.
-        Cancelled: The control was cancelled.
-    """
+    """The description and its signatures as they came, not verified; else UpdateUnreachable."""
     content = _small_file(address, control)
     return content, _small_file(urljoin(address, manifest.SIGNATURE), control)
 
@@ -285,8 +262,7 @@ if sys.platform == "win32":
     def _held(path: Path) -> Iterator[None]:
         """No program can change, replace or delete the file in the block; it can be read and run.
 
-        Raises:
-            OSError: It is missing, or another program has it open to change it.
+        Raises OSError where it is missing, or another program has it open to change it.
         """
         kernel = ctypes.WinDLL("kernel32", use_last_error=True)
         kernel.CreateFileW.restype = wintypes.HANDLE
@@ -311,11 +287,7 @@ else:
 
 
 def check_installable() -> None:
-    """Refuse copies of the program that a setup cannot update.
-
-    Raises:
-        UpdateNotInstallable: This copy was not installed by a setup; the hint has the alternative.
-    """
+    """Refuse copies of the program that no setup installed; the hint has the alternative."""
     how = manifest.installed_as()
     if how != "setup":
         raise UpdateNotInstallable("installed-otherwise", help=message(f"help.update.{how}"))
@@ -328,10 +300,6 @@ def start_update(store: UpdateStore | None = None) -> Path:
 
     Returns:
         The setup.
-
-    Raises:
-        UpdateNotInstallable: A setup cannot update this copy, or it does not start.
-        UpdateMissing, UpdateDamaged: It was not downloaded, or was changed.
     """
     check_installable()
     with (store or UpdateStore()).ready() as path:
@@ -390,7 +358,7 @@ class UpdateService:
             case c.CheckUpdate():
                 return self._task("check", self._check)
             case c.DownloadUpdate():
-                return self._task("download", lambda work: self._store.download(_listener(work)))
+                return self._task("download", lambda work: self._store.download(Listener.of(work)))
             case c.InstallUpdate():
                 return self._task("install", self._install)
         return (self._known(),)
@@ -412,13 +380,9 @@ class UpdateService:
 
     def _install(self, work: RunningTask) -> None:
         check_installable()
-        with self._store.ready(_listener(work)):
+        with self._store.ready(Listener.of(work)):
             pass
 
     def _known(self) -> UpdateKnown:
         state = dataclasses.replace(self._store.state(), was_checked=self._was_checked)
         return UpdateKnown(state=state)
-
-
-def _listener(work: RunningTask) -> Listener:
-    return Listener(on_progress=work.progress, control=work.control)

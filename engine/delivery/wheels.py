@@ -54,11 +54,6 @@ def from_index(runtime: Runtime, index: str, control: Control | None = None) -> 
         index: Base address. The page of the project `torch` is `<id of the runtime>/torch/` below
             it; a link of a page ends in `#sha256=` and the sum (PEP 503).
         control: Cancels it.
-
-    Raises:
-        UnsuitableWheel: There is no such wheel, no sum of it, or an address is not encrypted.
-        DownloadFailed: The server does not answer.
-        Cancelled: The control was cancelled.
     """
     base = index.rstrip("/") + "/"
     found = (_from_index(wheel, f"{base}{runtime.id}/", base, control) for wheel in runtime.wheels)
@@ -112,10 +107,9 @@ def links_in(page: str, address: str) -> dict[str, tuple[str, str]]:
 
 
 def check_name(name: str, known: Iterable[Runtime]) -> None:
-    """Check that a file is named like a wheel of one of these runtimes.
+    """Refuse a file that is not named like a wheel of one of these runtimes: UnsuitableWheel.
 
-    Raises:
-        UnsuitableWheel: It is not, and why: project, version of torch, CUDA build, Python, system.
+    The error states why: project, version of torch, CUDA build, Python or system.
     """
     runtimes = tuple(known)
     wheels = [wheel.filename for runtime in runtimes for wheel in runtime.wheels]
@@ -145,11 +139,7 @@ def _project(filename: str) -> str:
 
 
 def needed_bytes(wheels: Iterable[BinaryIO]) -> int:
-    """Bytes that these wheels take when they are unpacked.
-
-    Raises:
-        UnsafeArchive: One is damaged or would do harm.
-    """
+    """Bytes that these wheels take when they are unpacked; raises UnsafeArchive as `unpack`."""
     return sum(info.file_size for wheel in wheels for info in _examined(wheel)[1].values())
 
 

@@ -1,6 +1,6 @@
 """Computers that announce themselves in the local network (DNS-SD by multicast).
 
-Whatever is announced is hearsay: it adds addresses to try, and replaces none; TLS decides who
+Announcements are untrusted: they add addresses to try, and replace none; TLS authenticates who
 answers there. Anybody may announce anything, also the fingerprint of another computer.
 """
 
@@ -38,11 +38,11 @@ _MOST_ADDRESSES = 4  # of an announcement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announced:
-    """What a computer says of itself.
+    """Announcement of a computer.
 
     Attributes:
         fingerprint: SHA-256 of the certificate that it claims to have, in hexadecimal.
-        name: That it gives itself.
+        name: Name that it gives itself.
         pairing_address: "host:port"; "" while it does not wait to be paired.
         jobs_addresses: "host:port" each, of one port; () while it has none for jobs.
     """
@@ -57,7 +57,7 @@ class Announced:
 def announced(
     *, pairing_port: int = 0, jobs_port: int = 0, interfaces: Sequence[str] | None = None
 ) -> Iterator[None]:
-    """Inside, this computer can be found; takes about a second to begin.
+    """Announce this computer while the context is open; takes about a second to begin.
 
     Args:
         pairing_port: 0 while it does not wait to be paired.
@@ -66,7 +66,7 @@ def announced(
 
     Raises:
         MachineUnreachable: There is no network.
-        IdentityDamaged, OutputError: Of this computer's own files.
+        IdentityDamaged, OutputError: Own files of this computer cannot be used.
     """
     from zeroconf import Error, ServiceInfo
 
@@ -110,7 +110,7 @@ class Browser:
 
         Raises:
             MachineUnreachable: There is no network.
-            IdentityDamaged, OutputError: Of this computer's own files.
+            IdentityDamaged, OutputError: Own files of this computer cannot be used.
         """
         from zeroconf import ServiceBrowser
 
@@ -182,7 +182,7 @@ class Browser:
         )
 
     def remove_service(self, _network: Zeroconf, _kind: str, key: str) -> None:
-        """As zeroconf calls it: a computer has gone."""
+        """Forget a computer that has gone; called by zeroconf."""
         with self._lock:
             asked = self._asked.pop(key, None)
             self._found = {one: None for one in self._found if one[0] != key}
@@ -208,7 +208,7 @@ def _multicast(interfaces: Sequence[str] | None) -> Iterator[Zeroconf]:
 
 
 def _read(info: ServiceInfo) -> Announced | None:
-    """What was announced; None where it makes no sense."""
+    """The announcement; None if it makes no sense."""
     values = {name: value or "" for name, value in info.decoded_properties.items()}
     fingerprint = values.get("fingerprint", "")
     hosts = [text for text in info.parsed_addresses() if _is_reachable(text)][:_MOST_ADDRESSES]

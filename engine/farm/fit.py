@@ -15,6 +15,7 @@ from engine.core.errors import EngineError
 from engine.core.messages import Message, message
 from engine.core.paths import models_folder
 from engine.core.units import memory_text
+from engine.farm.endpoint import Endpoint
 from engine.farm.identity import clean_name
 from engine.files import model_files as store
 from engine.files.model_files import Store
@@ -39,6 +40,16 @@ class LentDevice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lent:
+    """A device that is lent, as its process gets it."""
+
+    hosts: tuple[str, ...]  # "host:port" of computers that may have work
+    endpoint: Endpoint
+    device: LentDevice
+    folder: Path  # for temporary files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NeededFile:
     """A model file of the plan."""
 
@@ -49,7 +60,7 @@ class NeededFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirements:
-    """What a plan needs of a lending computer."""
+    """Requirements of a plan for a lending computer."""
 
     version: str
     device: str  # "cpu" or "cuda"
@@ -59,7 +70,7 @@ class Requirements:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineOffer:
-    """What a lending computer has of that."""
+    """Answer of a lending computer to `Requirements`."""
 
     version: str
     device: LentDevice
@@ -67,7 +78,7 @@ class MachineOffer:
 
 
 def read_offer(data: Any) -> MachineOffer:
-    """What a machine has, as it may be shown.
+    """The offer of a computer, as it may be shown.
 
     Raises:
         InvalidReport: It makes no sense.
@@ -81,7 +92,7 @@ def read_offer(data: Any) -> MachineOffer:
 
 
 def requirements_of(plan: Plan) -> Requirements:
-    """What a plan needs; reads model files that were not read yet.
+    """Requirements of a plan; reads model files that were not read yet.
 
     Raises:
         WeightsUnreadable: A file cannot be read.
@@ -102,7 +113,7 @@ def requirements_of(plan: Plan) -> Requirements:
 
 
 def own_devices() -> tuple[LentDevice, ...]:
-    """GPUs of this machine, then its processor, with the memory that is free now."""
+    """GPUs of this computer, then its CPU, with the memory that is free now."""
     found = devices.gpus()
     gpus = [
         LentDevice(gpu=devices.value_of(gpu, found), title=title_of(gpu), free_bytes=gpu.free_bytes)
@@ -113,18 +124,18 @@ def own_devices() -> tuple[LentDevice, ...]:
 
 
 def now(device: LentDevice) -> LentDevice:
-    """A device with the memory that is free now; none is free of one that has gone."""
+    """A device with the memory that is free now; none of one that has gone."""
     gone = dataclasses.replace(device, free_bytes=0)
     return next((one for one in own_devices() if one.gpu == device.gpu), gone)
 
 
 def own_files(needs: Requirements) -> tuple[Path | None, ...]:
-    """Where this machine has each file; None where it has none of that name."""
+    """Path of each file on this computer; None if none has that name."""
     return tuple(_own_file(file) for file in needs.files)
 
 
 def offer_of(device: LentDevice, files: tuple[Path | None, ...]) -> MachineOffer:
-    """What this machine has; reads model files that were not read yet.
+    """Offer of this computer; reads model files that were not read yet.
 
     Raises:
         WeightsUnreadable: A file cannot be read.
@@ -138,7 +149,7 @@ def offer_of(device: LentDevice, files: tuple[Path | None, ...]) -> MachineOffer
 
 
 def misfit(needs: Requirements, offer: MachineOffer) -> Message | None:
-    """Why a machine cannot take part; None where it can."""
+    """Why a computer cannot take part; None if it can."""
     if offer.version != needs.version:
         return message("reason.machine.version", version=offer.version, own=needs.version)
     if (needs.device == CPU) != (offer.device.gpu == ""):
@@ -155,14 +166,14 @@ def misfit(needs: Requirements, offer: MachineOffer) -> Message | None:
 
 
 def moved(plan: Plan, files: tuple[Path, ...], gpu: str) -> Plan:
-    """A plan as it is carried out on this machine, with its model files and its GPU."""
+    """A plan as it is carried out on this computer, with its model files and its GPU."""
     there = dict(zip(_files(plan), files, strict=True))
     found: Plan = _replaced(plan, {old: _at(old, path) for old, path in there.items()})
     return dataclasses.replace(found, gpu=gpu, workers=())
 
 
 def _files(plan: Plan) -> tuple[WeightsPlan, ...]:
-    """Those that spans are made with: latents are a film by then."""
+    """Model files for spans; latents are a video file by then."""
     without = dataclasses.replace(plan, latent=None)
     return tuple(dict.fromkeys(files_of(without)))
 
@@ -180,7 +191,7 @@ def _at(old: WeightsPlan, path: Path) -> WeightsPlan:
 
 
 def _replaced(value: Any, files: Mapping[WeightsPlan, WeightsPlan]) -> Any:
-    """The same data with other weights files, wherever a family of models keeps them."""
+    """Replace weights files, wherever a family of models keeps them in its data."""
     if isinstance(value, WeightsPlan):
         return files.get(value, value)
     if isinstance(value, tuple):

@@ -104,7 +104,7 @@ class Host:
     Memory: 4 MiB for each computer at a time.
 
     Args:
-        endpoint: Where they connect.
+        endpoint: Address, port and certificates for them.
         order: Order of the job.
         received: Takes reports, like those of workers, and errors that end the attempt; in any
             thread.
@@ -208,7 +208,7 @@ class Host:
     # --- answers, in the thread of the scheduler
 
     async def ask(self, comm: Comm, version: str, name: str) -> dict[str, Any]:
-        """What the plan needs; a computer with another version learns that at once."""
+        """Requirements of the plan; a computer with another version is refused at once."""
         if version == __version__:
             return {"needs": to_plain(self._needs)}
         nothing = LentDevice(gpu="", title="", free_bytes=0)
@@ -357,7 +357,7 @@ class Host:
         return (*self._members.values(), *self._refused.values())
 
     def _at_work(self, comm: Comm, number: int) -> _Member:
-        """As `_checked`; its Dask worker is there."""
+        """The computer with a number, like `_checked`; its Dask worker is connected."""
         member = self._checked(comm, number)
         check(any(member is one for one in self._at.values()), "no Dask worker is there")
         return member

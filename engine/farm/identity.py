@@ -36,7 +36,7 @@ class Identity:
     """This computer among others.
 
     Attributes:
-        name: Of this computer, as its system calls it.
+        name: Name of this computer in its system.
         fingerprint: SHA-256 of its certificate, in hexadecimal.
         certificate: PEM file with the certificate.
         key: PEM file with the private key; the same file, so that both are written in one step.
@@ -60,9 +60,9 @@ class Peer:
 
     Attributes:
         fingerprint: SHA-256 of its certificate, in hexadecimal.
-        name: That it gave itself.
+        name: Name that it gave itself.
         address: "host:port" of its jobs, that it had at the pairing.
-        certificate: As PEM.
+        certificate: Certificate (PEM).
     """
 
     fingerprint: str
@@ -90,7 +90,7 @@ def fingerprint_of(certificate: str) -> str:
     """SHA-256 of a certificate, in hexadecimal.
 
     Args:
-        certificate: As PEM.
+        certificate: Certificate (PEM).
 
     Raises:
         ValueError: It is no certificate.
@@ -161,8 +161,8 @@ class Peers:
         """Trust a computer; one that is paired already gets the new name and address.
 
         Args:
-            certificate: As PEM.
-            name: That it gave itself.
+            certificate: Certificate (PEM).
+            name: Name that it gave itself.
             address: "host:port" of its jobs.
 
         Raises:
@@ -178,11 +178,11 @@ class Peers:
         return peer
 
     def forget(self, fingerprint: str) -> None:
-        """Trust a computer no more; who has connections to it notices that `trusted_file` changes.
+        """Revoke trust. Open connections are closed when `trusted_file` changes.
 
         Raises:
             UnknownMachine: It is not paired.
-            IdentityDamaged, OutputError: As `add`.
+            IdentityDamaged, OutputError: See `add`.
         """
         with _held():
             found = self.all()
@@ -198,7 +198,7 @@ class Peers:
         It changes with them; a context of TLS that has read it does not notice that.
 
         Raises:
-            IdentityDamaged, OutputError: As `add`.
+            IdentityDamaged, OutputError: See `add`.
         """
         path = _folder() / _TRUSTED
         own = own_identity().certificate_text

@@ -21,7 +21,7 @@ from engine.core import paths
 from engine.farm.discovery import Browser
 from engine.farm.endpoint import Endpoint, reachable
 from engine.farm.errors import AlreadyLent, MachineUnreachable
-from engine.farm.fit import LentDevice, own_devices
+from engine.farm.fit import Lent, LentDevice, own_devices
 from engine.farm.identity import Peers, fingerprints_in
 
 logger = logging.getLogger(__name__)
@@ -31,16 +31,6 @@ _MOST_REACHED = 64  # addresses that are tried again, even if announced no more
 _ENDING_S = 15.0  # time for a process to end cleanly
 
 Changed = Callable[[str, str], None]  # "working", "idle" or "refused"; for whom, or why
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lent:
-    """A device that is lent: what its process, of `engine.farm.lent`, has to know."""
-
-    hosts: tuple[str, ...]  # "host:port" of computers that may have work
-    endpoint: Endpoint
-    device: LentDevice
-    folder: Path  # for temporary files
 
 
 @dataclass(slots=True)
@@ -81,8 +71,8 @@ class Lending:
 
     Args:
         endpoint: Certificates of this computer.
-        hosts: Called each time for "host:port" of the others.
-        changed: Called with each new state, in a thread of the lending.
+        hosts: Function that returns "host:port" of the others, called each time.
+        changed: Function for each new state, called in a thread of the lending.
         folder: Folder for temporary files; None for one in the cache.
         devices: Devices to lend; None for all.
 
@@ -141,7 +131,7 @@ class Lending:
             self._changed.notify()
 
     def _run(self) -> None:
-        """In a thread of its own."""
+        """Look for work, in a thread of its own."""
         while not self._has_ended:
             self._step()
             with self._changed:

@@ -33,8 +33,7 @@ from engine.core.messages import Message
 from engine.core.serialization import from_plain, to_plain
 from engine.farm import fit
 from engine.farm.endpoint import JOBS_PORT, reachable, split
-from engine.farm.fit import Requirements
-from engine.farm.lending import Lent
+from engine.farm.fit import Lent, Requirements
 from engine.farm.transfer import RemoteSource, send_segment
 from engine.models import registry
 from engine.protocol.events import PreviewReady
@@ -94,7 +93,7 @@ class _Process:
                 await asyncio.wait_for(self._ending.wait(), _TRY_S)
 
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
-        """In a thread of its own: the parent says why it ends, or has gone."""
+        """Wait until the parent says why it ends, or has gone; in a thread of its own."""
         has_parent = True
         try:
             self._why = self._parent.recv()
@@ -179,7 +178,7 @@ class _Process:
         )
 
     async def _until_ended(self, worker: Worker, number: int) -> None:
-        """Until the job has ended, or the owner of this computer wants it back."""
+        """Wait until the job has ended, or the owner of this computer wants it back."""
         ways = [asyncio.create_task(one) for one in (worker.finished(), self._ending.wait())]
         await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         if self._ending.is_set():
@@ -200,7 +199,7 @@ class LentWorker(SpanWorker):
     Memory: as of the plan, and 64 MiB of the source.
 
     Args:
-        order: Of the job, as it is carried out here.
+        order: Order of the job, as it is carried out here.
         size: Bytes of the source.
     """
 

@@ -1,4 +1,4 @@
-"""How two computers get each other's certificate, while a user compares six words on both.
+"""Exchange of the certificates of two computers, while users compare six words on both.
 
 One asks, the other has its pairing port open. A computer between the two would have to show other
 certificates, hence other words: they come from both certificates and both nonces, and the one that
@@ -54,10 +54,10 @@ class PairingOffer:
     """A pairing that waits for the user.
 
     Attributes:
-        name: That the other computer gives itself.
+        name: Name that the other computer gives itself.
         address: "host:port" of its jobs.
         fingerprint: SHA-256 of its certificate, in hexadecimal.
-        words: That have to be the same on both screens.
+        words: Words that have to be equal on both screens.
     """
 
     name: str
@@ -97,14 +97,14 @@ def ask(address: str, show: Show, *, jobs_port: int = JOBS_PORT) -> Peer:
 
     Args:
         address: "host" or "host:port".
-        show: Called once, in this thread.
-        jobs_port: Of this computer, for the other one.
+        show: Shows the words; called once, in this thread.
+        jobs_port: Port for jobs of this computer, for the other one.
 
     Raises:
         MachineUnreachable: There is no such computer, or it does not wait.
         PairingFailed: It was refused, too late or disturbed; nothing was stored.
         Cancelled: The user's answer was cancelled.
-        IdentityDamaged, OutputError: Of this computer's own files.
+        IdentityDamaged, OutputError: Own files of this computer cannot be used.
     """
     identity, (host, port) = own_identity(), split(address, PAIRING_PORT)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -143,16 +143,16 @@ def answer(
     """The other side of `ask`.
 
     Args:
-        connection: Of the computer that asks; TLS is ready.
+        connection: Connection of the computer that asks; TLS is ready.
         host: Address of that computer.
-        show: As of `ask`.
-        jobs_port: Of this computer.
+        show: Shows the words, like that of `ask`.
+        jobs_port: Port for jobs of this computer.
         may_begin: Whether the user could be asked now.
         begins: Whether the user is asked now, once the other computer has shown that it has the
             key of its certificate; then no other pairing is.
 
     Raises:
-        PairingFailed, Cancelled, IdentityDamaged, OutputError: As `ask`.
+        PairingFailed, Cancelled, IdentityDamaged, OutputError: See `ask`.
     """
     identity = own_identity()
     with failing(host):
@@ -261,7 +261,7 @@ def _sha256(data: bytes) -> bytes:
 
 
 def _digest(asking: bytes, waiting: bytes, nonce: bytes) -> bytes:
-    """What both sides must have seen alike: both first messages, and the nonce of the first side.
+    """Hash of what both sides must have seen alike: both first messages, and the first nonce.
 
     Nothing that a side could still choose after it has seen the other's nonce is in it.
     """
@@ -332,7 +332,7 @@ class Channel:
 
     Args:
         connection: The other computer may be any.
-        seconds: In which all messages have to have come; `allow` gives more.
+        seconds: Time for all messages; `allow` gives more.
 
     Memory: some messages at most, whatever comes.
     """

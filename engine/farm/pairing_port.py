@@ -39,7 +39,7 @@ _MOST_SILENT, _MOST_SILENT_OF_ONE = 128, 64  # connections that have said nothin
 _MOST_BEGUN, _MOST_BEGUN_OF_ONE = 16, 4  # conversations before the words, with a thread each
 _MOST_SHOWN, _MOST_SHOWN_OF_ONE = 20, 5  # pairings in `_MINUTE_S`
 _MINUTE_S = 60.0
-_LOOK_S = 0.2  # how soon it notices that it is closed
+_LOOK_S = 0.2  # polling interval of its end
 
 Ended = Callable[["Peer | EngineError"], None]
 
@@ -48,11 +48,11 @@ class PairingPort:
     """A context manager: inside, other computers can begin a pairing.
 
     Args:
-        show: As of `pairing.ask`; called in a thread of a conversation.
+        show: Shows the words, like that of `pairing.ask`; called in a thread of a conversation.
         ended: Takes how a pairing ended whose words were shown, in that thread, and before the
             next one may be shown.
         port: 0 for any that is free.
-        jobs_port: Of this computer, for the other one.
+        jobs_port: Port for jobs of this computer, for the other one.
         host: Address that it listens at; "" for all.
         turn: Held by the pairing that this user sees or has begun, whichever it is.
 
@@ -77,13 +77,13 @@ class PairingPort:
             _MOST_SILENT, _MOST_SILENT_OF_ONE, is_silent
         )
         self._begun = PendingConnections[ssl.SSLSocket](_MOST_BEGUN, _MOST_BEGUN_OF_ONE)
-        self._came: dict[socket.socket, tuple[str, float]] = {}  # host, and when it is too late
+        self._waiting: dict[socket.socket, tuple[str, float]] = {}  # host, and when it is too late
         self._last: tuple[tuple[str, float], ...] = ()  # pairings that were shown: whose, and when
         self._threads: dict[ssl.SSLSocket, threading.Thread] = {}
 
     @property
     def port(self) -> int:
-        """That it listens at."""
+        """Port at which it listens."""
         return int(self._listener.getsockname()[1])
 
     def __enter__(self) -> PairingPort:
@@ -91,7 +91,7 @@ class PairingPort:
 
         Raises:
             MachineUnreachable: The port cannot be used.
-            IdentityDamaged, OutputError: Of this computer's own files.
+            IdentityDamaged, OutputError: Own files of this computer cannot be used.
         """
         identity = own_identity()
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -117,20 +117,20 @@ class PairingPort:
             self._break(connection)
 
     def _accept(self) -> None:
-        """In a thread of its own: let in who comes, and listen to who has begun to speak."""
+        """Accept connections, and serve those that have sent something; in a thread of its own."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._listener, selectors.EVENT_READ)
             while not self._is_closed.is_set():
                 for key, _ in selector.select(_LOOK_S):
                     if key.fileobj is self._listener:
                         self._let_in(selector)
-                    elif key.fileobj in self._came:  # and has not had to go just now
+                    elif key.fileobj in self._waiting:  # and has not had to go just now
                         connection, host = self._taken(selector, key.fileobj)
                         self._receive(connection, host)
                 now = time.monotonic()
-                for connection in [one for one, (_, end) in self._came.items() if now > end]:
+                for connection in [one for one, (_, end) in self._waiting.items() if now > end]:
                     self._taken(selector, connection)[0].close()
-            for connection in list(self._came):
+            for connection in list(self._waiting):
                 self._taken(selector, connection)[0].close()
 
     def _let_in(self, selector: selectors.BaseSelector) -> None:
@@ -145,7 +145,7 @@ class PairingPort:
         connection.setblocking(False)
         host = plain_address(address[0])
         gone = self._silent.admit(connection, host)
-        self._came[connection] = (host, time.monotonic() + FIRST_BYTE_S)
+        self._waiting[connection] = (host, time.monotonic() + FIRST_BYTE_S)
         selector.register(connection, selectors.EVENT_READ)
         if gone is not None:
             self._taken(selector, gone)[0].close()
@@ -156,7 +156,7 @@ class PairingPort:
         """A connection that waits no more for its first byte, and its host."""
         self._silent.leave(connection)
         selector.unregister(connection)
-        return connection, self._came.pop(connection)[0]
+        return connection, self._waiting.pop(connection)[0]
 
     def _receive(self, connection: socket.socket, host: str) -> None:
         """Begin a conversation in a thread of its own, which closes the connection."""

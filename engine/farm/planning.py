@@ -19,6 +19,7 @@ from engine.core.units import minutes_message
 from engine.hardware.budget import Budget
 from engine.models.planning.notices import chosen
 from engine.planner import learning, rates, sharing, times, workers
+from engine.planner.joining import OtherComputers
 from engine.planner.rates import Learned, Rates
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Notice, Plan, WorkerPlan
@@ -33,22 +34,53 @@ _LINK_MBIT_S, _LATENCY_S = 940.0, 0.0005  # of 1 Gbit/s, in each direction
 _WAITING = 0.8
 
 
-def let_in(plan: Plan, media: MediaInfo) -> Plan:
-    """The plan with at least one process of this computer, which other computers can join."""
-    if _unused(media):
-        return plan
-    return replace(
-        plan,
-        takes_machines=True,
-        workers=plan.workers or (WorkerPlan(gpu=plan.gpu, card=plan.card),),
-        span_segments=workers.span_length(plan, max(workers.TOGETHER, len(plan.workers))),
-    )
+class PairedComputers(OtherComputers):
+    """Computers that this one is paired with, in the plan of a job."""
 
+    def paired(self) -> Mapping[str, str]:
+        """Names by fingerprint.
 
-def notices(media: MediaInfo) -> Iterator[Notice]:
-    """Why other computers, which are wanted, cannot help."""
-    if case := _unused(media):
-        yield Notice(code="machines-unused", case=case, severity="info")
+        Raises:
+            IdentityDamaged: The list of them makes no sense.
+        """
+        from engine.farm.identity import Peers  # loads cryptography
+
+        return {peer.fingerprint: peer.name for peer in Peers().all()}
+
+    def let_in(self, plan: Plan, media: MediaInfo) -> Plan:
+        """The plan with at least one process of this computer, which the others can join."""
+        if _unused(media):
+            return plan
+        return replace(
+            plan,
+            takes_machines=True,
+            workers=plan.workers or (WorkerPlan(gpu=plan.gpu, card=plan.card),),
+            span_segments=workers.span_length(plan, max(workers.TOGETHER, len(plan.workers))),
+        )
+
+    def notices(self, media: MediaInfo) -> Iterator[Notice]:
+        """The notice that other computers cannot read the source."""
+        if case := _unused(media):
+            yield Notice(code="machines-unused", case=case, severity="info")
+
+    def choices(
+        self, plan: Plan, media: MediaInfo, paired: Mapping[str, str], budget: Budget, known: Rates
+    ) -> Iterator[Notice]:
+        """The length of spans, the time with paired computers, and what one more would gain."""
+        yield chosen("machines", frames=plan.span_segments * plan.segment_frames)
+        if plan.seconds < _SHORT_S:
+            return
+        job = SharedJob.of(plan, media, budget, known)
+        found = {one: machine_rate(plan, one, known) for one in paired}
+        others = [rate for rate in found.values() if rate is not None]
+        seconds = job.seconds(others)
+        if others:
+            names = tuple(paired[one] for one, rate in found.items() if rate is not None)
+            yield _timed("machines-together", seconds, names=names)
+        if unknown := tuple(paired[one] for one, rate in found.items() if rate is None):
+            yield Notice(code="machines-not-counted", severity="info", params={"names": unknown})
+        if seconds >= _SHORT_S:
+            yield _one_more(job, others, seconds)
 
 
 def _unused(media: MediaInfo) -> str:
@@ -56,34 +88,6 @@ def _unused(media: MediaInfo) -> str:
     if media.container != "image2":
         return ""
     return "picture" if media.kind == "image" else "pictures"
-
-
-def choices(
-    plan: Plan, media: MediaInfo, paired: Mapping[str, str], budget: Budget, known: Rates
-) -> Iterator[Notice]:
-    """What was decided of a job that other computers can join, and what they gain.
-
-    Args:
-        plan: With its predictions.
-        media: The source.
-        paired: Names of the paired computers, by fingerprint.
-        budget: What this computer has.
-        known: Speed of this computer and of the others.
-    """
-    yield chosen("machines", frames=plan.span_segments * plan.segment_frames)
-    if plan.seconds < _SHORT_S:
-        return
-    job = SharedJob.of(plan, media, budget, known)
-    found = {one: machine_rate(plan, one, known) for one in paired}
-    others = [rate for rate in found.values() if rate is not None]
-    seconds = job.seconds(others)
-    if others:
-        names = tuple(paired[one] for one, rate in found.items() if rate is not None)
-        yield _timed("machines-together", seconds, names=names)
-    if unknown := tuple(paired[one] for one, rate in found.items() if rate is None):
-        yield Notice(code="machines-not-counted", severity="info", params={"names": unknown})
-    if seconds >= _SHORT_S:
-        yield _one_more(job, others, seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +156,7 @@ class SharedJob:
 
 
 def _one_more(job: SharedJob, others: Sequence[float], seconds: float) -> Notice:
-    """What one more computer, as fast as this one, would gain, or what limits.
+    """The gain of one more computer, as fast as this one, or the limit.
 
     Args:
         job: Shared with `others`, of some frames/s each.

@@ -22,11 +22,12 @@ from engine.farm.errors import MachineError, MachineUnreachable, PairingFailed
 from engine.farm.identity import Peer, Peers, own_identity
 from engine.farm.pairing import PairingOffer, ask
 from engine.farm.pairing_port import PairingPort
+from engine.jobs.task_runner import RunningTask, Task
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol import machines as m
 from engine.protocol.machines import FoundMachine, MachineInfo, MachinesState
-from engine.protocol.tasks import RunningTask, Task, TaskKind
+from engine.protocol.tasks import TaskKind
 
 logger = logging.getLogger(__name__)
 
@@ -246,7 +247,7 @@ class _Background(ABC):
 
     @abstractmethod
     def _work(self, ends: threading.Event) -> None:
-        """Until `ends` is set."""
+        """Work until `ends` is set."""
 
 
 class _Shown(_Background):
@@ -254,7 +255,7 @@ class _Shown(_Background):
 
     Args:
         asked: Another computer has begun a pairing; what the user says becomes the result.
-        changed: Called from its thread, every second and after `look`.
+        changed: Function for its thread, called every second and after `look`.
         jobs_port: Passed to MachinesService.
         turn: Lock that PairingPort shares.
     """
@@ -340,7 +341,7 @@ class _Lent(_Background):
 
     Args:
         failed: Takes what keeps this computer from being lent.
-        changed: Called when it works for another one than before.
+        changed: Function that is called when it works for another computer than before.
     """
 
     def __init__(self, failed: Callable[[EngineError], None], changed: Callable[[], None]) -> None:

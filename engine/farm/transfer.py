@@ -40,7 +40,7 @@ class RemoteSource:
     Memory: 64 MiB.
 
     Args:
-        path: As the other computer calls it.
+        path: Name of the file on the other computer.
         size: Bytes.
         fetch: Begins to fetch a range; another thread brings it.
     """

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from engine.core.errors import EngineError
 from engine.core.wings import Wing
-from engine.hardware.budget import Budget
+from engine.jobs.task_runner import Task
 from engine.planner.joining import OtherComputers
-from engine.planner.rates import Rates
 from engine.protocol.events import Event
 from engine.protocol.machines import MachineCommand
-from engine.protocol.media import MediaInfo
-from engine.protocol.plan import Notice, Plan
-from engine.protocol.tasks import Task, TaskKind
+from engine.protocol.tasks import TaskKind
 
 if TYPE_CHECKING:
     from engine.farm.service import MachinesService
@@ -34,7 +31,9 @@ class _FarmWing(Wing):
         return (_ServiceOnDemand(host),)
 
     def other_computers(self) -> OtherComputers:
-        return _PairedComputers()
+        from engine.farm.planning import PairedComputers
+
+        return PairedComputers()
 
     def hand_out(self, port: int) -> Any:
         from engine.farm.host import hand_out
@@ -50,30 +49,6 @@ class _FarmWing(Wing):
 
 
 WING = _FarmWing()
-
-
-class _PairedComputers(OtherComputers):
-    def paired(self) -> Mapping[str, str]:
-        from engine.farm.identity import Peers
-
-        return {peer.fingerprint: peer.name for peer in Peers().all()}
-
-    def let_in(self, plan: Plan, media: MediaInfo) -> Plan:
-        from engine.farm import planning
-
-        return planning.let_in(plan, media)
-
-    def notices(self, media: MediaInfo) -> Iterable[Notice]:
-        from engine.farm import planning
-
-        return planning.notices(media)
-
-    def choices(
-        self, plan: Plan, media: MediaInfo, paired: Mapping[str, str], budget: Budget, known: Rates
-    ) -> Iterable[Notice]:
-        from engine.farm import planning
-
-        return planning.choices(plan, media, paired, budget, known)
 
 
 class _ServiceOnDemand:

@@ -3,56 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
 from engine.core.errors import UnknownWeights, WeightsError
 from engine.core.paths import resource
 from engine.core.serialization import from_plain, read_toml
-from engine.protocol.model_file_state import Kind, PublishedState
+from engine.protocol.model_file_state import PublishedState
 
 # From the most exact to the smallest: the order of preference without a request.
 PRECISIONS = ("fp16", "q8", "fp8", "q4")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedFile:
-    """One weights file of a model, or a library of it: who published it, and its SHA-256."""
+class PublishedFile(PublishedState):
+    """One weights file of a model, or a library of it, and where it is published."""
 
-    id: str
-    title: str
-    kind: Kind
-    models: tuple[str, ...]
-    precision: str
-    repository: str
-    filename: str
-    sha256: str
-    licence: str
     host: str = ""  # "": it is not downloaded, the user brings it
     revision: str = "main"
-    bytes: int = 0  # 0 while unknown
-    about_bytes: int = 0
-    also: tuple[str, ...] = ()  # other repositories with the same file
-    place: str = ""  # path in the repository; "" for the filename
 
-    def state(self) -> PublishedState:
+    def as_state(self) -> PublishedState:
         """The file as plain data, in the state "missing"."""
-        return PublishedState(
-            id=self.id,
-            title=self.title,
-            kind=self.kind,
-            models=self.models,
-            precision=self.precision,
-            filename=self.filename,
-            bytes=self.bytes,
-            about_bytes=self.about_bytes,
-            sha256=self.sha256,
-            licence=self.licence,
-            repository=self.repository,
-            also=self.also,
-            place=self.place,
-        )
+        names = (one.name for one in fields(PublishedState))
+        return PublishedState(**{name: getattr(self, name) for name in names})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +40,7 @@ class ModelCatalogue:
         return iter(self.files)
 
     def file(self, file_id: str) -> PublishedFile:
-        """One file by its id.
-
-        Raises:
-            UnknownWeights: There is none.
-        """
+        """One file by its id; raises UnknownWeights where there is none."""
         for file in self.files:
             if file.id == file_id:
                 return file
@@ -91,11 +61,7 @@ class ModelCatalogue:
 
 
 def load(path: Path) -> ModelCatalogue:
-    """Read a catalogue.
-
-    Raises:
-        WeightsError: It is missing or damaged: the program's own files are incomplete.
-    """
+    """Read a catalogue; raises WeightsError where the program's own files are incomplete."""
     try:
         return from_plain(ModelCatalogue, read_toml(path))
     except (OSError, ValueError, TypeError, KeyError) as err:

@@ -215,7 +215,11 @@ class Reply:
             response = await self._send(request, auth)
             self.url, self.status = str(response.url), response.status_code
             self._headers = response.headers
-            self._note_announcement()
+            digest = self.header("X-Linked-Etag").strip('"').lower()
+            if re.fullmatch(r"[0-9a-f]{64}", digest):
+                self.announced_sha256 = self.announced_sha256 or digest
+            size = _number(self.header("X-Linked-Size").strip('"'))
+            self.announced_bytes = self.announced_bytes or size
             following = response.next_request
             if following is None:
                 self._content = response.aiter_raw()
@@ -226,13 +230,6 @@ class Reply:
                 raise PermanentHttpError("not-encrypted", host=request.url.host)
             request, auth = following, None
         raise PermanentHttpError("endless", host=request.url.host)
-
-    def _note_announcement(self) -> None:
-        digest = self.header("X-Linked-Etag").strip('"').lower()
-        if re.fullmatch(r"[0-9a-f]{64}", digest):
-            self.announced_sha256 = self.announced_sha256 or digest
-        size = _number(self.header("X-Linked-Size").strip('"'))
-        self.announced_bytes = self.announced_bytes or size
 
     async def _send(self, request: httpx.Request, auth: httpx.Auth | None) -> httpx.Response:
         """Answer to one request; each server of a redirect may need another proxy."""

@@ -76,11 +76,7 @@ class HashCache:
         return ()
 
     def add(self, record: HashRecord) -> None:
-        """Store a record; it replaces an older one of the same file.
-
-        Raises:
-            OSError: The folder cannot be written.
-        """
+        """Store a record; it replaces an older one of the same file."""
         with self._changed() as records:
             old = next((known for known in records if known.path == record.path), None)
             if old is not None:
@@ -91,11 +87,7 @@ class HashCache:
             records.append(record)
 
     def forget(self, paths: set[Path]) -> None:
-        """Drop the records of files.
-
-        Raises:
-            OSError: The folder cannot be written.
-        """
+        """Drop the records of files."""
         with self._changed() as records:
             records[:] = [record for record in records if record.path not in paths]
 
@@ -118,30 +110,28 @@ def file_states(
     folder: ArtifactFolder, files: Iterable[PublishedState], records: Sequence[HashRecord]
 ) -> list[PublishedState]:
     """The state of every published file, then of every file of the user's own."""
-    known = [_published(folder, file, records) for file in files]
-    own = [(record.own, record) for record in records if record.own is not None]
-    return known + [_own(folder, state, record) for state, record in own]
+    found = [_published(folder, file, records) for file in files]
+    for record in records:
+        if record.own is not None:
+            is_file = record.path.is_file()
+            copy = _copy(folder, record.own, record.path, (record,)) if is_file else record.own
+            found.append(copy)
+    return found
 
 
 def _published(
     folder: ArtifactFolder, file: PublishedState, records: Sequence[HashRecord]
 ) -> PublishedState:
     """State of its best copy, else of an unfinished or quarantined one."""
-    found = [_copy(folder, file, path, records) for path in _paths(folder, file, records)]
+    read = [r.path for r in records if r.own is None and r.sha256 == file.sha256]
+    here = [path for path in (folder.target(file.filename), *read) if path.is_file()]
+    paths = dict.fromkeys([*here, *external_copies(file)])  # ours come first
+    found = [_copy(folder, file, path, records) for path in paths]
     part = folder.part(file.filename)
     if part.is_file():
         found.append(_with(file, "partial", part))
     found += [_with(file, "damaged", path) for path in folder.damaged(file.filename)]
     return min(found, key=lambda copy: _BEST_FIRST.index(copy.state), default=file)
-
-
-def _paths(
-    folder: ArtifactFolder, file: PublishedState, records: Sequence[HashRecord]
-) -> list[Path]:
-    """Complete copies: ours, those with the right hash, those of other programs."""
-    read = [r.path for r in records if r.own is None and r.sha256 == file.sha256]
-    here = [path for path in (folder.target(file.filename), *read) if path.is_file()]
-    return list(dict.fromkeys([*here, *external_copies(file)]))
 
 
 def _copy(
@@ -154,10 +144,6 @@ def _copy(
     elif file.bytes and _size(path) != file.bytes:
         state = "damaged"
     return dataclasses.replace(_with(file, state, path), borrowed=not folder.owns(path))
-
-
-def _own(folder: ArtifactFolder, state: PublishedState, record: HashRecord) -> PublishedState:
-    return _copy(folder, state, record.path, (record,)) if record.path.is_file() else state
 
 
 def _with(file: PublishedState, state: State, path: Path) -> PublishedState:
@@ -176,8 +162,10 @@ def _size(path: Path) -> int:
 def external_copies(file: PublishedState) -> Iterator[Path]:
     """Files of other programs that may be this published one, by name or by the hub's own hash."""
     for folder in comfyui_folders():
-        if (folder / file.filename).is_file() and _has_exact_name(folder, file.filename):
-            yield folder / file.filename
+        path = folder / file.filename
+        # Windows also opens a file whose name has other capitals.
+        if path.is_file() and any(one.name == file.filename for one in folder.iterdir()):
+            yield path
     for repository in (file.repository, *file.also):
         kept = hub_cache() / ("models--" + repository.replace("/", "--"))
         found = kept.glob(f"snapshots/*/{file.place or file.filename}")
@@ -212,8 +200,3 @@ def hub_cache() -> Path:
         return Path(home) / "hub"
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "huggingface" / "hub"
-
-
-def _has_exact_name(folder: Path, filename: str) -> bool:
-    """Whether a file has this name in these capitals; Windows opens others, too."""
-    return any(path.name == filename for path in folder.iterdir())

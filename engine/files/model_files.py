@@ -43,7 +43,10 @@ _KIND = ArtifactKind(
 
 
 class Store(ArtifactFolder):
-    """The folder of model files, and model files in folders of other programs."""
+    """The folder of model files, and model files in folders of other programs.
+
+    An unknown id raises UnknownWeights.
+    """
 
     def __init__(
         self, folder: Path | None = None, *, files: catalogue.ModelCatalogue | None = None
@@ -69,20 +72,12 @@ class Store(ArtifactFolder):
         return tuple(self._with_busy(state) for state in self._all())
 
     def state(self, file_id: str) -> PublishedState:
-        """One file by its id.
-
-        Raises:
-            UnknownWeights: There is none.
-        """
+        """One file by its id."""
         return self._with_busy(self.standing_of(file_id))
 
     def standing_of(self, file_id: str) -> PublishedState:
-        """Returns `state`, but never "busy": for the thread that holds the file.
-
-        Raises:
-            UnknownWeights: There is none.
-        """
-        asked = [file.state() for file in self.catalogue if file.id == file_id]
+        """Returns `state`, but never "busy": for the thread that holds the file."""
+        asked = [file.as_state() for file in self.catalogue if file.id == file_id]
         for state in file_states(self, asked, self._hashes.records()):
             if state.id == file_id:
                 return state
@@ -95,18 +90,13 @@ class Store(ArtifactFolder):
         return catalogue.best_present(model_id, self._all())
 
     def best_vae(self, model_id: str) -> PublishedState:
-        """The VAE of a model that needs nothing else, one that is here where there is one.
-
-        Raises:
-            UnknownWeights: There is no such model.
-        """
+        """The VAE of a model that needs nothing else, one that is here where there is one."""
         return catalogue.best_vae(model_id, self._all())
 
     def path_of(self, file_id: str) -> Path:
         """Path of a file, without reading it; before it is loaded use `ready`.
 
         Raises:
-            UnknownWeights: There is no such file.
             WeightsMissing: It is not on this machine.
             HashMismatch: What is here of it is not the published file.
         """
@@ -130,7 +120,7 @@ class Store(ArtifactFolder):
         only the very file that was hashed from now on.
 
         Raises:
-            UnknownWeights, WeightsMissing, HashMismatch: As `path_of`.
+            WeightsMissing, HashMismatch: See `path_of`.
             WeightsUnreadable: The disk fails.
             Cancelled: The control was cancelled.
         """
@@ -155,11 +145,7 @@ class Store(ArtifactFolder):
         return path
 
     def sha256_of(self, path: Path, control: Control | None = None) -> str:
-        """SHA-256 of any file; one that was read before and has not changed is not read again.
-
-        Raises:
-            WeightsUnreadable, Cancelled: As reading it.
-        """
+        """SHA-256 of any file; one that was read before and has not changed is not read again."""
         known = (one for one in self._hashes.records() if one.path == path and one.is_current())
         record = next(known, None)
         return record.sha256 if record is not None else sha256_of(path, control=control)
@@ -206,11 +192,7 @@ class Store(ArtifactFolder):
         linked: bool = False,
         own: PublishedState | None = None,
     ) -> None:
-        """Cache the SHA-256 of a file.
-
-        Raises:
-            DiskFull, OutputUnwritable: The folder cannot be written.
-        """
+        """Cache the SHA-256 of a file."""
         with self.writing():
             record = record_of(path, sha256, identity)
             self._hashes.add(dataclasses.replace(record, linked=linked, own=own))
@@ -226,13 +208,16 @@ class Store(ArtifactFolder):
         """Delete a file of ours with its parts, and forget a link to a file elsewhere.
 
         Raises:
-            UnknownWeights, WeightsMissing: There is nothing of it.
+            WeightsMissing: There is nothing of it.
             WeightsBusy: Another thread or process holds it.
             WeightsError: It is in another program's folder.
         """
         with self.held(file_id):
             state = self.standing_of(file_id)
-            mine = self._files_of(state)
+            if state.is_own:
+                mine = {state.path} if state.path is not None and self.owns(state.path) else set()
+            else:
+                mine = self.files_of(state.filename)
             linked = {record.path for record in self._hashes.records() if _is_link(record, state)}
             if not mine and not linked:
                 about = {"name": state.filename, "file": state.id}
@@ -244,15 +229,9 @@ class Store(ArtifactFolder):
                     path.unlink(missing_ok=True)
                 self._hashes.forget(mine | linked)
 
-    def _files_of(self, state: PublishedState) -> set[Path]:
-        """Every file of ours that belongs to a model file."""
-        if state.is_own:
-            return {state.path} if state.path is not None and self.owns(state.path) else set()
-        return self.files_of(state.filename)
-
     def _all(self) -> list[PublishedState]:
         """Returns `states`, but never "busy"."""
-        published = [file.state() for file in self.catalogue]
+        published = [file.as_state() for file in self.catalogue]
         found = file_states(self, published, self._hashes.records())
         return [state for state in found if state.is_here or not _has_python(state)]
 
@@ -281,15 +260,7 @@ def download(file: PublishedFile, store: Store, listener: Listener | None = None
 
     A copy that was not read yet is read first, also one in another program's folder: the network is
     used only without a right one. Whatever goes wrong, what was downloaded stays in "<name>.part",
-    and the next call continues there.
-
-    Raises:
-        WeightsBusy: Another thread or process holds the file.
-        LibraryMissing: It is not here, and the user has to bring it.
-        DownloadFailed: No server delivered it.
-        HashMismatch: What came is not the published file; it was quarantined.
-        DiskFull, OutputUnwritable: The folder cannot take it.
-        Cancelled: The listener's control was cancelled.
+    and the next call continues there. A file that the user has to bring raises LibraryMissing.
     """
     listener = listener or Listener()
     with store.held(file.id):
@@ -335,11 +306,7 @@ def _is_right(file: PublishedFile, store: Store, listener: Listener) -> bool:
 
 
 def named(path: Path) -> WeightsPlan:
-    """A file of the user's own.
-
-    Raises:
-        WeightsMissing: It is not there.
-    """
+    """A file of the user's own; raises WeightsMissing where it does not exist."""
     if not path.is_file():
         raise WeightsMissing("chosen", file=str(path))
     return _at(path.absolute(), "")

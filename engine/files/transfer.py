@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from engine.core.control import Control
@@ -56,6 +57,11 @@ class Listener:
     control: Control = field(default_factory=Control)
     retry: RetryPolicy = RetryPolicy()
 
+    @classmethod
+    def of(cls, task: Any) -> Self:
+        """Listener of a running task, a `RunningTask`."""
+        return cls(on_progress=task.progress, control=task.control)
+
 
 class _TryFailed(HttpError):
     """The server answered, but not with what was asked for; another try may succeed."""
@@ -95,16 +101,17 @@ class Transfer:
 
         Returns:
             True when the part has the content of the file.
-
-        Raises:
-            DownloadFailed: The server does not deliver it.
-            DiskFull, OutputUnwritable: The folder cannot take it.
-            Cancelled: The listener's control was cancelled.
         """
         failures, has_bytes = 0, False
         while not self._is_right:
             before = self._part.bytes
-            error = self._try(url)
+            error: HttpError | None = None
+            try:
+                self._request(url)
+            except http_client.PermanentHttpError as err:
+                raise self._failed(url, err) from err
+            except HttpError as err:  # perhaps only for now
+                error = err
             self._control.check()
             if error is None:
                 break
@@ -120,16 +127,6 @@ class Transfer:
     @property
     def _is_right(self) -> bool:
         return self._part.sha256 == self._file.sha256
-
-    def _try(self, url: str) -> HttpError | None:
-        """One try; an error that may be temporary, or None when the server has no more bytes."""
-        try:
-            self._request(url)
-        except http_client.PermanentHttpError as err:
-            raise self._failed(url, err) from err
-        except HttpError as err:
-            return err
-        return None
 
     def _request(self, url: str) -> None:
         """One request and the content of its answer."""
@@ -152,7 +149,9 @@ class Transfer:
         if reply.announced_sha256 not in ("", self._file.sha256):
             raise self._failed(reply.url, HttpError("other-file"))
         if reply.status in _TEMPORARY:
-            raise _TryFailed("status", wait_s=_retry_after(reply), status=reply.status)
+            text = reply.header("Retry-After")  # a date is ignored
+            wait_s = float(text) if text.isdecimal() else 0.0
+            raise _TryFailed("status", wait_s=wait_s, status=reply.status)
         if reply.status not in (_WHOLE, _PART, _NO_MORE):
             error = HttpError("status", status=reply.status)
             raise self._failed(reply.url, error, reply.status)
@@ -217,8 +216,3 @@ def host(url: str) -> str:
         return urlsplit(url).hostname or url
     except ValueError:  # of brackets
         return url.rpartition("@")[2]
-
-
-def _retry_after(reply: http_client.Reply) -> float:
-    text = reply.header("Retry-After")
-    return float(text) if text.isdecimal() else 0.0  # dates are ignored

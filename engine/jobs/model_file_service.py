@@ -17,12 +17,13 @@ from engine.files.catalogue import PublishedFile
 from engine.files.hashing import FileIdentity, PartFile, hashed, pieces, sha256_of
 from engine.files.model_files import Store, download
 from engine.files.transfer import Listener
+from engine.jobs.task_runner import Outcome, RunningTask, Task
 from engine.models.user_files import describe
 from engine.protocol import commands as c
 from engine.protocol.events import ModelFilesListed
 from engine.protocol.model_file_state import ImportMode, PublishedState, facts_of
 from engine.protocol.plan import Notice
-from engine.protocol.tasks import Outcome, Phase, RunningTask, Task, TaskKind
+from engine.protocol.tasks import Phase, TaskKind
 
 
 class ModelFileService:
@@ -56,7 +57,7 @@ class ModelFileService:
         return ModelFilesListed(files=self._store.states(), free_mb=self._store.free_bytes() / 1e6)
 
     def _download(self, file: str, work: RunningTask) -> Outcome:
-        download(self._store.catalogue.file(file), self._store, _listener(work))
+        download(self._store.catalogue.file(file), self._store, Listener.of(work))
         return Outcome(result=self._store.standing_of(file))
 
     def _verify(self, file: str, work: RunningTask) -> Outcome:
@@ -82,7 +83,7 @@ class ModelFileService:
         raise HashMismatch("none-published", name=path.name, path=path, sha256=digest)
 
     def _import(self, command: c.ImportModelFile, work: RunningTask) -> Outcome:
-        result, notice = take(command.path, command.mode, self._store, _listener(work))
+        result, notice = take(command.path, command.mode, self._store, Listener.of(work))
         return Outcome(result=result, notice=notice)
 
     def _remove(self, file: str) -> Outcome:
@@ -93,10 +94,6 @@ class ModelFileService:
         except UnknownWeights:  # a file of the user's own is forgotten altogether
             gone = dataclasses.replace(before, state="missing", path=None, done_bytes=0)
             return Outcome(result=gone)
-
-
-def _listener(work: RunningTask) -> Listener:
-    return Listener(on_progress=work.progress, control=work.control)
 
 
 # --- import

@@ -120,7 +120,7 @@ class LatentFormat(ABC):
         """Load the VAE; the generator gives frames [n, 3, H, W] in [-1, 1] of all latents.
 
         Args:
-            path: Of the file.
+            path: Path of the file.
             decoding: A plan of `decoding`.
             normalised: Whether the values are normalised.
             watch: Gets every decoded tile.
@@ -139,9 +139,9 @@ class LatentFormat(ABC):
         """The first frame, decoded on the CPU, or its middle where that is too large.
 
         Args:
-            path: Of the file.
-            vae: That belongs to it.
-            most_pixels: That are decoded, about.
+            path: Path of the file.
+            vae: VAE that belongs to it.
+            most_pixels: About the most that are decoded.
 
         Returns:
             Frames [3, h, w] in [0, 1] with the values taken as raw, and as normalised; whether
@@ -174,7 +174,7 @@ class LatentFormat(ABC):
         """Write a file of latents; nothing of it stays if that fails.
 
         Args:
-            path: Of the file.
+            path: Path of the file.
             encoding: A plan of `encoding`.
             slices: Frames [n, 3, H, W] in [-1, 1], padded, and whether they are the last; n is a
                 multiple of `frames_per_latent`, in the first slice one more.

@@ -35,7 +35,8 @@ import torch
 from engine.core.errors import FeatureMissing
 from engine.core.paths import cache_folder
 from engine.hardware.out_of_memory import is_out_of_memory
-from engine.ops.torch_flags import current
+from engine.ops.precision import current
+from engine.ops.trials import first_line, trial
 
 logger = logging.getLogger(__name__)
 
@@ -59,17 +60,11 @@ BACKENDS: Mapping[str, CompilerBackend] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compilation:
-    """A pass that torch was to compile.
+    """A pass that torch was to compile."""
 
-    Attributes:
-        name: Of the pass, for the log.
-        seconds: That it took.
-        failure: Why there is no program, in words of torch; "" where there is one.
-    """
-
-    name: str
-    seconds: float
-    failure: str = ""
+    name: str  # of the pass, for the log
+    seconds: float  # that it took
+    failure: str = ""  # why there is no program, in words of torch; "" where there is one
 
 
 Listener = Callable[[Compilation], None]
@@ -95,7 +90,7 @@ def require_compiler(device: torch.device) -> None:
     """
     if device.type == "cuda" and importlib.util.find_spec("triton") is None:
         raise FeatureMissing("triton")
-    if not _compiles(device, BACKENDS[current().compiler]):
+    if fault_of(device, BACKENDS[current().compiler]):
         is_gpu = device.type == "cuda"
         raise FeatureMissing("compile-on-gpu" if is_gpu else "compile-on-processor")
 
@@ -104,7 +99,7 @@ def done(function: Pass, *given: Any) -> bool:
     """Call a pass as torch compiles it.
 
     Args:
-        function: Of a module; writes its results into some of what it is given.
+        function: Function of a module; writes its results into some of what it is given.
         given: Tensors, tuples of them, None, scalars.
 
     Returns:
@@ -124,7 +119,7 @@ def done(function: Pass, *given: Any) -> bool:
         if not _is_of_compiler(err):
             raise
         _now.failed.add(function)
-        _tell(function, time.perf_counter() - start, _first_line(err))
+        _tell(function, time.perf_counter() - start, first_line(err))
         return False
     if _now.ready is not None:
         _tell(function, _now.ready - start)
@@ -142,20 +137,16 @@ def reporting(listener: Listener) -> Iterator[None]:
         _now.listener, _now.failed = before
 
 
-@cache
-def _compiles(device: torch.device, chosen: CompilerBackend) -> bool:
+@trial(0, RuntimeError, ImportError, OSError, level=logging.WARNING)
+def fault_of(device: torch.device, chosen: CompilerBackend) -> float:
+    """Fault of torch.compile on a device; "" where it works."""
     x = torch.arange(8.0, device=device)
     out = torch.empty_like(x)
-    try:
-        _compiled(_trial, chosen)(x, out)
-    except (RuntimeError, ImportError, OSError) as err:
-        _memory_ran_out(err)  # it may pass: no verdict, and nothing is remembered
-        logger.warning("torch.compile on %s: %s", device, _first_line(err))
-        return False
-    return bool(torch.equal(out.cpu(), 2 * x.cpu() + 1))
+    _compiled(_small, chosen)(x, out)
+    return float((out - (2 * x + 1)).abs().max())
 
 
-def _trial(x: torch.Tensor, out: torch.Tensor) -> None:
+def _small(x: torch.Tensor, out: torch.Tensor) -> None:
     out.copy_(2 * x + 1)
 
 
@@ -212,7 +203,3 @@ def _memory_ran_out(error: Exception) -> None:
     inner = getattr(error, "inner_exception", error)
     if is_out_of_memory(inner):
         raise inner
-
-
-def _first_line(error: Exception) -> str:
-    return str(getattr(error, "inner_exception", error)).strip().partition("\n")[0].rstrip(".")

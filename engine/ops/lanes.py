@@ -25,10 +25,10 @@ class Lanes:
     Lanes see what the caller's stream did before, which goes on when all lanes have finished.
     Memory that a piece takes belongs to its lane's stream: it is used again there alone, or after
     the caller's stream has let it go. A single lane is the caller's stream itself: piece after
-    piece. Other devices than GPUs have no streams: there several lanes take turns on the processor.
+    piece. Other devices than GPUs have no streams: there several lanes take turns on the CPU.
 
     Args:
-        device: Of the work.
+        device: Device of the work.
         count: Most pieces that are in work at a time.
     """
 
@@ -84,5 +84,5 @@ class Lanes:
 
 @cache
 def _streams(device: torch.device, count: int) -> tuple[Any, ...]:
-    """The same ones each time: torch keeps free memory for every stream by itself."""
+    """Streams, the same each time: torch keeps free memory for every stream by itself."""
     return tuple(_cuda.Stream(device) for _ in range(count))

@@ -1,15 +1,38 @@
-"""Precision and autograd settings of torch while a model runs, restored afterwards."""
+"""Precision and autograd settings of torch, and switches of a job, in force while a model runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from engine.ops.torch_flags import current, using
 from engine.settings.optimisations import RunSwitches
+
+
+@dataclass(slots=True)
+class _Now:
+    switches: RunSwitches
+
+
+_now = _Now(RunSwitches())
+
+
+def current() -> RunSwitches:
+    """Switches of the running job; the defaults where there is none."""
+    return _now.switches
+
+
+@contextmanager
+def using(switches: RunSwitches) -> Iterator[None]:
+    """Set these in all threads, and restore the previous ones afterwards."""
+    before, _now.switches = _now.switches, switches
+    try:
+        yield
+    finally:
+        _now.switches = before
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.core.geometry import Size
-from engine.ops.colour.light import from_light, to_light
+from engine.ops.colour.spaces import from_light, to_light
 
 _LOBES = 3  # of the Lanczos kernel on each side
 _BAND = 64  # lines of a result that are made at once; planner.peaks counts what that takes
@@ -51,7 +51,7 @@ def resize_in_light(frames: Tensor, size: Size, transfer: str) -> Tensor:
     Args:
         frames: [T, C, H, W] float32, code values.
         size: Wanted size; the frames' own size returns them as they are.
-        transfer: Of the code values, see `ops.colour.light`; "linear" for alpha.
+        transfer: Transfer of the code values, see `ops.colour.spaces`; "linear" for alpha.
 
     Returns:
         [T, C, size.height, size.width] float32.
@@ -111,21 +111,15 @@ class _Band:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Axis:
-    """How an axis becomes shorter.
+    """Bands and filter of an axis that becomes shorter."""
 
-    Attributes:
-        bands: Of the result.
-        firsts: [count] int64: the first source line beneath the middle lobe, of each line.
-        span: Source lines beneath it.
-    """
-
-    bands: tuple[_Band, ...]
-    firsts: Tensor
-    span: int
+    bands: tuple[_Band, ...]  # of the result
+    firsts: Tensor  # [count] int64: the first source line beneath the middle lobe, of each line
+    span: int  # source lines beneath it
 
     @classmethod
     def of(cls, length: int, count: int, device: torch.device) -> _Axis:
-        """From `length` lines to `count`, at most as many."""
+        """Reduction of `length` lines to `count`, at most as many."""
         ratio = length / count
         centres = (torch.arange(count, dtype=torch.float64, device=device) + 0.5) * ratio
         bands = []
@@ -170,7 +164,7 @@ def _picked(values: Tensor, columns: Tensor) -> Tensor:
 
 
 def thumbnail(frame: Tensor, longest_side: int) -> Tensor:
-    """A small picture for previews, 8 bit.
+    """A small image for previews, 8 bit.
 
     Args:
         frame: [C, H, W] float32, 0 to 1; only the first three channels are used.
@@ -179,7 +173,7 @@ def thumbnail(frame: Tensor, longest_side: int) -> Tensor:
     Returns:
         [h, w, 3] uint8, contiguous.
 
-    Memory: a copy in float32 of the picture.
+    Memory: a copy of the frame in float32.
     """
     height, width = frame.shape[-2:]
     small = Size(width, height).within(Size(longest_side, longest_side))

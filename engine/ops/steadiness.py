@@ -1,4 +1,4 @@
-"""Steadiness over time: where a film stands still, and frames blended with their neighbours there.
+"""Steadiness over time: where a video stands still, and frames blended with their neighbours there.
 
 A model that redraws frames one by one draws the noise of each frame differently. Where the source
 stands still, frames next to each other show the same, and their mean has less of it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-SHARE = 0.25  # of each neighbour, where the film stands still: a frame itself has half
+SHARE = 0.25  # of each neighbour, where the video stands still: a frame itself has half
 REACH = 8  # px of the source around motion in which nothing counts as still
 _CELL = 4  # px; a difference is averaged over boxes of two cells
 _BLOCK = 16  # px, of the pieces of which the quietest show the noise
@@ -20,7 +20,7 @@ _LEVELS = 255.0
 
 
 def stillness(first: Tensor, second: Tensor) -> Tensor:
-    """How still a film stands between two frames, pixel by pixel.
+    """Stillness of a video between two frames, pixel by pixel.
 
     Still is where the frames differ by no more than their noise: the mean square of the difference
     over a box is compared with that of the quietest blocks. Noise counts up to a standard
@@ -64,7 +64,7 @@ def _noise(difference: Tensor, squares: Tensor) -> Tensor:
 
 
 def exchange(first: Tensor, second: Tensor, still: Tensor) -> Tensor:
-    """What a frame gets of the next one, which loses as much.
+    """Light that a frame gets of the next one, which loses as much.
 
     Added to the first and taken from the second, for all pairs of neighbours, it makes each frame
     the mean of itself, twice, and both neighbours where all are still. A pixel that moves stays as

@@ -14,7 +14,7 @@ from torch.nn import functional
 from engine.core.geometry import Box, Size
 from engine.models.latents import LatentFormat
 from engine.ops.resize import resize, thumbnail
-from engine.ops.transfer.host_copy import HostCopy
+from engine.ops.transfer.pinned import HostCopy
 from engine.protocol.events import Picture
 from engine.protocol.media import MediaInfo, VideoInfo
 from engine.protocol.plan import WeightsPlan

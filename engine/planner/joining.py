@@ -29,13 +29,13 @@ class OtherComputers:
     def choices(
         self, plan: Plan, media: MediaInfo, paired: Mapping[str, str], budget: Budget, known: Rates
     ) -> Iterable[Notice]:
-        """What they gain.
+        """Notices about what they gain.
 
         Args:
-            plan: With its predictions; they can join.
+            plan: Plan with its predictions, which they can join.
             media: The source.
             paired: Result of `paired`.
-            budget: What this computer has.
+            budget: Memory and devices of this computer.
             known: Speed of this computer and of the others.
         """
         return ()

@@ -26,7 +26,7 @@ def choose(media: MediaInfo, settings: JobSettings, device: str) -> LatentPlan:
 
 
 def reading_of(settings: JobSettings, guess: Guess) -> Reading:
-    """What the user chose, else the guess where it is sure, else raw, which is usual."""
+    """The reading that the user chose, else a sure guess, else raw, which is usual."""
     if settings.latents == "raw" or settings.latents == "normalised":
         return "normalised" if settings.latents == "normalised" else "raw"
     return guess.reading if guess.is_sure else "raw"

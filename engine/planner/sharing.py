@@ -1,4 +1,4 @@
-"""How workers share the film of a plan, by their predicted speed."""
+"""Shares of workers in the video of a plan, by their predicted speed."""
 
 from __future__ import annotations
 
@@ -17,24 +17,18 @@ _ERRORS = (1.0, 1.3, 1 / 1.3)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """How a film is shared.
+    """Shares of workers in a video."""
 
-    Attributes:
-        seconds: Until the last span is made.
-        frames: That each worker makes, in their order.
-        spans: How many each makes.
-    """
-
-    seconds: float
-    frames: tuple[int, ...]
-    spans: tuple[int, ...]
+    seconds: float  # until the last span is made
+    frames: tuple[int, ...]  # of each worker
+    spans: tuple[int, ...]  # number of each worker
 
 
 def shared_out(plan: Plan, rates: Sequence[float]) -> Shares:
     """Hand the spans of a plan out.
 
     Args:
-        plan: With the length of its spans.
+        plan: Plan with the length of its spans.
         rates: Frames/s of each worker; of those that are free at the same time the first one is
             next.
     """

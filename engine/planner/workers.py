@@ -57,27 +57,20 @@ def span_segments(segments: int, workers: int, *, takes_shots: bool) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanLengths:
-    """How long spans are: guided self-scheduling, shorter ones at the end of the film.
+    """Lengths of spans: guided self-scheduling, shorter ones at the end of the video.
 
     Source: Polychronopoulos and Kuck, Guided Self-Scheduling, IEEE Transactions on Computers, 1987.
-
-    Attributes:
-        segments: Of the film.
-        workers: That share it; where it is one, all spans have the same length.
-        longest: Segments of a span.
-        shortest: The same; the last one may have less.
-        takes_shots: A cut decides how long a span is.
     """
 
-    segments: int
-    workers: int
-    longest: int
-    shortest: int = 1
-    takes_shots: bool = False
+    segments: int  # of the video
+    workers: int  # that share it; for one, all spans have the same length
+    longest: int  # segments of a span
+    shortest: int = 1  # segments of a span; the last one may have less
+    takes_shots: bool = False  # a cut decides how long a span is
 
     @classmethod
     def of(cls, plan: Plan) -> SpanLengths:
-        """Of a plan: short spans are not so short that much is computed twice."""
+        """Lengths for a plan: short spans are not so short that much is computed twice."""
 
         def is_worth(segments: int) -> bool:
             return segments * plan.segment_frames >= _LEAST_OWN * frames_around(plan, segments)
@@ -114,7 +107,7 @@ def _lengths(longest: int, *, takes_shots: bool) -> range:
 
 
 def notices(plan: Plan, settings: JobSettings, budget: Budget) -> Iterator[Notice]:
-    """Of a job that is to have workers: where there are fewer, and why."""
+    """Notices of a job that has fewer workers than wanted, and why."""
     if plan.work.device != "cpu":
         yield Notice(code="workers-unused", severity="info")
         return
@@ -134,13 +127,13 @@ def notices(plan: Plan, settings: JobSettings, budget: Budget) -> Iterator[Notic
 
 
 def choices(plan: Plan) -> Iterator[Notice]:
-    """What was decided about processes that share the processor."""
+    """The choice of processes that share the CPU."""
     frames = plan.span_segments * plan.segment_frames
     yield chosen("workers", count=len(plan.workers), frames=frames)
 
 
 def made_twice(plan: Plan) -> float:
-    """Frames that workers compute around their spans, for the sake of those in them; of all 1."""
+    """Fraction of frames that are computed twice because spans overlap."""
     spans = Counter(SpanLengths.of(plan))
     return sum(count * frames_around(plan, length) for length, count in spans.items()) / plan.frames
 

@@ -9,21 +9,13 @@ from dataclasses import dataclass
 from engine.core.messages import Message, message
 from engine.hardware import budget, devices
 from engine.hardware.budget import NeededRuntime
+from engine.hardware.devices import Gpu
 from engine.protocol.report import DoctorLine
 from engine.runtimes import installation as folders
 from engine.runtimes import start
 from engine.runtimes.catalogue import RuntimeCatalogue, catalogue, suited
 
 _NAME = "runtime"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DetectedGpu:
-    """The GPU that torch would use; no name where there is none."""
-
-    name: str = ""
-    driver: str = ""
-    capability: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +27,9 @@ class Advice:
     driver: str = ""  # the oldest version that would do, where the installed one is too old
 
 
-def advice(gpu: DetectedGpu, known: RuntimeCatalogue) -> Advice:
+def advice(gpu: Gpu | None, known: RuntimeCatalogue) -> Advice:
     """The runtime for a GPU and its driver, or what helps where there is none."""
-    if not gpu.name:
+    if gpu is None:
         return Advice(text=message("runtime-advice.no-gpu"))
     found = suited(known.runtimes, gpu.driver, gpu.capability)
     about = {"gpu": gpu.name, "driver": gpu.driver}
@@ -51,22 +43,11 @@ def advice(gpu: DetectedGpu, known: RuntimeCatalogue) -> Advice:
     return Advice(text=message("runtime-advice.none", **about))
 
 
-def detected_gpu() -> DetectedGpu:
-    """The GPU that torch would take, as its driver describes it."""
-    gpu = devices.in_use()
-    if gpu is None:
-        return DetectedGpu()
-    return DetectedGpu(name=gpu.name, driver=gpu.driver, capability=gpu.capability)
-
-
 def needed_runtime() -> NeededRuntime | None:
     """The runtime to install before the GPU of this machine can compute.
 
     None where the torch in use can use it, where no runtime is for it and this program, and where
     the next start does not use an installed one: a checkout of the sources has its Python's torch.
-
-    Raises:
-        RuntimePackError: The program's own files are incomplete.
     """
     gpu = devices.chosen(devices.AUTO, devices.gpus())
     if gpu is None or budget.torch_has_cuda() or not start.follows_choice():
@@ -78,12 +59,8 @@ def needed_runtime() -> NeededRuntime | None:
     return NeededRuntime(id=found.id, bytes=found.bytes or found.about_bytes)
 
 
-def lines(gpu: DetectedGpu) -> Iterator[DoctorLine]:
-    """Lines of the self-test: the torch in use and why, and the runtime that suits the GPU.
-
-    Raises:
-        RuntimePackError: The program's own files are incomplete.
-    """
+def lines(gpu: Gpu | None) -> Iterator[DoctorLine]:
+    """Lines of the self-test: the torch in use and why, and the runtime that suits the GPU."""
     choice = start.current()
     if choice.is_fallback:
         found = message("doctor.runtime.broken", why=choice.why, runtime=choice.runtime)
@@ -102,7 +79,7 @@ def lines(gpu: DetectedGpu) -> Iterator[DoctorLine]:
         found = message("doctor.runtime.used", why=choice.why)
         yield DoctorLine(name=_NAME, state="ok", message=found)
     advised = advice(gpu, catalogue())
-    if choice.folder is None and gpu.name and getattr(sys, "frozen", False):
+    if choice.folder is None and gpu is not None and getattr(sys, "frozen", False):
         case = "installable" if advised.runtime else "advised"
         text = message(f"doctor.runtime.{case}", advice=advised.text, runtime=advised.runtime)
         yield DoctorLine(name="runtime for the GPU", state="ok", message=text)

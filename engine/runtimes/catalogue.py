@@ -126,11 +126,7 @@ class RuntimeCatalogue:
         return iter(self.runtimes)
 
     def runtime(self, runtime_id: str) -> Runtime:
-        """One runtime by its id.
-
-        Raises:
-            UnknownRuntime: There is none.
-        """
+        """One runtime by its id; raises UnknownRuntime where there is none."""
         for runtime in self.runtimes:
             if runtime.id == runtime_id:
                 return runtime
@@ -158,11 +154,7 @@ def suited(
 
 
 def load(path: Path) -> RuntimeCatalogue:
-    """Read a catalogue.
-
-    Raises:
-        RuntimePackError: It is missing or damaged: the program's own files are incomplete.
-    """
+    """Read a catalogue; raises RuntimePackError where the program's own files are incomplete."""
     try:
         return from_plain(RuntimeCatalogue, read_toml(path))
     except (OSError, ValueError, TypeError, KeyError) as err:

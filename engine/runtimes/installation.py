@@ -64,11 +64,7 @@ def read(folder: Path) -> Installed | None:
 
 
 def write(folder: Path, installed: Installed) -> None:
-    """Mark an installation as complete; its last step.
-
-    Raises:
-        OSError: The folder cannot be written.
-    """
+    """Mark an installation as complete; its last step."""
     atomic_file.write_json(folder / MANIFEST, to_plain(installed))
 
 
@@ -170,11 +166,7 @@ def chosen() -> str:
 
 
 def choose(name: str) -> None:
-    """Choose the folder that the next start uses; "" for the program's own torch.
-
-    Raises:
-        OutputUnwritable: Our folder cannot be written.
-    """
+    """Choose the folder that the next start uses; "" for the program's own torch."""
     _write(_CHOSEN, {"runtime": name})
 
 
@@ -197,11 +189,7 @@ def accepted() -> tuple[Wheel, ...]:
 
 
 def accept(*wheels: Wheel, instead_of: Iterable[Wheel] = ()) -> None:
-    """Keep accepted wheels, and forget others: those of the same name, and of `instead_of`.
-
-    Raises:
-        OutputUnwritable: Our folder cannot be written.
-    """
+    """Keep accepted wheels, and forget others: those of the same name, and of `instead_of`."""
     before = accepted()
     dropped = {wheel.filename for wheel in (*wheels, *instead_of)}
     kept = tuple(wheel for wheel in before if wheel.filename not in dropped)

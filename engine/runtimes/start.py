@@ -163,11 +163,7 @@ class _MarkedLoader(Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Calls the original loader; an exception excludes this runtime from the next start.
-
-        Raises:
-            RuntimeBroken: It does not load.
-        """
+        """Calls the original loader; an exception excludes this runtime from the next start."""
         folders.begin_load(self._folder)
         try:
             self._inner.exec_module(module)

@@ -52,23 +52,15 @@ _USERS: dict[Group, tuple[str, ...]] = {"vae": ("seedvr2", "wan"), "dit": ("seed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchEntry:
-    """Description of a switch or a choice.
+    """Description of a switch or a choice."""
 
-    Attributes:
-        group: "vae" and "dit" are of those models, "run" of the machine around them.
-        name: Field of the switches of its group.
-        exactness: "exact": equal but for rounding; "rounding": more rounding; "inexact": not equal.
-        needs: Requirements for it to have an effect.
-        at_start: Only counts when it is chosen before torch is loaded.
-        old_names: Its names in earlier versions, without the group.
-    """
-
-    group: Group
-    name: str
+    group: Group  # "vae" and "dit" are of those models, "run" of the machine around them
+    name: str  # field of the switches of its group
+    # "exact": equal but for rounding; "rounding": more rounding; "inexact": not equal.
     exactness: Exactness = "exact"
-    needs: Requirement = NOTHING
-    at_start: bool = False
-    old_names: tuple[str, ...] = ()
+    needs: Requirement = NOTHING  # requirements for it to have an effect
+    at_start: bool = False  # only counts when it is chosen before torch is loaded
+    old_names: tuple[str, ...] = ()  # its names in earlier versions, without the group
 
     @property
     def key(self) -> str:
@@ -106,13 +98,9 @@ class SwitchEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimisation(SwitchEntry):
-    """One optimisation that can be switched on and off by itself.
+    """One optimisation that can be switched on and off by itself."""
 
-    Attributes:
-        default: Whether it is on where it works.
-    """
-
-    default: bool
+    default: bool  # whether it is on where it works
 
     def default_on(self, device: str, capability: tuple[int, int] | None = None) -> bool:
         """Whether it is on by default on a kind of device, a GPU of this capability."""
@@ -121,19 +109,14 @@ class Optimisation(SwitchEntry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchChoice(SwitchEntry):
-    """One of several variants.
+    """One of several variants."""
 
-    Attributes:
-        values: Values that can be chosen, with the requirements of each.
-        default: One of them.
-        plain: The value that computes as the plain variant of a model does; "" where none does.
-        setting: The job's setting that it is; "" where it is chosen as switches are.
-    """
-
+    # Values that can be chosen, with the requirements of each.
     values: Mapping[str, Requirement] = field(hash=False)
-    default: str
+    default: str  # one of them
+    # The value that computes as the plain variant of a model does; "" where none does.
     plain: str = ""
-    setting: str = ""
+    setting: str = ""  # the job's setting that it is; "" where it is chosen as switches are
 
     def missing(
         self, value: Value, device: str, capability: tuple[int, int] | None = None
@@ -206,32 +189,20 @@ class SwitchSet:
         )
 
     def changed(self, name: str, on: bool) -> Self:
-        """Switches with one optimisation, or with "all", on or off.
-
-        Raises:
-            KeyError: There is no such optimisation.
-        """
+        """Switches with one optimisation, or with "all", on or off."""
         found = self.optimisations() if name == ALL else (self.find(name),)
         changes: dict[str, Any] = {entry.name: on for entry in found}
         return replace(self, **changes)
 
     @classmethod
     def only(cls, name: str) -> Self:
-        """One optimisation alone, "all" of them, or with "exact" none.
-
-        Raises:
-            KeyError: There is no such optimisation.
-        """
+        """One optimisation alone, "all" of them, or with "exact" none."""
         off = cls.all_off()
         return off if name == EXACT else off.changed(name, True)
 
     @classmethod
     def find(cls, name: str) -> Optimisation:
-        """One optimisation.
-
-        Raises:
-            KeyError: There is no such optimisation.
-        """
+        """One optimisation; raises KeyError where there is none of this name."""
         for entry in cls.optimisations():
             if entry.name == name:
                 return entry
@@ -279,11 +250,7 @@ class VaeSwitches(SwitchSet):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DitSwitches(SwitchSet):
-    """Optimisations of the fast variant of the SeedVR2 transformer.
-
-    Attributes:
-        attention: A backend of `engine.ops.attention`; "auto" takes the fastest exact one.
-    """
+    """Optimisations of the fast variant of the SeedVR2 transformer."""
 
     GROUP: ClassVar[Group] = "dit"
 
@@ -301,6 +268,7 @@ class DitSwitches(SwitchSet):
     onednn_matmul: bool = _switch(needs=ON_PROCESSOR, old_names=("onednn_products",))
     fp16_accumulation: bool = _switch(False, "inexact", needs=on_gpu((7, 0)))
     compile: bool = _switch(False, "rounding", needs=COMPILING)
+    # A backend of `engine.ops.attention`; "auto" takes the fastest exact one.
     attention: str = field(
         default="auto",
         metadata=_about(SwitchChoice, values=ATTENTION, plain="sdpa", setting="attention"),

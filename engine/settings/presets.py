@@ -2,7 +2,8 @@
 
 Each preset of the user's own is one TOML file, written atomically, never replaced silently. It has
 no settings of a single video or of this user (`Setting.scope`): no times, permissions or model
-files, so that it can be given to others.
+files, so that it can be given to others. Bad titles and files raise SettingsError, a disk that
+refuses OutputError.
 """
 
 from __future__ import annotations
@@ -124,42 +125,23 @@ def read(path: Path) -> Preset:
 
 
 def save(title: str, settings: JobSettings) -> Preset:
-    """Store all settings that a preset may have.
-
-    Raises:
-        SettingsError: The title has no letters, or there is a preset of this name.
-        OutputError: The disk refuses.
-    """
+    """Store all settings that a preset may have."""
     return _keep(title, "", _of_presets(dataclasses.asdict(settings)))
 
 
 def take(path: Path) -> Preset:
-    """Import a preset from a file.
-
-    Raises:
-        SettingsError: It is not a preset, or there is a preset of this name.
-        OutputError: The disk refuses.
-    """
+    """Import a preset from a file."""
     found = read(path)
     return _keep(found.title, found.description, found.changes)
 
 
 def export(preset: Preset, path: Path) -> None:
-    """Write a preset to a file of the user's choice; an existing file is replaced.
-
-    Raises:
-        OutputError: The disk refuses.
-    """
+    """Write a preset to a file of the user's choice; an existing file is replaced."""
     _write(path, preset.title, preset.description, preset.changes)
 
 
 def remove(name: str) -> None:
-    """Delete a preset.
-
-    Raises:
-        SettingsError: There is no preset of this name.
-        OutputError: The disk refuses.
-    """
+    """Delete a preset."""
     path = folder() / f"{name}{SUFFIX}"
     if name not in {known.stem for known in folder().glob(f"*{SUFFIX}")}:
         raise SettingsError("no-own-preset", name=name)
@@ -168,11 +150,7 @@ def remove(name: str) -> None:
 
 
 def name_of(title: str) -> str:
-    """The name of a preset with this title: letters and digits of any script, in lower case.
-
-    Raises:
-        SettingsError: The title has none.
-    """
+    """The name of a preset with this title: letters and digits of any script, in lower case."""
     letters = "".join(c if c.isalnum() else " " for c in title.casefold())
     name = "-".join(letters.split())[:_LONGEST].strip("-")
     if not name:

@@ -24,21 +24,14 @@ SERIES = {(7, 5): "20", (8, 0): "30", (8, 9): "40", (10, 0): "50"}  # GeForce RT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """Requirement of a choice: without it the choice has no effect.
+    """Requirement of a choice: without it the choice has no effect."""
 
-    Attributes:
-        devices: Kinds of torch devices.
-        capability: Least CUDA capability of a GPU; None: any.
-        systems: Names as of `sys.platform`; () for all.
-        parts: Kind of device -> Python module that it needs there, or COMPILER.
-        sources: The packaged program, which runs without sources, does not have it.
-    """
-
-    devices: tuple[str, ...] = BOTH
-    capability: tuple[int, int] | None = None
-    systems: tuple[str, ...] = ()
+    devices: tuple[str, ...] = BOTH  # kinds of torch devices
+    capability: tuple[int, int] | None = None  # least CUDA capability of a GPU; None: any
+    systems: tuple[str, ...] = ()  # names as of `sys.platform`; () for all
+    # Kind of device -> Python module that it needs there, or COMPILER.
     parts: tuple[tuple[str, str], ...] = ()
-    sources: bool = False
+    sources: bool = False  # the packaged program, which runs without sources, does not have it
 
 
 NOTHING = Requirement()

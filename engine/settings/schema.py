@@ -38,31 +38,22 @@ Kind = Literal["", "time", "path", "folder", "pattern", "command", "switches", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """Description of a setting; kept in the metadata of the dataclass field.
+    """Description of a setting; kept in the metadata of the dataclass field."""
 
-    Attributes:
-        group: Heading of the window under which it is shown.
-        unit: Unit of a number; "s" also of a time.
-        low: Least value.
-        high: Largest value.
-        values: All values that a whole number may have; () for any within the limits.
-        choices: All values that a text may have, but for names of GPUs; () for any.
-        families: Models and sources that use it: "lite", "wan", "latents" and so on; () for all.
-        kind: Meaning of a text without choices; "" for other settings.
-        low_is_automatic: The least value leaves the choice to the planner.
-        scope: "any": part of presets. "user": a permission or a file of this user, not in presets.
-            "source": of one film, neither in presets nor kept for the next film.
-    """
-
-    group: Group = "main"
-    unit: str = ""
-    low: float | None = None
-    high: float | None = None
+    group: Group = "main"  # heading of the window under which it is shown
+    unit: str = ""  # unit of a number; "s" also of a time
+    low: float | None = None  # least value
+    high: float | None = None  # largest value
+    # All values that a whole number may have; () for any within the limits.
     values: tuple[int, ...] = ()
+    # All values that a text may have, but for names of GPUs; () for any.
     choices: Sequence[str] = ()
-    families: tuple[str, ...] = ()  # that read it; () for all
-    kind: Kind = ""
-    low_is_automatic: bool = False
+    # Models and sources that use it: "lite", "wan", "latents" and so on; () for all.
+    families: tuple[str, ...] = ()
+    kind: Kind = ""  # meaning of a text without choices; "" for other settings
+    low_is_automatic: bool = False  # the least value leaves the choice to the planner
+    # "any": part of presets. "user": a permission or a file of this user, not in presets. "source":
+    # of one film, neither in presets nor kept for the next film.
     scope: Literal["any", "user", "source"] = "any"
 
 
@@ -347,11 +338,7 @@ def current_names(settings: type[Any]) -> dict[str, str]:
 
 
 def with_values(settings: S, values: Mapping[str, object]) -> S:
-    """Copy of the settings with other values, by name.
-
-    Raises:
-        SettingsError: A value is impossible.
-    """
+    """Copy of the settings with other values, by name."""
     changes: dict[str, Any] = dict(values)
     return dataclasses.replace(settings, **changes)
 
@@ -360,9 +347,6 @@ def with_environment(settings: JobSettings) -> JobSettings:
     """Add the switches that are settings of their own, where these are at their default.
 
     The text `switches` and the environment (UPREEL_DIT_ATTENTION) may set them as well.
-
-    Raises:
-        SettingsError: The environment has a switch that does not exist, or an impossible value.
     """
     usual = {field.name: field.default for field in fields(JobSettings)}
     changes: dict[str, Any] = {

@@ -4,7 +4,8 @@ What is written in the setting `switches` ("vae.temporal_winograd=on,run.tf32=on
 the environment (UPREEL_VAE_TEMPORAL_WINOGRAD=on), then the defaults of the device. Groups change
 many at once: "vae.all=off", "dit.all=off", "run.all=off", "all=off". "exact" computes as the plain
 variants of the models do: every optimisation off, convolutions and attention as published. "fp4"
-takes what belongs together on RTX 50: matrix products and attention in FP4.
+takes what belongs together on RTX 50: matrix products and attention in FP4. An unknown name or an
+impossible value raises SettingsError.
 """
 
 from __future__ import annotations
@@ -123,11 +124,7 @@ def switches_of(
 
 
 def settings_of(text: str, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Settings of a job that are entries of the table as well, as text and environment set them.
-
-    Raises:
-        SettingsError: An unknown name, or an impossible value.
-    """
+    """Settings of a job that are entries of the table as well, as text and environment set them."""
     changes = (*_in_environment(environ), *_in_text(text))
     return {
         change.entry.setting: str(change.value)
@@ -137,11 +134,7 @@ def settings_of(text: str, environ: Mapping[str, str] | None = None) -> dict[str
 
 
 def named_changes(text: str, environ: Mapping[str, str] | None = None) -> Changes:
-    """Switches set by text and environment: of a group only what works here is turned on.
-
-    Raises:
-        SettingsError: An unknown name, or an impossible value.
-    """
+    """Switches set by text and environment: of a group only what works here is turned on."""
     last = {change.entry: change for change in (*_in_environment(environ), *_in_text(text))}
     return {entry.key: change.value for entry, change in last.items() if change.is_named}
 
@@ -152,20 +145,12 @@ def entries() -> tuple[SwitchEntry, ...]:
 
 
 def changes_of(text: str) -> Changes:
-    """Changes by a text; where several parts set a switch the last one counts.
-
-    Raises:
-        SettingsError: An unknown name (with the nearest one), or an impossible value.
-    """
+    """Changes by a text; where several parts set a switch the last one counts."""
     return {change.entry.key: change.value for change in _in_text(text)}
 
 
 def environment_changes(environ: Mapping[str, str] | None = None) -> Changes:
-    """Changes by the environment; a switch by itself counts more than its group.
-
-    Raises:
-        SettingsError: A variable that looks like a switch and is none, or an impossible value.
-    """
+    """Changes by the environment; a switch by itself counts more than its group."""
     return {change.entry.key: change.value for change in _in_environment(environ)}
 
 
@@ -184,11 +169,7 @@ def is_switch(name: str) -> bool:
 
 
 def check_switches(text: str) -> None:
-    """Refuse a text that `switches_of` could not read.
-
-    Raises:
-        SettingsError: An unknown name, or an impossible value.
-    """
+    """Refuse a text that `switches_of` could not read."""
     for _ in _in_text(text):
         pass
 

@@ -1,1 +1,1 @@
-"""Several processes of this machine that make spans of one film, through Dask distributed."""
+"""Several processes of this computer that make spans of one video, through Dask distributed."""

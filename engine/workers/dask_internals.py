@@ -161,7 +161,7 @@ def worker_that_had(scheduler: Scheduler, key: object) -> int | None:
 
 
 def average_seconds(scheduler: Scheduler, function: str) -> float:
-    """How long tasks of a function took on average; negative if none has ended."""
+    """Average seconds of the tasks of a function; negative if none has ended."""
     state: Any = scheduler
     found = state.task_prefixes.get(function)
     return -1.0 if found is None else float(found.duration_average)

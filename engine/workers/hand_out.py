@@ -1,4 +1,4 @@
-"""Hands the spans of a film out to workers, and collects the segments that they make.
+"""Hands the spans of a video out to workers, and collects the segments that they make.
 
 A worker that dies or fails loses its span, which another one makes; one that fails three times is
 left out. A span that takes much too long is given to an idle worker, too, and the first result
@@ -40,7 +40,7 @@ from engine.workers.reports import (
     read_segment,
 )
 from engine.workers.spans import OpenSpans, Survey
-from engine.workers.team import Deadlines, Held, Paces, Team
+from engine.workers.team import Deadlines, Held, Team
 from engine.workers.worker import JobOrder, Made, SpanWorker
 
 logger = logging.getLogger(__name__)
@@ -51,11 +51,11 @@ Received = Callable[["SpanFuture | Report | EngineError"], None]
 Join = Callable[[JobOrder, Received, Callable[[int], bool], Callable[[int], bool]], RemoteWorkers]
 
 _POLL_S = 0.1
-# Spans for each worker that are known ahead (memory of what is known of the film before them), and
-# that Dask has, about: they are handed out some at a time, which costs less than one by one.
+# Spans for each worker that are known ahead (each has marks of the video before it), and those that
+# Dask has, about: they are handed out some at a time, which costs less than one by one.
 _AHEAD, _HANDED_OUT = 16, 3
-_LATE_S = 0.5  # between looks for spans that are late
-_ENDING_S = 2.0  # that workers have to end cleanly
+_LATE_S = 0.5  # polling interval of late spans
+_ENDING_S = 2.0  # time for workers to end cleanly
 
 
 def hand_out(
@@ -72,13 +72,13 @@ def hand_out(
         context: Context of the job.
         segments: Finished segments; new ones are added.
         join: Lets workers of other computers join; None for none.
-        worker: What each worker of this computer does.
+        worker: Makes the plugin of each worker of this computer.
 
     Raises:
-        EngineError: What keeps any worker from making them; finished segments stay.
+        EngineError: No worker can make them; finished segments stay.
         Cancelled: The user stopped.
 
-    Memory: of this process one frame, and what is known before some spans.
+    Memory: one frame in this process, and marks of some spans.
     """
     plan = context.plan
     with (
@@ -103,7 +103,7 @@ def _warn(context: JobContext, notice: Notice) -> None:
 
 
 class _HandOut:
-    """Workers at what lacks of a film; used by the thread of the job, but for the survey."""
+    """Missing segments in the making; used by the thread of the job, but for the survey."""
 
     def __init__(
         self,
@@ -127,13 +127,13 @@ class _HandOut:
             finished = self._spans.finished
             about = self._spans.is_open, lambda segment: segment in finished
             self._remote = join(self._order, self._inbox.put, *about)
-        self._team = Team(context.plan, self._remote)
+        now = context.control.work_seconds
+        self._team = Team(context.plan, self._remote, now)
+        self._deadlines = Deadlines(context.plan, self._team, now)
         self._room = threading.Semaphore(_AHEAD * count)
         self._waiting: list[Span] = []
         self._ends: dict[tuple[int, int], Made] = {}  # by worker and first segment
         self._is_surveyed = False
-        self._paces = Paces(context.control.work_seconds)
-        self._deadlines = Deadlines(context.plan, self._paces, context.control.work_seconds)
         self._is_due = Throttle(_LATE_S)
         self._outrun: list[SpanFuture] = []  # kept: Dask would take their workers for idle
         self._is_stuck = False
@@ -143,7 +143,7 @@ class _HandOut:
         self._warned: list[Notice] = []
 
     def run(self, worker: WorkerKind) -> None:
-        """Until all is made, or no worker is left."""
+        """Work until all segments are made, or no worker is left."""
         folder, team = self._order.folder, self._team
         forget_made(folder)  # by workers that were killed with their job
         with WorkerPool(
@@ -177,7 +177,7 @@ class _HandOut:
         return bool(self._spans or self._waiting) or not self._is_surveyed
 
     def _read_ahead(self) -> None:
-        """In a thread of its own: as far as there is room."""
+        """Find spans as far as there is room for them, in a thread of its own."""
         for span in self._survey.spans():
             while not self._room.acquire(timeout=_POLL_S):
                 self._context.control.check_cancelled()
@@ -187,7 +187,7 @@ class _HandOut:
         self._inbox.put(None)
 
     def _step(self, pool: WorkerPool) -> None:
-        """Pass on what the user wants, and deal with the next thing that has come."""
+        """Pass on a pause or a cancellation, and deal with what has arrived next."""
         control = self._context.control
         if control.is_cancelled:
             raise Cancelled
@@ -207,7 +207,7 @@ class _HandOut:
             self._waiting = []
 
     def _look_for_late(self, pool: WorkerPool) -> None:
-        """Give what a worker should have made to an idle one, too; the first result counts."""
+        """Give late spans to idle workers, too; the first result counts."""
         ended = self._spans.outrun()
         self._outrun += ended
         for _ in ended:
@@ -258,13 +258,16 @@ class _HandOut:
                     self._distrust(pool, found.number, err)
 
     def _ended(self, pool: WorkerPool, future: SpanFuture) -> None:
-        """A span is made, or lost by its worker; then what is left of it is handed out again."""
+        """Deal with the end of a span; what is left of a lost one is handed out again."""
         if future not in self._spans or (outcome := pool.outcome_of(future)) is None:
             return  # another worker was faster, or it is made again
         span, (number, why) = self._spans.end(future), outcome
         assert span is not None
         self._room.release()
-        made = None if number is None else self._ends.pop((number, span.first), None)
+        made = None
+        if number is not None:
+            made = self._ends.pop((number, span.first), None)
+            self._team.starts_over(number)
         rest = self._spans.rest(span)
         if why is None and made is not None:
             why = made.failure
@@ -272,8 +275,6 @@ class _HandOut:
                 self._context.events.emit(preview)
         if why is None and not self._spans.is_made(rest):
             why = message("reason.worker.incomplete")
-        if number in self._team.workers:
-            self._team.workers[number].open_frames = 0
         if why is not None:
             self._lost(pool, number, why)
         if not self._spans.is_made(rest) and not self._spans.is_elsewhere(rest, ()):
@@ -285,7 +286,6 @@ class _HandOut:
             logger.warning("a span was lost: %s", why)
             return
         logger.warning("worker %d lost its span: %s", number + 1, why)
-        self._paces.rests(number)
         notice = self._team.failed(number, why)
         if notice is None:
             return
@@ -296,10 +296,10 @@ class _HandOut:
         self._warn_once(notice)
 
     def _distrust(self, pool: WorkerPool, number: int, error: InvalidReport) -> None:
-        """A machine has reported what makes no sense: its span goes to another one.
+        """Send a worker away that has reported what makes no sense.
 
         Raises:
-            InvalidReport: It is a worker of this machine: a mistake of ours.
+            InvalidReport: It is a worker of this computer, so the mistake is in the program.
         """
         if self._remote is None or self._team.is_own(number):
             raise error
@@ -318,9 +318,8 @@ class _HandOut:
         self._deadlines.reported()
         match report.kind:
             case "segment":
+                self._team.starts_over(number)
                 self._keep(number, data)
-                if number in self._team.workers:
-                    self._team.workers[number].open_frames = 0
             case "made":
                 self._made(number, read_made(data))
             case "preview":
@@ -331,7 +330,9 @@ class _HandOut:
             case "warned":
                 self._warn_once(read(Notice, data))
             case "joined":
-                self._joined(number)
+                if self._team.joined(number):
+                    for _ in range(_AHEAD):
+                        self._room.release()
             case "left":
                 self._team.left(number)
             case "refused":
@@ -342,37 +343,29 @@ class _HandOut:
                 raise InvalidReport("a report of an unknown kind")
 
     def _made(self, number: int, made: Made) -> None:
-        """A worker tells how its span ended, before the span ends."""
+        """Take how a worker has ended its span; this arrives before the span ends."""
         if not self._spans.has(made.first):
             return  # another one has made it meanwhile
         check(self._team.is_own(number) or not made.has_preview, "a preview that is not available")
         self._ends[number, made.first] = made
         if made.failure is not None or len(self._spans) <= len(self._team.workers):
-            self._paces.rests(number)  # perhaps nothing waits for it
+            self._team.rests(number)  # perhaps nothing waits for it
         if number in self._team.workers:
             self._team.workers[number].last = made
         if self._remote is not None and made.failure is None:
             self._remote.made(number)
 
-    def _joined(self, number: int) -> None:
-        """A machine takes part from now on, perhaps again."""
-        self._paces.rests(number)
-        if self._team.joined(number):
-            for _ in range(_AHEAD):
-                self._room.release()
-
     def _warn_once(self, notice: Notice) -> None:
-        """Pass on what one worker has found; the others find it, too."""
+        """Pass a warning on; the other workers find the same."""
         if notice not in self._warned:
             self._warned.append(notice)
             _warn(self._context, notice)
 
     def _shows(self, number: int, frame: int, begun: int, frames_per_second: float) -> None:
-        """A worker is at a frame, with some since the last finished segment."""
+        """Show the frame at which a worker is, with some since its last finished segment."""
         if number not in self._team.workers:
             return
-        self._team.workers[number].open_frames = begun
-        self._paces.works(number, begun)
+        self._team.works(number, begun)
         if self._remote is not None:
             self._remote.works(number, frames_per_second)
         self._context.events.emit(
@@ -403,9 +396,7 @@ class _HandOut:
         path = self._segments.path(record.number)
         with writing(path):
             atomic_file.replace(made_path(self._order.folder, record.number, number), path)
-        if number in self._team.workers:
-            self._team.workers[number].has_made = True
-        self._paces.made(number, record.frames)
+        self._team.made(number, record.frames)
         self._segments.add(record)
         self._spans.add(record)
         self._context.events.emit(
@@ -420,16 +411,15 @@ class _HandOut:
         self._advance()
 
     def _advance(self) -> None:
-        """Show how far all are together."""
-        begun = sum(one.open_frames for one in self._team.workers.values())
+        """Show the progress of all workers together."""
         most = max(self._survey.frames, self._context.plan.frames)
-        now = min(self._spans.frames + begun, most)  # some may be made twice
+        now = min(self._spans.frames + self._team.open_frames, most)  # some may be made twice
         if now > self._shown:
             self._progress.add(now - self._shown)
             self._shown = now
 
     def _stop(self, pool: WorkerPool) -> None:
-        """End what is under way; segments that are finished meanwhile are kept."""
+        """Cancel unfinished spans; segments that are finished meanwhile are kept."""
         pool.send("cancel")
         end = time.monotonic() + _ENDING_S
         while self._spans and (left := end - time.monotonic()) > 0:
@@ -444,11 +434,11 @@ class _HandOut:
                     self._receive(found)
 
     def _account(self) -> None:
-        """Add what the workers took to what the job took; keep how fast machines were."""
+        """Add memory and time of the workers to those of the job; keep the speed of computers."""
         for worker in self._team.workers.values():
             if worker.last is not None:
                 self._context.workers_peak_bytes += worker.last.peak_bytes
                 for stage, seconds in worker.last.seconds.items():
                     self._context.meter.add(stage, seconds)
         if (remote := self._remote) is not None:
-            advised(lambda: remote.learn(self._paces.measured), None)
+            advised(lambda: remote.learn(self._team.measured), None)

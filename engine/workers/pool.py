@@ -92,7 +92,7 @@ class WorkerPool:
     """Worker processes that make spans; a context manager, which ends them all.
 
     Args:
-        worker: What each of them does.
+        worker: Plugin of each worker.
         folder: Folder of the job.
         count: Number of workers of this computer; they come as they get ready, numbered from 0.
         received: Takes the future of each span that has ended, and before it what its worker has
@@ -196,7 +196,7 @@ class WorkerPool:
         ones would wait at a slow worker while a fast one is idle.
 
         Args:
-            spans: To be made, in order.
+            spans: Spans to make, in order.
             first: Before all others that wait.
             to: Number of the worker that gets them if it is connected; None for any.
         """
@@ -225,16 +225,16 @@ class WorkerPool:
         return list(dask_internals.numbers(self._scheduler, idle=True))
 
     def outcome_of(self, future: SpanFuture) -> tuple[int | None, Message | None] | None:
-        """Who had a span that has ended, and why it is lost.
+        """Number of the worker that had a span which has ended, and why the span is lost.
 
         A worker that dies may have had several that it had not begun: it answers for the first one.
         None stands for the others, and where it is not known any more.
 
         Returns:
-            None where its worker has gone with the result, so that Dask has another one make it.
+            None if its worker has gone with the result, so that Dask has another one make it.
 
         Raises:
-            EngineError: What keeps any worker from it.
+            EngineError: No worker can make it.
         """
         if not future.done():
             future.add_done_callback(self._received)

@@ -16,7 +16,7 @@ _KINDS = ("segment", "made", "progress", "warned")
 
 
 class Report(NamedTuple):
-    """What a worker, or the wing that lets other computers in, says of its work."""
+    """A report of a worker, or of the wing that lets other computers in."""
 
     number: int  # of the worker
     kind: str
@@ -63,7 +63,7 @@ def read(kind: type[T], data: Any) -> T:
 
 def read_segment(
     data: Any,
-    lacking: Iterable[Span],
+    rests: Iterable[Span],
     finished: Container[int],
     *,
     frames: int,
@@ -71,15 +71,15 @@ def read_segment(
     folder: Path,
     worker: int,
 ) -> SegmentRecord | None:
-    """The record of a finished segment; None where it is there already.
+    """The record of a finished segment; None if there is one already.
 
     Args:
         data: Plain.
-        lacking: What is left of each span that is being made.
-        finished: Segments that are there, by their number.
-        frames: Of the film, as far as it has been read.
-        segment_frames: Of the plan.
-        folder: Of the job, which has the file.
+        rests: Rest of each span that is being made.
+        finished: Finished segments, by their number.
+        frames: Number of frames of the video, as far as it was read.
+        segment_frames: Frames of a segment, by the plan.
+        folder: Folder of the job, which has the file.
         worker: Number of the one that reports.
 
     Raises:
@@ -92,7 +92,7 @@ def read_segment(
     check(
         record.frames == len(record.durations) == len(record.crcs), "frame counts that do not match"
     )
-    found = [one for one in lacking if (one.first, one.done) == (record.number, record.begins)]
+    found = [one for one in rests if (one.first, one.done) == (record.number, record.begins)]
     check(bool(found), "a segment already finished")
     stop, end = found[0].stop, record.end.count
     check(end <= (frames if stop is None else stop), "a segment beyond the end of its span")
@@ -103,7 +103,7 @@ def read_segment(
 
 
 def read_made(data: Any) -> Made:
-    """How a span ended.
+    """The end of a span.
 
     Raises:
         InvalidReport: It makes no sense.
@@ -115,10 +115,10 @@ def read_made(data: Any) -> Made:
 
 
 def read_progress(data: Any, *, frames: int) -> tuple[int, int, float]:
-    """Where a worker is, frames since its last finished segment, frames a second.
+    """Frame at which a worker is, frames since its last finished segment, frames a second.
 
     Raises:
-        InvalidReport: It makes no sense; the film has no such frame, for example.
+        InvalidReport: It makes no sense; the video has no such frame, for example.
     """
     check(isinstance(data, list | tuple) and len(data) == 3, "no progress")
     frame, begun, speed = read(int, data[0]), read(int, data[1]), read(float, data[2])

@@ -18,17 +18,17 @@ from engine.workers.pool import SpanFuture
 
 
 class Survey:
-    """Finds what has to be known of a film before each span, which depends on the source alone.
+    """Finds the spans of a video, with what has to be known before each, from the source alone.
 
     Memory: one frame, and a mark of each segment.
 
     Attributes:
-        frames: That the film has, as far as it has been read.
+        frames: Number of frames that were read so far.
 
     Args:
-        context: Of the job.
-        segments: What is finished is not handed out.
-        reader: Of the source.
+        context: Context of the job.
+        segments: Finished segments, which belong to no span.
+        reader: Reader of the source.
     """
 
     def __init__(self, context: JobContext, segments: SegmentLog, reader: FrameReader) -> None:
@@ -44,7 +44,7 @@ class Survey:
             self._detector = ShotDetector(context.media.video, sensitivity=sensitivity)
 
     def spans(self) -> Iterator[Span]:
-        """All spans that lack, in order; the last one has no `stop` if the film ends with it.
+        """All missing spans, in order; the last one has no `stop` if the video ends with it.
 
         Of the segments at which one may end it ends at the one that begins soonest after a cut:
         what lies between is computed for the next span, too.
@@ -77,14 +77,14 @@ class Survey:
             yield waiting
 
     def _needed(self, marks: list[FrameMark], shot: int) -> tuple[FrameMark, ...]:
-        """The last marks: those from which a span may have to be read."""
+        """The last marks, from which a span may have to be read."""
         if self._detector is None:
             return tuple(marks[-2:])
         first = bisect_right(marks, shot - HISTORY, key=lambda mark: mark.count)
         return tuple(marks[max(0, min(first - 1, len(marks) - 2)) :])
 
     def _frames(self) -> Iterator[tuple[int, PlanarFrame, bool]]:
-        """Number, frame and whether a shot begins with it, from the first lacking frame on."""
+        """Number, frame and whether a shot begins with it, from the first missing frame on."""
         done = self._begin.done
         history = HISTORY if self._detector is not None else 0
         mark = self._begin.mark_before(done - history)
@@ -102,13 +102,13 @@ class OpenSpans:
     """Spans that workers have. Used by the thread of the job, but for `is_open`.
 
     Args:
-        finished: Segments that are there.
-        survey: Knows how far the film goes.
-        segment_frames: Of the plan.
+        finished: Records of finished segments.
+        survey: Survey of the video, for its length.
+        segment_frames: Frames of a segment, by the plan.
 
     Attributes:
-        frames: In finished segments.
-        largest: Bytes of the largest of them.
+        frames: Number of frames in finished segments.
+        largest: Bytes of the largest segment.
     """
 
     def __init__(
@@ -137,16 +137,16 @@ class OpenSpans:
         return self._finished
 
     def begin(self, futures: Iterable[SpanFuture], spans: Iterable[Span]) -> None:
-        """They are handed out."""
+        """Add spans that are handed out."""
         self._open.update(zip(futures, spans, strict=True))
 
     def end(self, future: SpanFuture) -> Span | None:
-        """A span has ended, whichever way; None: one that is not known any more."""
+        """Remove a span that has ended, whichever way; None if it is unknown."""
         self._shared.discard(future)
         return self._open.pop(future, None)
 
     def share(self, future: SpanFuture, other: SpanFuture) -> None:
-        """What is left of a span is handed out to another worker, too."""
+        """Add a second worker for the rest of a span."""
         self._open[other] = self.rest_of(future)
         self._shared |= {future, other}
 
@@ -162,26 +162,26 @@ class OpenSpans:
         return found
 
     def is_elsewhere(self, rest: Span, but: Container[SpanFuture]) -> bool:
-        """Whether a worker has what is left of a span, other than by some futures."""
+        """Whether a worker has the rest of a span, other than by some futures."""
         others = (self.rest(span) for one, span in self._open.items() if one not in but)
         return any((one.first, one.stop) == (rest.first, rest.stop) for one in others)
 
     def rest_of(self, future: SpanFuture) -> Span:
-        """What is left of a span that is handed out."""
+        """Rest of a span that is handed out."""
         return self.rest(self._open[future])
 
     def frames_of(self, rest: Span) -> int:
-        """Frames that are left of a span."""
+        """Number of frames of the rest of a span."""
         return (self._survey.frames if rest.stop is None else rest.stop) - rest.done
 
     def add(self, record: SegmentRecord) -> None:
-        """A segment is finished."""
+        """Add a finished segment."""
         self._finished[record.number] = record
         self.frames += record.frames
         self.largest = max(self.largest, record.bytes)
 
     def rest(self, span: Span) -> Span:
-        """What is left of a span, whose worker may have finished some segments."""
+        """Rest of a span, whose worker may have finished some segments."""
         made: list[SegmentRecord] = []
         while (record := self._finished.get(span.first + len(made))) is not None:
             if span.stop is not None and record.begins >= span.stop:
@@ -190,26 +190,26 @@ class OpenSpans:
         return span.rest(made)
 
     def rests(self) -> Iterator[Span]:
-        """What is left of each of which anything is."""
+        """Rest of each span that is not finished."""
         rests = map(self.rest, self._open.values())
         return (rest for rest in rests if not self.is_made(rest))
 
     def is_made(self, rest: Span) -> bool:
-        """Whether nothing is left of a span."""
+        """Whether a rest is empty."""
         return self.frames_of(rest) <= 0
 
     def has(self, first: int) -> bool:
-        """Whether one begins with a segment."""
+        """Whether a span begins with a segment."""
         return any(span.first == first for span in self._open.values())
 
     def is_open(self, segment: int) -> bool:
-        """Whether a segment belongs to one of them and is not finished; in any thread."""
+        """Whether a segment belongs to a span and is not finished; in any thread."""
         return segment not in self._finished and any(
             span.first <= segment <= self._last_of(span) for span in tuple(self._open.values())
         )
 
     def _last_of(self, span: Span) -> int:
-        """The last number that a segment of a span may have."""
+        """Largest number that a segment of a span may have."""
         if span.stop is None:  # its segments may be short
             return span.first + self._survey.frames - span.done
         length = self._segment_frames

@@ -23,32 +23,47 @@ _TIMES, _LEAST_S = 2.0, 5.0
 
 @dataclass(slots=True)
 class TeamWorker:
-    """State of a worker that is not left out."""
+    """State of a worker, and its clock, which runs while it makes frames."""
 
     failures: int = 0
     open_frames: int = 0  # made, but in no finished segment yet
     last: Made | None = None
     has_made: bool = False  # any segment
     has_left: bool = False  # its owner wanted it back, or it was sent away
+    since: float | None = None  # when its clock was read last, s; None while it stands still
+    begun: int = 0  # frames of the next segment that were made when its clock started
+    frames: int = 0  # made while its clock ran
+    seconds: float = 0.0  # of its clock
 
 
 class Team:
     """Workers by their number; those of this computer come first. Used by the thread of the job.
+
+    The clock of a worker starts with the first frames that it reports, so that neither loading
+    models nor waiting for a span counts, and is read with each finished segment.
+
+    Args:
+        plan: Plan of the job.
+        remote: Workers of other computers.
+        now: Seconds, without pauses of the job.
 
     Attributes:
         workers: All that are not left out.
         may_grow: Others may come, which are not known yet.
     """
 
-    def __init__(self, plan: Plan, remote: RemoteWorkers | None) -> None:
-        self._plan, self._remote = plan, remote
-        self.workers = {number: TeamWorker() for number in range(len(plan.workers))}
+    def __init__(self, plan: Plan, remote: RemoteWorkers | None, now: Callable[[], float]) -> None:
+        self._plan, self._remote, self._now = plan, remote, now
+        self._all = {number: TeamWorker() for number in range(len(plan.workers))}
+        self.workers = dict(self._all)
         self.may_grow = remote is not None
         self._seen = time.monotonic()  # when a worker was there
         self._looked, self._awake = time.time(), -_WAKING_S  # awake since then
 
+    # --- who takes part
+
     def look(self, *, has_workers: bool) -> None:
-        """Called again and again: notices that this computer slept, and that no worker is left.
+        """Notice that this computer slept, and that no worker is left; called again and again.
 
         Args:
             has_workers: Any worker is ready, at work, or starts.
@@ -67,21 +82,29 @@ class Team:
         """Whether a worker is one of this computer."""
         return number < len(self._plan.workers)
 
+    def name_of(self, number: int) -> str:
+        """Name of the GPU or the computer that a worker has to itself; "" for a process."""
+        if self.is_own(number):
+            return self._plan.workers[number].card
+        return "" if self._remote is None else self._remote.name_of(number)
+
     def joined(self, number: int) -> bool:
         """Add a worker of another computer; False if it joins again."""
+        self.rests(number)
         if number in self.workers:
             self.workers[number].has_left = False
             return False
-        self.workers[number] = TeamWorker()
+        self.workers[number] = self._all.setdefault(number, TeamWorker())
         return True
 
     def left(self, number: int) -> None:
-        """What a worker loses from now on, until it joins again, is no failure."""
+        """Count nothing that a worker loses from now on as a failure, until it joins again."""
         if number in self.workers:
             self.workers[number].has_left = True
 
     def failed(self, number: int, why: Message) -> Notice | None:
-        """Count a failure of a worker; the notice where it is left out from now on."""
+        """Count a failure of a worker; the notice if it is left out from now on."""
+        self.rests(number)
         worker = self.workers.get(number)
         has_slept = time.monotonic() - self._awake < _WAKING_S
         if worker is None or worker.has_left or has_slept:
@@ -97,9 +120,9 @@ class Team:
         return number in self.workers and not self.workers[number].has_made
 
     def late(self, number: int, seconds: float) -> Notice | None:
-        """A worker should have made a segment some seconds ago; the notice where that is sure.
+        """The notice that a worker is late by some seconds, if that is sure.
 
-        One that has made none yet may still load its models.
+        One that has made no segment yet may still load its models.
         """
         if number not in self.workers or (self.may_load(number) and seconds <= LOADING_S):
             return None
@@ -112,75 +135,57 @@ class Team:
         params = {"worker": name or str(number + 1), **about}
         return Notice(code=code, case=case, severity="warning", params=params)
 
-    def name_of(self, number: int) -> str:
-        """Name of the GPU or the computer that a worker has to itself; "" for a process."""
-        if self.is_own(number):
-            return self._plan.workers[number].card
-        return "" if self._remote is None else self._remote.name_of(number)
-
-
-@dataclass(slots=True)
-class _Pace:
-    """Clock of one worker."""
-
-    since: float | None = None  # when it was read last, s; None while it stands still
-    begun: int = 0  # frames of the next segment that were made when it started
-    frames: int = 0  # made while it ran
-    seconds: float = 0.0  # while it ran
-
-
-class Paces:
-    """A clock for each worker, which runs while it makes frames.
-
-    It starts with the first frames that a worker reports, so that neither loading models nor
-    waiting for a span counts, and is read with each finished segment.
-
-    Args:
-        now: Seconds, without pauses of the job.
-    """
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._of: dict[int, _Pace] = {}
+    # --- how fast workers are
 
     def works(self, number: int, begun: int) -> None:
-        """A worker has made frames, some since its last finished segment."""
-        pace = self._of.setdefault(number, _Pace())
-        if pace.since is None:
-            pace.since, pace.begun = self._now(), begun
+        """Take the frames that a worker has made since its last finished segment."""
+        worker = self._all[number]
+        worker.open_frames = begun
+        if worker.since is None:
+            worker.since, worker.begun = self._now(), begun
 
     def made(self, number: int, frames: int) -> None:
-        """A worker has finished a segment of so many frames."""
-        pace = self._of.setdefault(number, _Pace())
-        now = self._now()
-        if pace.since is not None:
-            pace.seconds += now - pace.since
-            pace.frames += frames - pace.begun
-        pace.since, pace.begun = now, 0
+        """Take a segment of some frames that a worker has finished."""
+        worker, now = self._all.setdefault(number, TeamWorker()), self._now()
+        if worker.since is not None:
+            worker.seconds += now - worker.since
+            worker.frames += frames - worker.begun
+        worker.since, worker.begun = now, 0
+        worker.has_made = True
+
+    def starts_over(self, number: int) -> None:
+        """Forget the frames that a worker has made, but in no finished segment."""
+        if number in self._all:
+            self._all[number].open_frames = 0
 
     def rests(self, number: int) -> None:
-        """A worker has nothing to do, or is not there."""
-        if number in self._of:
-            self._of[number].since = None
+        """Stop the clock of a worker: it has nothing to do, or is not connected."""
+        if number in self._all:
+            self._all[number].since = None
+
+    @property
+    def open_frames(self) -> int:
+        """Frames that workers have made, but in no finished segment yet."""
+        return sum(one.open_frames for one in self.workers.values())
+
+    @property
+    def measured(self) -> dict[int, tuple[float, float]]:
+        """Frames and seconds of each worker that has made any, also of those that were left out."""
+        return {
+            number: (one.frames, one.seconds)
+            for number, one in self._all.items()
+            if one.frames > 0 and one.seconds > 0
+        }
 
     def seconds_per_frame(self, number: int) -> float | None:
-        """How long a worker takes for a frame; the slowest of all where it has made none yet.
+        """Seconds that a worker takes for a frame; the slowest of all if it has made none yet.
 
         Returns:
-            None where nobody has made any.
+            None if nobody has made any.
         """
         known = self.measured
         counted = (known[number],) if number in known else known.values()
         return max((seconds / frames for frames, seconds in counted), default=None)
-
-    @property
-    def measured(self) -> dict[int, tuple[float, float]]:
-        """Frames and seconds of each worker that has made any."""
-        return {
-            number: (pace.frames, pace.seconds)
-            for number, pace in self._of.items()
-            if pace.frames > 0 and pace.seconds > 0
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,20 +202,20 @@ class Deadlines:
     The clock of a span starts as its worker gets it, and again with each segment that is finished.
 
     Args:
-        plan: Of the job.
-        paces: Seen in it.
+        plan: Plan of the job.
+        team: Paces of its workers so far.
         now: Seconds, without pauses of the job.
     """
 
-    def __init__(self, plan: Plan, paces: Paces, now: Callable[[], float]) -> None:
-        self._paces, self._now = paces, now
+    def __init__(self, plan: Plan, team: Team, now: Callable[[], float]) -> None:
+        self._team, self._now = team, now
         seconds = max(plan.seconds, plan.seconds_high) * max(1, len(plan.workers))
         self._planned = seconds / max(1, plan.frames)  # of one worker for a frame
         self._since: dict[SpanFuture, tuple[Held, float]] = {}
         self._looked = self._reported = now()
 
     def reported(self) -> None:
-        """Any worker has reported something of its work."""
+        """Take note that any worker has reported something of its work."""
         self._reported = self._now()
 
     def late(self, held: Mapping[SpanFuture, Held]) -> dict[SpanFuture, float]:
@@ -244,5 +249,5 @@ class Deadlines:
 
     def _patience(self, at: Held) -> float:
         """Seconds that the rest of a span may take."""
-        pace = self._paces.seconds_per_frame(at.worker)
+        pace = self._team.seconds_per_frame(at.worker)
         return _LEAST_S + _TIMES * at.frames * (self._planned if pace is None else pace)

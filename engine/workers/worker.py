@@ -1,7 +1,7 @@
-"""What a worker process does: spans of one film, with models that it keeps between them.
+"""A worker process: makes spans of one video, with models that it keeps between them.
 
-What is found and made goes to the process of the job as messages of plain data, in order; results
-of tasks have to be asked for, which only pictures are worth.
+It reports to the process of the job by messages of plain data, in order. The result of a task has
+to be requested, which only previews are worth.
 """
 
 from __future__ import annotations
@@ -44,32 +44,23 @@ logger = logging.getLogger(__name__)
 PLUGIN, TOPIC, CONTROL = "spans", "upreel", "upreel_control"
 ControlWord = Literal["pause", "resume", "cancel"]
 
-_PROGRESS_S = 0.25  # between reports
-_REPORTS_S = 0.05  # that one waits for others: each message costs some milliseconds of CPU
+_PROGRESS_S = 0.25  # between reports of progress
+_REPORTS_S = 0.05  # a report waits for others: each message costs some milliseconds of CPU
 _FOUND_BY_JOB = ("source-damaged", "switch-too-late")  # warnings: its process finds them as well
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOrder:
-    """What workers have to know of a job.
-
-    Attributes:
-        folder: Of the job, where segments go.
-        gpus: By the number of a worker, its GPU as the setting `device` names it; () where
-            processors compute.
-        pictures: Whether pictures are shown.
-        accepts_damage: Frames of the source that cannot be read are left out.
-        is_paused: At the start.
-    """
+    """A job as its workers get it."""
 
     job_id: str
     media: MediaInfo
     plan: Plan
-    folder: Path
-    gpus: tuple[str, ...] = ()
-    pictures: bool = False
-    accepts_damage: bool = False
-    is_paused: bool = False
+    folder: Path  # of the job, for segments
+    gpus: tuple[str, ...] = ()  # of each worker, as the setting `device` names it; () for CPUs
+    pictures: bool = False  # previews are shown
+    accepts_damage: bool = False  # frames of the source that cannot be read are left out
+    is_paused: bool = False  # at the start
 
     @classmethod
     def of(cls, context: JobContext, folder: Path) -> JobOrder:
@@ -88,27 +79,19 @@ class JobOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """How a span ended; its finished segments are known by then.
+    """End of a span; its finished segments are known by then."""
 
-    Attributes:
-        first: Number of its first segment.
-        failure: Why segments lack; None where all are there.
-        has_preview: The result of the task is a picture of the newest frames.
-        peak_bytes: Most main memory of the worker so far.
-        seconds: Of the stages of the model, since the worker began.
-    """
-
-    first: int
-    failure: Message | None = None
-    has_preview: bool = False
-    peak_bytes: int = 0
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    first: int  # number of its first segment
+    failure: Message | None = None  # why segments are missing
+    has_preview: bool = False  # the result of the task is a preview
+    peak_bytes: int = 0  # peak RAM of the worker so far
+    seconds: Mapping[str, float] = field(default_factory=dict)  # of stages, since the worker began
 
 
 def make_span(span: Span, job_id: str) -> PreviewReady | None:
-    """The task that is handed out; how it ended is sent before.
+    """Make a span: the task that is handed out. How it ended is reported before.
 
-    A process of another machine may come too late for the job whose order it has, and find the
+    A process of another computer may come too late for the job whose order it has, and find the
     next one at its address. It ends, and the one that takes its place asks for that order.
     """
     plugin = get_worker().plugins[PLUGIN]
@@ -121,10 +104,10 @@ def make_span(span: Span, job_id: str) -> PreviewReady | None:
 class SpanWorker(WorkerPlugin):
     """The part of a worker process that makes spans; it also comes into one that starts again.
 
-    It works in the folder of the job; `engine.workers.lent` has the one for another machine.
+    It works in the folder of the job.
 
     Attributes:
-        is_making: A span is being made now.
+        is_making: Whether a span is being made now.
     """
 
     name = PLUGIN
@@ -134,7 +117,7 @@ class SpanWorker(WorkerPlugin):
 
     @property
     def job_id(self) -> str:
-        """Of the job that it works for."""
+        """Id of the job that it works for."""
         return self._order.job_id
 
     def setup(self, worker: Worker) -> None:
@@ -149,22 +132,22 @@ class SpanWorker(WorkerPlugin):
         self._around = ExitStack()
         self._maker: SpanMaker | None = None
         self.is_making = False
-        self._due = Throttle(_PROGRESS_S)
+        self.is_progress_due = Throttle(_PROGRESS_S)
         if self._order.is_paused:
             self.control.pause()
 
     def _obey(self, word: ControlWord) -> None:
-        """Pause, resume or cancel what is done; carried out next to it, at once."""
+        """Pause, resume or cancel the span, at once."""
         getattr(self.control, word)()
 
     def make(self, span: Span) -> PreviewReady | None:
-        """Make a span, in the thread of the worker that computes, and tell how it ended.
+        """Make a span, in the thread of the worker that computes, and report how it ended.
 
         Returns:
-            A picture of the newest frames, where it is time for one.
+            A preview of the newest frames, if it is time for one.
 
         Raises:
-            EngineError: What keeps any worker from it: a full disk, a source that has gone.
+            EngineError: No worker can make it: a full disk, a missing source.
             Cancelled: The job was cancelled.
         """
         self.is_making = True
@@ -174,16 +157,15 @@ class SpanWorker(WorkerPlugin):
             self.is_making = False
 
     def _make(self, span: Span) -> PreviewReady | None:
-        reports, failure = _Reports(self.tell, span.done, self._due), None
-        folder, number = self._order.folder, self._number
-        log = SpanSegments(lambda one: made_path(folder, one, number), reports.keep, self.delivered)
+        folder, number, failure = self._order.folder, self._number, None
+        log = _SpanLog(self, span, lambda one: made_path(folder, one, number))
         while True:
             if self._gpu_is_gone:
                 failure = message("reason.worker.gpu-gone")
                 break
             try:
                 with loss_noticed():
-                    self._ready(reports).make(span.rest(log.records), log)
+                    self._ready(log).make(span.rest(log.records), log)
             except MemoryReleased as err:
                 forget_frames(err)
             except Exception as err:  # noqa: BLE001 - raised again, or reported with the span
@@ -194,15 +176,22 @@ class SpanWorker(WorkerPlugin):
             if failure is not None:
                 break
             self.control.check()  # until the job is resumed
-        preview = self.shown(reports.preview)
-        self.tell("made", to_plain(self._made(span, failure, has_preview=preview is not None)))
+        preview = self.shown(log.preview)
+        made = Made(
+            first=span.first,
+            failure=failure,
+            has_preview=preview is not None,
+            peak_bytes=peak_ram_bytes(),
+            seconds=self._context.meter.seconds() if failure is None else {},
+        )
+        self.report("made", to_plain(made))
         return preview
 
     def delivered(self, path: Path, number: int) -> None:
-        """A segment is finished; it is where it belongs."""
+        """Bring the file of a finished segment where it belongs; here it is there already."""
 
     def shown(self, preview: PreviewReady | None) -> PreviewReady | None:
-        """What of a picture is the result of the task."""
+        """Return the preview if it is sent with the task result."""
         return preview
 
     def ends_job(self, error: Exception) -> bool:
@@ -214,12 +203,12 @@ class SpanWorker(WorkerPlugin):
 
     @property
     def _gpu_is_gone(self) -> bool:
-        """Whether this process would compute on the GPU of another one."""
+        """Whether the GPU of this worker has disappeared."""
         gpus = self._order.gpus
         return bool(gpus) and devices.chosen(gpus[self._number], devices.gpus()) is None
 
-    def tell(self, kind: str, data: object) -> None:
-        """Report plain data to the process of the job: soon, at the latest as the span ends."""
+    def report(self, kind: str, data: object) -> None:
+        """Send plain data to the process of the job: soon, at the latest when the span ends."""
         self._reports.append({"kind": kind, "data": data})
         if not self._is_sent_soon:
             self._is_sent_soon = True
@@ -235,12 +224,12 @@ class SpanWorker(WorkerPlugin):
             self._worker.log_event(TOPIC, {"reports": reports})
 
     def transition(self, key: object, start: str, finish: str, **about: object) -> None:
-        """Called by Dask where a task changes; as it ends, reports go in the same message."""
+        """Send reports in the message with which a task ends; Dask calls this for any change."""
         if start == "executing":
             self._send()
 
-    def _ready(self, reports: _Reports) -> SpanMaker:
-        """The models, loaded with the first span."""
+    def _ready(self, log: _SpanLog) -> SpanMaker:
+        """The loaded models; the first span loads them."""
         if self._maker is None:
             order, number = self._order, self._number
             plan = order.plan
@@ -251,7 +240,7 @@ class SpanWorker(WorkerPlugin):
                 media=order.media,
                 plan=plan,
                 control=self.control,
-                events=reports,
+                events=log,
                 pictures=order.pictures,
                 accepts_damage=order.accepts_damage,
                 uses_last_room=True,  # the process of the job looks after it
@@ -263,17 +252,17 @@ class SpanWorker(WorkerPlugin):
             self._around.enter_context(cared_for(self._context))
             self._maker = SpanMaker(self._context)
             self._around.callback(self._maker.close)
-        self._context.events = reports
+        self._context.events = log
         return self._maker
 
     def _let_go(self) -> None:
-        """Give back the models."""
+        """Unload the models."""
         self._maker = None
         self._around.close()
         free_memory()
 
     def _failure(self, error: Exception) -> Message:
-        """What is wrong with this worker; errors that any worker has are raised again.
+        """Message for an error of this worker; errors that any worker would have are raised again.
 
         After the loss of its GPU a process is of no use: another one takes its place.
         """
@@ -286,64 +275,38 @@ class SpanWorker(WorkerPlugin):
         forget_frames(error)
         return why
 
-    def _made(self, span: Span, failure: Message | None, *, has_preview: bool) -> Made:
-        return Made(
-            first=span.first,
-            failure=failure,
-            has_preview=has_preview,
-            peak_bytes=peak_ram_bytes(),
-            seconds=self._context.meter.seconds() if failure is None else {},
-        )
 
+class _SpanLog:
+    """Events and finished segments of a span, of which the process of the job gets reports.
 
-class _Reports:
-    """Takes the events of a span; passes on what the process of the job shows."""
+    Args:
+        worker: Reports, and delivers segments.
+        span: The span as it was handed out.
+        path: File of a segment, finished or not.
+    """
 
-    def __init__(self, tell: Callable[[str, object], None], finished: int, due: Throttle) -> None:
-        self._tell, self._finished = tell, finished
-        self._due = due  # whether to tell of progress
+    def __init__(self, worker: SpanWorker, span: Span, path: Callable[[int], Path]) -> None:
+        self._worker, self._finished, self.path = worker, span.done, path
+        self.records: list[SegmentRecord] = []
         self.preview: PreviewReady | None = None
 
     def emit(self, event: Event) -> None:
-        """Take one event."""
+        """Report an event, if the process of the job shows it."""
         match event:
-            case StageProgress(stage="upscale") if self._due():
+            case StageProgress(stage="upscale") if self._worker.is_progress_due():
                 begun = max(0, event.done - self._finished)
-                self._tell("progress", [event.done, begun, event.frames_per_second])
+                self._worker.report("progress", [event.done, begun, event.frames_per_second])
             case Warned(notice=notice) if notice.code not in _FOUND_BY_JOB:
-                self._tell("warned", to_plain(notice))
+                self._worker.report("warned", to_plain(notice))
             case PreviewReady():
                 self.preview = event
 
-    def keep(self, record: SegmentRecord) -> None:
-        """Tell that a segment is finished."""
-        self._finished = record.end.count
-        self._tell("segment", to_plain(record))
-
-
-class SpanSegments:
-    """A SpanLog whose segments the process of the job keeps.
-
-    Args:
-        path: File of a segment, finished or not.
-        keep: Tells that one is finished.
-        deliver: Before that, brings its file where it belongs.
-    """
-
-    def __init__(
-        self,
-        path: Callable[[int], Path],
-        keep: Callable[[SegmentRecord], None],
-        deliver: Callable[[Path, int], None],
-    ) -> None:
-        self.path, self._keep, self._deliver = path, keep, deliver
-        self.records: list[SegmentRecord] = []
-
     def add(self, record: SegmentRecord) -> None:
-        """Deliver a finished segment, and tell."""
-        self._deliver(self.path(record.number), record.number)
+        """Deliver a finished segment, and report it."""
+        self._worker.delivered(self.path(record.number), record.number)
         self.records.append(record)
-        self._keep(record)
+        self._finished = record.end.count
+        self._worker.report("segment", to_plain(record))
 
     def complete(self) -> None:
-        """The source has ended: the survey finds that, too."""
+        """Do nothing at the end of the source: the survey finds that, too."""

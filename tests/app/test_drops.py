@@ -13,7 +13,6 @@ from PySide6.QtWidgets import QApplication, QLineEdit, QMessageBox, QWidget
 from app.installs.updates_page import UpdatesPage
 from app.jobs.report_dialog import ReportDialog
 from app.latents.latent_sheet import LatentSheet
-from app.widgets.controls import bring_up
 from tests.app.conftest import Bench, dropped
 from tests.app.plan.test_plan_card import plan
 from tests.helpers.fakes import make_report
@@ -36,7 +35,9 @@ def made(kind: Callable[[Bench], QWidget]) -> Callable[[Bench], QWidget]:
 
     def opened(bench: Bench) -> QWidget:
         dialog = kind(bench)
-        bring_up(dialog)
+        dialog.show()
+        dialog.raise_()
+        dialog.activateWindow()
         return dialog
 
     return opened

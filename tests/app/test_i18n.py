@@ -17,7 +17,7 @@ from tests.helpers.old_words import old_words
 
 ROOT = Path(__file__).parents[2]
 TEXT_AT = {"tr": 0, "mark": 0, "label": 0, "elided": 0, "button": 0, "icon_button": 1}
-TEXT_AT |= {"bind_text": 2, "bind_tip": 1, "scroll_area": 2}
+TEXT_AT |= {"bind_text": 2, "bind_tip": 1, "scroll_area": 2, "_part": 0}
 TEXT_AT |= dict.fromkeys(("PageLine", "__init__"), 99)  # only those that are named
 ALSO_TEXTS = {"tip", "says", "title", "explanation", "text"}
 PLACE = re.compile(r"\{(\w+)\}")

@@ -374,7 +374,7 @@ def test_pages_lie_on_a_small_screen_with_their_close_button(bench, monkeypatch,
         ("models", lambda: program.models.view),
         ("settings", lambda: program.settings.dialog),
         ("bench", lambda: program.bench.view),
-        ("help", lambda: program.help.view),
+        ("help", lambda: program.window.help),
         ("runtime", lambda: program.runtime.view),
         ("updates", lambda: program.updates.view),
     ):

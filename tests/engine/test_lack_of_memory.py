@@ -138,14 +138,14 @@ def test_an_operator_is_not_called_missing(monkeypatch: pytest.MonkeyPatch) -> N
     def refused(*_: object) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
-    matmul._works.cache_clear()
-    before = matmul._works()
-    matmul._works.cache_clear()
+    matmul._fault.cache_clear()
+    before = matmul._fault()
+    matmul._fault.cache_clear()
     with monkeypatch.context() as patch:
         patch.setattr(matmul, "onednn_product", refused)
         with pytest.raises(RuntimeError):
-            matmul._works()
-    assert matmul._works() is before
+            matmul._fault()
+    assert matmul._fault() == before
 
 
 def test_a_model_file_is_not_called_unreadable(tmp_path: Path, short: None) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from engine.ops.attention.trial import literal
+from engine.ops.attention.attention import literal
 
 Function = Callable[..., Any]
 

@@ -47,5 +47,5 @@ def needs_compiler() -> None:
 
 def _forget() -> None:
     _dynamo.reset()
-    for cached in (compiler._compiled, compiler._noting, compiler._compiles):
+    for cached in (compiler._compiled, compiler._noting, compiler.fault_of):
         cached.cache_clear()

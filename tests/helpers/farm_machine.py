@@ -47,7 +47,7 @@ def _go_wrong(folder: Path) -> None:
 
     right_send, right_write = lent.send_segment, segment_writer._VideoFile.write
     right_asked, right_version = lent._Process._job_of, lent.__version__
-    right_tell, right_make = lent.LentWorker.tell, lent.LentWorker.make
+    right_tell, right_make = lent.LentWorker.report, lent.LentWorker.make
 
     def send(path: Path, on: Any) -> None:
         def wrong(begin: int, piece: bytes, sha256: str) -> bool:
@@ -82,12 +82,12 @@ def _go_wrong(folder: Path) -> None:
         if fault() == "crash":
             raise KeyError("a mistake")
         if fault() == "nothing":
-            self.tell("made", to_plain(Made(first=span.first)))
+            self.report("made", to_plain(Made(first=span.first)))
             return None
         return right_make(self, span)
 
     lent.send_segment = send
-    lent.LentWorker.tell, lent.LentWorker.make = tell, make
+    lent.LentWorker.report, lent.LentWorker.make = tell, make
     segment_writer._VideoFile.write = write
     lent._Process._job_of = asked
 

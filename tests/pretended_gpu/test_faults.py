@@ -11,11 +11,10 @@ from torch import Tensor, nn
 
 from engine.core.geometry import Box, Size
 from engine.ops.kernels import grids, token_rows
-from engine.ops.norm import modulate
+from engine.ops.norm import token_passes
 from engine.ops.transfer import tile_canvas
 from engine.ops.transfer.tile_canvas import TileSink
-from engine.ops.transfer.weight_buffers import GpuBuffers
-from engine.ops.transfer.weight_streaming import WeightStream
+from engine.ops.transfer.weight_streaming import GpuBuffers, WeightStream
 from tests.pretended_gpu.kernels import PretendedModule
 from tests.pretended_gpu.machine import pretended_gpu
 
@@ -54,7 +53,7 @@ def rows() -> None:
     """A kernel on rows."""
     x = torch.randn(6, 64, device="cuda")
     factors = torch.randn(2, 64, device="cuda")
-    modulate.rms_modulate(x, factors[0], factors[1], 1e-5, torch.empty_like(x))
+    token_passes.rms_modulate(x, factors[0], factors[1], 1e-5, torch.empty_like(x))
 
 
 def problems(work: Callable[[], object]) -> list[str]:

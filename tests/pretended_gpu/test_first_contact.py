@@ -19,7 +19,7 @@ from engine.bench.run import BenchOptions
 from engine.core.geometry import Size
 from engine.hardware import budget, devices, nvml, out_of_memory
 from engine.hardware.devices import Gpu
-from engine.ops.attention import attention, speed
+from engine.ops.attention import attention
 from engine.ops.conv import frame_conv
 from engine.ops.conv.trial import ConvolutionChoice
 from engine.planner.rates import Rates
@@ -55,13 +55,15 @@ def small_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             "_BEYOND_BYTES": 32 * MIB,
             "_SETTLE_S": 0.0,
         },
-        attention: {"working": lambda *_: ("math",)},
+        attention: {
+            "working": lambda *_: ("math",),
+            "measure": lambda _, candidates: dict.fromkeys(
+                map(attrgetter("name"), candidates), 1.0
+            ),
+        },
         operators: {"_LENGTHS": (16,)},
         transformer: {"_COPIED_BYTES": MIB, "_COMMON": FORMATS, "STORED": frozenset()},
         seedvr2: {"matrix_ceiling": lambda *_, **__: 1e12},
-        speed: {
-            "measure": lambda _, candidates: dict.fromkeys(map(attrgetter("name"), candidates), 1.0)
-        },
         frame_conv: {"choose_convolution": lambda *_: ALWAYS_3D},
         vae: {"matrix_ceiling": lambda *_, **__: 1e12},
         video: {"SOURCE": Size(32, 24), "QUICK_FRAMES": 5, "_SEEDVR2_CLIPS": {"cuda": CLIP}},

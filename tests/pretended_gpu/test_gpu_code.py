@@ -17,7 +17,7 @@ from engine.bench import timing
 from engine.core.geometry import Box, Size
 from engine.hardware import shared_memory, torch_memory
 from engine.models.seedvr2.vae.fast import FastVae
-from engine.ops.attention import trial
+from engine.ops.attention import attention
 from engine.ops.attention.backends import BACKENDS
 from engine.ops.attention.single_head import attend_single_head
 from engine.ops.conv import frame_conv
@@ -28,7 +28,7 @@ from engine.ops.norm.group_norm import group_norm_silu
 from engine.ops.transfer.flat_storage import FlatTensors
 from engine.ops.transfer.pinned import HostBytes
 from engine.ops.transfer.tile_canvas import TileSink
-from engine.ops.transfer.weight_buffers import GpuBuffers, StreamedBlock
+from engine.ops.transfer.weight_streaming import GpuBuffers, StreamedBlock
 from engine.pipeline import gpu_guard
 from engine.settings.optimisations import VaeSwitches
 from tests.helpers.seedvr2 import random_frames, tiny_config, tiny_vae
@@ -100,15 +100,15 @@ def test_a_passing_lack_of_memory_is_no_verdict(
     def asked() -> bool:
         if verdict == "int8":
             return "int8" in formats.working(GPU)
-        return not trial.fault_of(BACKENDS["math"], GPU, torch.float16, 128)
+        return not attention.fault_of(BACKENDS["math"], GPU, torch.float16, 128)
 
-    owner, name = (trial, "error_of") if verdict == "attention" else (formats, "_error")
-    real = getattr(owner, name)
+    lack = Mock(side_effect=torch.OutOfMemoryError)
     with pretended_gpu():
-        monkeypatch.setattr(owner, name, Mock(side_effect=torch.OutOfMemoryError))
-        with pytest.raises(torch.OutOfMemoryError):
-            asked()
-        monkeypatch.setattr(owner, name, real)
+        with monkeypatch.context() as patch:
+            patch.setattr(attention, "_error_of", lack)
+            patch.setitem(formats.PRODUCTS, "int8", lack)
+            with pytest.raises(torch.OutOfMemoryError):
+                asked()
         assert asked()
 
 

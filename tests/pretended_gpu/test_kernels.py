@@ -28,10 +28,10 @@ from engine.ops.kernels import (
 )
 from engine.ops.kernels.build import compiled
 from engine.ops.kernels.grids import Matrix, Shape
-from engine.ops.linear.swiglu import swiglu
-from engine.ops.norm import modulate
-from engine.ops.norm.group_norm import group_norm_silu, group_statistics, normalise, scale_and_shift
+from engine.ops.norm import token_passes
+from engine.ops.norm.group_norm import group_norm_silu
 from engine.ops.norm.rms_norm import rms_norm_silu
+from engine.ops.norm.token_passes import swiglu
 from tests.pretended_gpu.gpu import PretendedGpu
 from tests.pretended_gpu.kernels import PretendedModule
 from tests.pretended_gpu.machine import pretended_gpu
@@ -133,8 +133,8 @@ def work() -> list[Tensor]:
     """Results of all kernels on rows."""
     x, y = torch.randn(2, 6, 64, generator=torch.Generator().manual_seed(1)).cuda()
     scale, shift = torch.linspace(-1, 2, 128).view(2, 64).cuda()
-    normal = modulate.rms_modulate(x, scale, shift, 1e-5)
-    return [normal.cpu(), modulate.add_gated(x, y, scale).cpu(), swiglu(x, y).cpu()]
+    normal = token_passes.rms_modulate(x, scale, shift, 1e-5)
+    return [normal.cpu(), token_passes.add_gated(x, y, scale).cpu(), swiglu(x, y).cpu()]
 
 
 def test_kernels_are_compiled_loaded_and_launched() -> None:
@@ -248,8 +248,8 @@ def test_rows_that_kernels_cannot_read_are_computed_without() -> None:
             torch.testing.assert_close(found.cpu(), swiglu(gate, value))
         assert gpu.record.launches["kernel swiglu"] == launches
         scale = x[0].half()  # kernels read factors in float32 alone
-        found = modulate.rms_modulate(x.cuda(), scale.cuda(), None, 1e-5)
-        torch.testing.assert_close(found.cpu(), modulate.rms_modulate(x, scale, None, 1e-5))
+        found = token_passes.rms_modulate(x.cuda(), scale.cuda(), None, 1e-5)
+        torch.testing.assert_close(found.cpu(), token_passes.rms_modulate(x, scale, None, 1e-5))
 
 
 def test_frames_that_kernels_cannot_read_are_normalised_without() -> None:
@@ -292,14 +292,10 @@ def test_statistics_of_kernels_are_merged_and_applied() -> None:
     weight, bias = torch.linspace(-1, 2, 32).view(2, 16)
     with pretended_gpu() as gpu:
         frames = x.cuda()
-        assert group_norm.find(frames, 4) is not None
-        launches = gpu.record.launches["kernel group_statistics"]
-        found = group_statistics(frames, 4, kernels=True)
-        assert gpu.record.launches["kernel group_statistics"] == launches + 1
-        factors = scale_and_shift(found, weight.cuda(), bias.cuda(), 1e-6)
-        assert group_norm.find(frames, 2, frames) is not None
-        launches = gpu.record.launches["kernel normalise"]
-        normalise(frames, *factors, frames, silu=True, kernels=True)
-        assert gpu.record.launches["kernel normalise"] == launches + 1
+        kernels, grid = group_norm.find(frames, 4, frames)
+        factors = kernels.scale_and_shift(
+            kernels.statistics(frames, grid), (weight.cuda(), bias.cuda()), 1e-6
+        )
+        kernels.normalise((frames, frames), grid, factors, True)
     torch.testing.assert_close(frames.held, F.silu(F.group_norm(x, 4, weight, bias, 1e-6)))
     assert not gpu.record.problems

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from engine.ops.conv.causal_conv import Carry
-from engine.ops.transfer.host_copy import HostCopy
 from engine.ops.transfer.parking import Parking
+from engine.ops.transfer.pinned import HostCopy
 from tests.pretended_gpu.gpu import PretendedGpu
 from tests.pretended_gpu.machine import pretended_gpu
 

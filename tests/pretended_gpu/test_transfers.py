@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from engine.core.geometry import Box, Size
 from engine.ops.transfer import tile_canvas
 from engine.ops.transfer.tile_canvas import TileSink
-from engine.ops.transfer.weight_buffers import GpuBuffers
-from engine.ops.transfer.weight_streaming import WeightStream
+from engine.ops.transfer.weight_streaming import GpuBuffers, WeightStream
 from engine.tiling.grid import tile_grid
 from tests.engine.ops.transfer.test_tile_canvas import fill
 from tests.helpers.seedvr2 import random_frames

@@ -18,12 +18,12 @@ from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
 from engine.ops import compiler
-from engine.ops.attention import attention, speed, trial
+from engine.ops.attention import attention
 from engine.ops.attention.backends import BACKENDS
 from engine.ops.conv import trial as convolutions
 from engine.ops.conv.temporal_conv import TemporalConv
 from engine.ops.linear import formats
-from engine.ops.trial_results import machine
+from engine.ops.trials import machine
 from tests.helpers.attention_packages import PACKAGES, install
 from tests.helpers.extended import rest_extended
 from tests.pretended_gpu.machine import NAME, pretended_gpu
@@ -100,11 +100,11 @@ def test_the_fastest_attention_is_measured_once_for_a_gpu() -> None:
         assert found in ("sdpa", "efficient")
         waits = [what for what, _ in gpu.record.waits]
         assert waits == ["torch.cuda.synchronize"] * 2
-        assert sum(gpu.record.waits.values()) == 2 * len(some) * (speed._RUNS + 1)
+        assert sum(gpu.record.waits.values()) == 2 * len(some) * (attention._RUNS + 1)
         (key,) = json.loads((paths.cache_folder() / "attention.json").read_text())
         assert key.startswith(f"{machine(GPU)}, float16")
         assert "4096 tokens" in key
-        with patch.object(speed, "measure") as measure:
+        with patch.object(attention, "measure") as measure:
             attention._fastest.cache_clear()
             assert attention.fastest(GPU, torch.float16, 128, 6000) == found
         measure.assert_not_called()
@@ -129,19 +129,19 @@ def test_a_package_of_attention_is_tried_and_used(
     package = install(monkeypatch, name)
     if name == "flash3":
         package.result = lambda out: (out, out.sum())  # its sums too, in some versions
-    q, k, v = trial.sample((2, 3, 21, 21), 32)
+    q, k, v = attention.sample((2, 3, 21, 21), 32)
     with pretended_gpu():
         scale = 0.3
         found = attention.attend(q.cuda(), k.cuda(), v.cuda(), backend=name, scale=scale)
         assert not list(paths.cache_folder().glob("attention-trying-*"))
-    assert len(package.calls) == len(trial._SHAPES) + 1
-    torch.testing.assert_close(found.cpu(), trial.literal(q, k, v, scale))
+    assert len(package.calls) == len(attention._SHAPES) + 1
+    torch.testing.assert_close(found.cpu(), attention.literal(q, k, v, scale))
 
 
 def test_a_package_of_another_version_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, "sage2")
     with pretended_gpu():
-        fault = trial.fault_of(BACKENDS["sage2-fp8"], GPU, torch.float16, 64)
+        fault = attention.fault_of(BACKENDS["sage2-fp8"], GPU, torch.float16, 64)
     assert fault == "sageattention has no sageattn_qk_int8_pv_fp8_cuda"
 
 
@@ -166,7 +166,9 @@ def test_a_product_that_a_gpu_does_not_have_is_refused_by_its_name() -> None:
 
 
 def test_torchs_compiler_needs_triton_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiler, "_compiles", lambda device, chosen: device.type == "cpu")
+    monkeypatch.setattr(
+        compiler, "fault_of", lambda device, _: "" if device.type == "cpu" else "no"
+    )
     for triton, case in ((None, "triton"), (object(), "compile-on-gpu")):
         with (
             pretended_gpu(),

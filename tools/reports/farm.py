@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from engine.bench.cases.farm import COUNTS, FASTER, LINKS, Recorded, film_of
-from engine.bench.cases.farm_simulation import Simulated, simulate
+from engine.bench.cases.farm import COUNTS, FASTER, LINKS, Recorded, Simulated, film_of, simulate
 from engine.bench.report import machine_of, piped
 
 ROOT = Path(__file__).parents[2]

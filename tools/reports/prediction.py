@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 
 from engine.bench import calibration as calibrate
-from engine.bench.film_costs import plan_on_cpu
 from engine.bench.jobs import make_clip, run_once
+from engine.bench.video_costs import plan_on_cpu
 from engine.bench.workload import write_seedvr2, write_wan
 from engine.core.geometry import Size
 from engine.hardware import devices

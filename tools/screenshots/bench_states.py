@@ -131,7 +131,7 @@ def _help(player: Player) -> None:
 
 def _about(player: Player) -> None:
     _help(player)
-    player.program.help.view.show_page("about")
+    player.program.window.help.show_page("about")
 
 
 STATES: dict[str, Callable[[Player], None]] = {

@@ -257,7 +257,7 @@ def _models_community(player: Player) -> None:
 def _models_library(player: Player) -> None:
     """The packaged program: a model file was dropped, and its library is not here."""
     _complete(player)
-    library = next(file for file in catalogue() if file.kind == "library").state()
+    library = next(file for file in catalogue() if file.kind == "library").as_state()
     files = (*player.model_files.files, library)
     player.say([events.ModelFilesListed(files=files, free_mb=_FREE_MB)])
     path = Path.home() / "Downloads" / "4x_film.pth"

@@ -1,22 +1,24 @@
 """Case `farm`: many workers at one video; a recorded job of one, and a simulation of up to 64.
 
-A real job is recorded in CPU seconds, which other work on the machine changes little: those of the
+A real job is recorded in CPU seconds, which other work on the computer changes little: those of the
 worker for each span, those of this process for reading ahead, for a span and for joining. The
-simulation then makes a film of two hours of it, with links and with faster workers.
+simulation then makes a video of two hours of it, with links and with faster workers.
 """
 
 from __future__ import annotations
 
+import heapq
 import json
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import cycle, islice
 from pathlib import Path
 from statistics import fmean, median
+from typing import Literal
 
-from engine.bench.cases.farm_simulation import GIGABIT, LOCAL, Connection, SpanTimes, simulate
 from engine.bench.cases.workers import NoEvents, planned, served, with_workers
 from engine.bench.jobs import SegmentList, SyntheticClip, run_once
 from engine.bench.report import Row
@@ -36,6 +38,184 @@ from engine.workers.hand_out import hand_out
 from engine.workers.spans import Survey
 from engine.workers.worker import JobOrder, SpanWorker
 
+Limit = Literal["workers", "survey", "host", "link", "join"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanTimes:
+    """Seconds and bytes of a job, for each of its spans unless stated otherwise."""
+
+    spans: int
+    span_s: tuple[
+        float, ...
+    ]  # of a worker of speed 1; spans of a longer video repeat them in order
+    survey_s: float = 0.0  # the host reads the video ahead
+    host_s: float = 0.0  # the host hands out, and receives results
+    source_bytes: float = 0.0  # read by a worker
+    result_bytes: float = 0.0  # sent back
+    join_s: float = 0.0  # of the whole video: joining, and comparison with the source
+    start_s: float = 0.0  # until a worker is ready
+
+    @property
+    def each(self) -> Iterator[float]:
+        """Seconds of a worker of speed 1 for each span."""
+        return islice(cycle(self.span_s), self.spans)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """Link between the host and other computers; each direction is shared by all of them."""
+
+    mbit_s: float = 0.0  # of each direction; 0 for no limit
+    latency_s: float = 0.0  # one way
+
+    def sending_s(self, count: float) -> float:
+        """Seconds that bytes keep the link busy."""
+        return 8e-6 * count / self.mbit_s if self.mbit_s else 0.0
+
+
+LOCAL = Connection()
+GIGABIT = Connection(mbit_s=940, latency_s=0.0005)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """Result of a simulation."""
+
+    seconds: float  # from the start to the result
+    made: tuple[tuple[int, ...], ...]  # spans of each worker, counted from 0
+    busy: dict[
+        Limit, float
+    ]  # share of that time in which each part is at work; workers: their mean
+
+    @property
+    def limit(self) -> Limit:
+        """Part that is at work for the largest share of the time."""
+        return max(self.busy, key=lambda name: self.busy[name])
+
+    def efficiency(self, one: Simulated) -> float:
+        """Speed for each worker, next to that of one worker."""
+        return one.seconds / self.seconds / len(self.made)
+
+
+@dataclass(slots=True)
+class _Server:
+    """Serves one span after the other."""
+
+    free_at: float = 0.0
+    busy_s: float = 0.0
+
+    def serve(self, at: float, seconds: float) -> float:
+        """When something that comes at a time has been served."""
+        self.free_at = max(at, self.free_at) + seconds
+        self.busy_s += seconds
+        return self.free_at
+
+
+@dataclass(slots=True)
+class _Farm:
+    """The servers that workers share, and the events that are to come.
+
+    Attributes:
+        near: So many of the workers, the first ones, need no link.
+        events: Time, whether the result is there (the worker is idle) or not yet, the worker.
+    """
+
+    times: SpanTimes
+    speeds: Sequence[float]
+    link: Connection
+    near: int
+    host: _Server = field(default_factory=_Server)
+    to_workers: _Server = field(default_factory=_Server)
+    back: _Server = field(default_factory=_Server)
+    workers_s: float = 0.0
+    kept_at: float = 0.0  # the last span that is finished
+    events: list[tuple[float, bool, int]] = field(default_factory=list)
+
+    def run(self) -> tuple[tuple[int, ...], ...]:
+        """Make all spans; those of each worker."""
+        made: list[list[int]] = [[] for _ in self.speeds]
+        self.events = [(self.times.start_s, True, worker) for worker in range(len(self.speeds))]
+        for span, seconds in enumerate(self.times.each):
+            while not self.events[0][1]:
+                self._come_back()
+            at, _, worker = heapq.heappop(self.events)
+            known_at = (span + 1) * self.times.survey_s
+            made[worker].append(span)
+            self._hand_out(max(at, known_at), seconds / self.speeds[worker], worker)
+        while self.events:
+            if self.events[0][1]:
+                heapq.heappop(self.events)
+            else:
+                self._come_back()
+        return tuple(map(tuple, made))
+
+    def _hand_out(self, at: float, seconds: float, worker: int) -> None:
+        there = self.host.serve(at, self.times.host_s)
+        if worker >= self.near:
+            there = self._fetched(there + self.link.latency_s)
+        self.workers_s += seconds
+        done = there + seconds
+        if worker >= self.near:
+            heapq.heappush(self.events, (done, False, worker))
+        else:
+            self._keep(done, worker)
+
+    def _fetched(self, at: float) -> float:
+        """When a worker that has its order has its part of the source."""
+        source, latency = self.times.source_bytes, self.link.latency_s
+        asked = at + latency if source else at
+        sent = self.to_workers.serve(asked, self.link.sending_s(source))
+        return sent + latency if source else sent
+
+    def _come_back(self) -> None:
+        """The next result of another computer is sent."""
+        at, _, worker = heapq.heappop(self.events)
+        result = self.times.result_bytes
+        self._keep(self.back.serve(at, self.link.sending_s(result)) + self.link.latency_s, worker)
+
+    def _keep(self, at: float, worker: int) -> None:
+        """The result is there, and the worker is free."""
+        heapq.heappush(self.events, (at, True, worker))
+        self.kept_at = max(self.kept_at, at)
+
+
+def simulate(
+    times: SpanTimes, speeds: Sequence[float], link: Connection = LOCAL, *, near: int = 0
+) -> Simulated:
+    """Simulate a video that some workers make, by discrete events.
+
+    Whatever serves one span at a time (survey, host, link, worker) is free again at a known time,
+    and a span goes through them one after the other. Each span goes to the worker that is free
+    first, as `engine.workers` hands them out.
+
+    Args:
+        times: Times of a job.
+        speeds: Speed of each worker, at least one; of those that are free at the same time the
+            first one is next.
+        link: Link between the host and other computers.
+        near: Number of workers, the first ones, that are processes of the host.
+    """
+    farm = _Farm(times, speeds, link, near)
+    made = farm.run()
+    seconds = farm.kept_at + times.join_s
+    busy: dict[Limit, float] = {
+        "workers": farm.workers_s / len(speeds),
+        "survey": times.spans * times.survey_s,
+        "host": farm.host.busy_s,
+        "link": max(farm.to_workers.busy_s, farm.back.busy_s),
+        "join": times.join_s,
+    }
+    return Simulated(
+        seconds=seconds,
+        made=made,
+        busy={name: value / seconds for name, value in busy.items()},
+    )
+
+
+# --- the recorded job, and farms made of it
+
+
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 LINKS = {
     "none": LOCAL,
@@ -46,7 +226,7 @@ LINKS = {
 FASTER = (1, 10, 100)  # workers next to the recorded one
 _IDLE_SPANS = 500
 _FILM_FRAMES = 2 * 3600 * 24
-_SEGMENT_FRAMES = 240  # of that film
+_SEGMENT_FRAMES = 240  # of that video
 _RECORDED_SEGMENTS = 6  # of the job: the first one does not count, the models load with it
 _WAIT_S = 0.5  # of an idle worker for a span
 _WAITING = (1, 2, 4, 16, 64)
@@ -130,7 +310,7 @@ def _waiting(order: JobOrder) -> Iterator[Row]:
 def _real(media: MediaInfo, plan: Plan, folder: Path, times: Recorded) -> Iterator[Row]:
     """The recorded job with as many workers as there are cores at most, and the same simulated.
 
-    By the clock, so only on a machine that has nothing else to do; the start is that of one worker.
+    By the clock, so only on an idle computer; the start is that of one worker.
     """
     of_job = replace(of_film(times, _RECORDED_SEGMENTS * [plan.segment_frames]), join_s=0.0)
     start = 0.0

@@ -52,7 +52,7 @@ def model_rows(options: BenchOptions) -> Iterator[Row]:
     `megapixels_per_second` are those of the result (of the source when encoding, of the frames a
     latent stands for in a transformer), for a second that passes; `ceiling_percent` compares
     operations a CPU second, on a GPU a second of the GPU. `peak_mib` is what tensors take above
-    the loaded model. The VAEs have the published sizes; transformers are narrower on a processor.
+    the loaded model. The VAEs have the published sizes; transformers are narrower on a CPU.
     """
     for title, make in _models(options):
         try:
@@ -109,7 +109,7 @@ def _vae(options: BenchOptions, side: Side) -> BenchWork:
         compute=run.work_of(_built(replace(run, side="decode"))),
         dtype=run.dtype,
         megapixels=_FRAMES * size.pixels * larger**2 / 1e6,
-        operations=run.flops,
+        operations=run.operations,
     )
 
 
@@ -178,9 +178,6 @@ def community_rows(options: BenchOptions) -> Iterator[Row]:
     faster: both in turns, each first as often. Tiles compute what they share twice: `operations`
     is theirs over those of the whole frame, and `speed_per_operation` their product. `planned` is
     the planned peak over the peak of all tensors above the loaded network.
-
-    Raises:
-        LibraryMissing: spandrel is not on this machine.
     """
     size = options.size or _FRAME
     for title, network in NETWORKS.items():

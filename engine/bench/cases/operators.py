@@ -28,24 +28,28 @@ from engine.bench.run import BenchOptions
 from engine.bench.timing import measure
 from engine.bench.workload import device_of, dit_run
 from engine.core.geometry import Size
-from engine.models.seedvr2.dit import random_dit
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig
 from engine.ops.attention import attention
 from engine.ops.attention.backends import BACKENDS
 from engine.ops.attention.qk_rope import HeadNorm, Placement, gather_qk
 from engine.ops.kernels import channel_norm, group_norm, heads, token_rows
 from engine.ops.linear.eight_bit import FP8
-from engine.ops.linear.formats import PRODUCTS, rounded, working
-from engine.ops.linear.quantize import STORED, product_kinds, quantized_of
-from engine.ops.linear.swiglu import swiglu
+from engine.ops.linear.formats import (
+    PRODUCTS,
+    STORED,
+    product_kinds,
+    quantized_of,
+    rounded,
+    working,
+)
 from engine.ops.norm import group_norm as norm
-from engine.ops.norm.modulate import add_gated, rms_modulate
 from engine.ops.norm.rms_norm import rms_norm_silu
+from engine.ops.norm.token_passes import add_gated, rms_modulate, swiglu
 
 _GROUPS = 32
 _EPS = 1e-6
 _DIM, _HEADS, _HEAD_DIM, _HIDDEN = 2560, 20, 128, 6912  # of the 3B transformer
-_WINDOW = 405  # tokens of a window of a 16:9 picture
+_WINDOW = 405  # tokens of a window of a 16:9 frame
 _PAIRS = 63  # pairs of channels that RoPE rotates
 _LENGTHS = (463, 926, 2546)  # tokens of 16:9 windows of 2, 5 and 20 latent steps with the text
 _SEED = 20261120
@@ -109,13 +113,14 @@ def _frame_passes(x: Tensor, kernels: bool) -> list[MemoryPass]:
     """GroupNorm and SiLU of frames [T, C, H, W]: statistics, scaling, both; then the RMS norm."""
     weight, bias = torch.rand(2, x.shape[1], device=x.device).to(x.dtype)
     gamma, out = weight.float(), torch.empty_like(x)
-    of_groups = norm.group_statistics(x, _GROUPS, kernels=kernels)
-    scale, shift = norm.scale_and_shift(of_groups, weight, bias, _EPS)
     statistics: Callable[[], object] = partial(norm.group_statistics, x, _GROUPS)
+    factors = norm.scale_and_shift(norm.group_statistics(x, _GROUPS), weight, bias, _EPS)
+    write: Callable[[], object] = partial(norm.normalise, x, *factors, out, silu=True)
     found = group_norm.find(x, _GROUPS, out) if kernels else None
-    if found is not None:  # the kernel alone, without the sum over its blocks
-        statistics = partial(found[0].statistics, x, found[1])
-    write = partial(norm.normalise, x, scale, shift, out, silu=True, kernels=kernels)
+    if found is not None:
+        kernel, grid = found
+        statistics = partial(kernel.statistics, x, grid)
+        write = partial(kernel.normalise, (x, out), grid, factors, True)
     whole = partial(norm.group_norm_silu, x, weight, bias, _GROUPS, _EPS, out, kernels=kernels)
     positions = partial(rms_norm_silu, x, gamma, out, kernels=kernels)
     return [
@@ -224,8 +229,8 @@ def _model_error(name: str, config: DitConfig, options: BenchOptions) -> float:
     """Error of the prediction of a transformer whose blocks have their layers in a format."""
     options = replace(options, dit=config, dtype="float64", size=_SIZE)
     run = replace(dit_run(options, "3b"), frames=_FRAMES)
-    dit = random_dit.build(run)
-    predict = random_dit.work_of(run, dit)
+    dit = run.built()
+    predict = run.work_of(dit)
     exact = predict()
     for path in product_kinds(dit, "nvfp4"):  # the format that suits the fewest layers
         owner, _, leaf = path.rpartition(".")

@@ -156,9 +156,9 @@ def _model(run: DitRun, of_vae: VaeRun, plan: SeedVr2Plan, clock: _StageClock) -
     for name, stage in _OF_VAE.items():
         setattr(vae, name, clock.timed(stage, getattr(vae, name)))
     load = LoadOptions(blocks_on_device=plan.blocks_on_device, pin_bytes=plan.pin_bytes)
-    dit = random_dit.read(replace(run, form="fast"), load)
+    dit = replace(run, form="fast").loaded(load)
     dit.forward = clock.timed("transformer", dit.forward)  # type: ignore[method-assign]
-    _, text = random_dit.inputs_of(run)
+    _, text = run.input()
     return SeedVr2(plan, vae, dit, text)
 
 

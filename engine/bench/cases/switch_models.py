@@ -1,6 +1,6 @@
 """Models whose switches are measured, with random weights.
 
-On a GPU the VAE has its published size. On a processor it has half the channels (a quarter with
+On a GPU the VAE has its published size. On a CPU it has half the channels (a quarter with
 --quick) and the transformer four layers of 256 channels: the same kinds of work, in seconds.
 """
 
@@ -20,7 +20,6 @@ from engine.bench.workload import VaeRun, capability_of, dit_run, vae_run
 from engine.core.geometry import Box, Size
 from engine.core.messages import Message, message
 from engine.models.planning.search import AT_ONCE
-from engine.models.seedvr2.dit import random_dit
 from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.dit.random_dit import DitRun
@@ -166,7 +165,7 @@ class MeasuredDit(MeasuredModel):
             size=options.size or size,
             frames=options.frames[0] if options.frames else _DIT_FRAMES,
         )
-        self._weights = random_dit.build(replace(self.run, form="plain"))
+        self._weights = replace(self.run, form="plain").built()
         self.device = base.device
         self.default = DitSwitches()
 
@@ -191,23 +190,23 @@ class MeasuredDit(MeasuredModel):
         if switches.compile:
             require_compiler(torch.device(self.device))
         run = replace(self.run, switches=switches)
-        return self._built(run, random_dit.build(run, self._weights))
+        return self._built(run, run.built(self._weights))
 
     def _exact_model(self) -> BuiltModel:
         run = replace(self.run, form="plain", dtype="float64")
-        return self._built(run, random_dit.build(run))
+        return self._built(run, run.built())
 
     def _built(self, run: DitRun, dit: SeedVr2Dit) -> BuiltModel:
         most, size = _DIT_CHECK_SIZE, run.size
         small = replace(run, size=Size(min(most.width, size.width), min(most.height, size.height)))
-        clip, check = (_joined([random_dit.work_of(one, dit)]) for one in (run, small))
+        clip, check = (_joined([one.work_of(dit)]) for one in (run, small))
         return BuiltModel(clip=clip, image=clip, check=check)
 
 
 class MeasuredTiles(MeasuredVae):
     """Work of a job around a model: two tiles are decoded and transferred to the host.
 
-    Measures the switches of the machine; those of the VAE keep their defaults. On a processor they
+    Measures the switches of the computer; those of the VAE keep their defaults. On a CPU they
     make no difference; it has not yet run on a GPU.
     """
 
@@ -223,7 +222,7 @@ class MeasuredTiles(MeasuredVae):
         return message("bench.model.tiles", vae=super().description)
 
     def built(self, switches: Any) -> BuiltModel:
-        """The default variant under some switches of the machine."""
+        """The default variant under some switches of the computer."""
         model, size = self._built(self.run), self.run.size
         vae = self.run.built(self.weights)
         assert isinstance(vae, FastSlicedVae)

@@ -34,14 +34,13 @@ from engine.core.units import bytes_text
 from engine.hardware.devices import ram
 from engine.hardware.out_of_memory import free_memory
 from engine.models.seedvr2 import files
-from engine.models.seedvr2.dit import cost, random_dit
+from engine.models.seedvr2.dit import cost
 from engine.models.seedvr2.dit.config import FORMAT_BYTES
 from engine.models.seedvr2.dit.load import LoadOptions
 from engine.models.seedvr2.dit.random_dit import TEXT_LENGTH, DitRun, Kind
 from engine.models.seedvr2.dit.random_file import RandomFile
 from engine.ops.attention.windows import windows
-from engine.ops.linear.formats import PRODUCTS, working
-from engine.ops.linear.quantize import STORED
+from engine.ops.linear.formats import PRODUCTS, STORED, working
 from engine.ops.transfer.pinned import HostBytes
 
 _FRAMES = (5,)
@@ -118,10 +117,10 @@ def _rows(options: BenchOptions, base: DitRun) -> Iterator[Row]:
 
 def _warmed_up(options: BenchOptions, base: DitRun) -> Iterator[TimedVariant]:
     """All variants after a first run, with shared weights."""
-    plain = random_dit.build(base)
+    plain = base.built()
     for title, run in variants(options, base):
-        dit = random_dit.build(run, plain)
-        work = random_dit.work_of(run, dit)
+        dit = run.built(plain)
+        work = run.work_of(dit)
         work()
         before, on_gpu = gpu_bytes(base.device), base.device == "cuda"
         if on_gpu:  # buffers that stay from the warm-up do not count
@@ -186,9 +185,6 @@ def streaming_rows(options: BenchOptions) -> Iterator[Row]:
     `copy_s` is the time that the streamed bytes take alone, at the measured rate of pinned copies;
     `overlap` is the share of the shorter of copying and computing that ran at the same time as the
     other.
-
-    Raises:
-        NoUsableGpu: torch has none.
     """
     require_gpu(options)
     run = _fast_run(options, "3b")
@@ -236,9 +232,9 @@ def _forward_row(options: BenchOptions, run: DitRun, name: str, load: LoadOption
 
 def _figures(options: BenchOptions, run: DitRun, name: str, load: LoadOptions) -> Row:
     before = gpu_bytes(run.device)
-    dit = random_dit.read(run, load, "" if name in PRODUCTS else name)
+    dit = run.loaded(load, "" if name in PRODUCTS else name)
     loaded = gpu_bytes(run.device)
-    work = random_dit.work_of(run, dit)
+    work = run.work_of(dit)
     is_finite = bool(work().isfinite().all())  # and tries backends of attention
     memory: Row = {}
     if run.device == "cuda":

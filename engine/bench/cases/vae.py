@@ -51,9 +51,9 @@ from engine.models.video_vae.slicing import SlicedVae
 from engine.protocol.plan import WeightsPlan
 from engine.settings.optimisations import ALL, EXACT, VaeSwitches
 
-# CPU s of the public reference programs: 256x256, float32, on a machine whose calibration is
-# REFERENCE_CALIBRATION; by model, side and frames. The machine of Wan's figures was not calibrated;
-# its description is the same, so it is taken for the same.
+# CPU s of the public reference programs: 256x256, float32, on a computer whose calibration is
+# REFERENCE_CALIBRATION; by model, side and frames. The computer of Wan's figures was not
+# calibrated; its description is the same, so it is taken for the same.
 REFERENCE_SECONDS: dict[tuple[str, Side, int], float] = {
     ("seedvr2-vae", "decode", 5): 95.3,
     ("seedvr2-vae", "decode", 1): 23.0,
@@ -151,7 +151,7 @@ def _variant_rows(
 
 
 def _timing_row(options: BenchOptions, run: VaeRun, vae: SlicedVae, rates: PeakRates) -> Row:
-    """Figures of a timing, calibrated before and after: a processor's clock rate changes."""
+    """Figures of a timing, calibrated before and after: the CPU's clock rate changes."""
     start = _calibration(options, run, rates)
     timing, is_finite = _timed(options, run, vae)
     rates = replace(rates, calibration=(start + _calibration(options, run, rates)) / 2)
@@ -179,14 +179,14 @@ def _timed(options: BenchOptions, run: VaeRun, vae: SlicedVae) -> tuple[Timing, 
 
 
 def _figures(run: VaeRun, timing: Timing, rates: PeakRates) -> Row:
-    rate = run.flops / timing.seconds
+    rate = run.operations / timing.seconds
     megapixels = run.frames * run.size.pixels / 1e6
     row: Row = {
         "seconds": timing.seconds,
         "clock": "card" if run.device == "cuda" else "cpu",
         "wall_s": timing.wall_s,
         "ms_a_megapixel": 1000 * timing.seconds / megapixels,
-        "tflop": run.flops / 1e12,
+        "tflop": run.operations / 1e12,
         "tflop_per_s": rate / 1e12,
     }
     if rates.ceiling:
@@ -199,7 +199,7 @@ def _figures(run: VaeRun, timing: Timing, rates: PeakRates) -> Row:
 
 
 def reference_seconds(run: VaeRun, calibration_s: float) -> float | None:
-    """CPU seconds of the public reference on this machine; None where they are not known.
+    """CPU seconds of the public reference on this computer; None where they are not known.
 
     Args:
         run: Run to measure.
@@ -299,11 +299,6 @@ def round_trip_rows(options: BenchOptions) -> Iterator[Row]:
 
     PSNR and SSIM are means over the frames, of luma in 8 bits; results of 2x the size are averaged
     down first. `error` is the largest difference from the first row, over the range.
-
-    Raises:
-        SettingsError: No clip is named.
-        InputError: It cannot be read, or is too small.
-        WeightsError: The model's file is missing or wrong.
     """
     path = options.clip
     if path is None:
@@ -323,11 +318,7 @@ def round_trip_rows(options: BenchOptions) -> Iterator[Row]:
 
 
 def weights_of(options: BenchOptions) -> WeightsPlan:
-    """The file of the model: the user's own, else the published one, with its hash checked.
-
-    Raises:
-        WeightsMissing, HashMismatch: The file is missing, or another one.
-    """
+    """The file of the model: the user's own, else the published one, with its hash checked."""
     if options.vae is not None:
         return named(options.vae)
     store = Store()

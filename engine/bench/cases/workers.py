@@ -64,10 +64,9 @@ def worker_rows(options: BenchOptions) -> Iterator[Row]:
 
     Speeds are next to one worker: `speedup` by the clock, its start, joining and comparison
     included, so only a job that computes for minutes shows it; `cpu_speedup` the workers over what
-    their CPU time grew by, which is the speed of a machine that has nothing else to do. Each worker
-    has one core for all its threads: a single one would read and encode on another one, and then
-    more workers than one could gain less than there are cores. With several `runs` they run in
-    turns, and medians count.
+    their CPU time grew by, which is the speed of an idle computer. Each worker has one core for all
+    its threads: a single one would read and encode on another one, and then more workers than one
+    could gain less than there are cores. With several `runs` they run in turns, and medians count.
     """
     size = options.size or Size(320, 180)
     frames = options.frames[0] if options.frames else (96 if options.quick else 3000)
@@ -231,8 +230,8 @@ class Idle(SpanWorker):
             begins=span.done,
         )
         made_path(self._order.folder, span.first, self._number).touch()
-        self.tell("segment", to_plain(record))
-        self.tell("made", to_plain(Made(first=span.first)))
+        self.report("segment", to_plain(record))
+        self.report("made", to_plain(Made(first=span.first)))
         return None
 
 

@@ -9,17 +9,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class KeyMap:
-    """Renames tensors, one to one: the first rule whose pattern matches is applied, once.
+    """Renames tensors, one to one: the first rule whose pattern matches is applied, once."""
 
-    Attributes:
-        renames: Pairs of a regular expression and its replacement; none: names are ours already.
-        ignored: Regular expressions of our names that may be in a file and are not needed.
-        then: A second map, applied to the result of this one.
-    """
-
+    # Pairs of a regular expression and its replacement; none: names are ours already.
     renames: tuple[tuple[str, str], ...] = ()
+    # Regular expressions of our names that may be in a file and are not needed.
     ignored: tuple[str, ...] = ()
-    then: KeyMap | None = None
+    then: KeyMap | None = None  # a second map, applied to the result of this one
 
     def ours(self, published: str) -> str:
         """Our name for a published name."""

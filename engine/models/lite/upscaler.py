@@ -51,22 +51,16 @@ def upscaler(
     return LiteUpscaler(load_lite(files.weights_path(name)), plan)
 
 
-def multiplications(scale: int, size: Size, frames: int) -> int:
-    """Multiply-adds of frames of the source."""
-    return lite_multiplications(
-        files.config_of(files.weights_name(scale, "faithful")), size, frames
-    )
-
-
 def upscaling(request: BenchRequest, scale: int) -> BenchWork:
     """Two frames in one call; megapixels are those of the result."""
     half = "bfloat16" if devices.cpu_has_bf16() else "float32"
     dtype = request.dtype or ("float16" if request.device == "cuda" else half)
     size = request.size or _SIZE[request.device]
     frames = torch.rand(_FRAMES, 3, size.height, size.width, device=request.device)
+    config = files.config_of(files.weights_name(scale, "faithful"))
     return BenchWork(
         compute=partial(upscaler(scale, request.device, dtype).upscale, frames),
         dtype=dtype,
         megapixels=_FRAMES * size.pixels * scale**2 / 1e6,
-        operations=2 * multiplications(scale, size, _FRAMES),
+        operations=2 * lite_multiplications(config, size, _FRAMES),
     )

@@ -17,13 +17,13 @@ Side = Literal["encode", "decode"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VaeVariants:
-    """What makes a VAE, and measures it.
+    """Constructors of a VAE, and its measured memory.
 
     Attributes:
-        plain: From a configuration, with random weights in float32.
-        fast: From a configuration and weights by name; keywords device, dtype and switches.
-        load: From a path; keywords form, config and those of `fast`.
-        measured: What its calls take.
+        plain: Makes it from a configuration, with random weights in float32.
+        fast: Makes it from a configuration and weights by name; keywords device, dtype, switches.
+        load: Loads it from a path; keywords form, config and those of `fast`.
+        measured: Memory of its calls.
     """
 
     plain: Callable[[Any], SlicedVae]
@@ -43,7 +43,7 @@ class VaeModel:
         published: A model in the catalogue that it belongs to.
         variants: Loads torch.
         config_of: Sizes of the VAE in a file that is here; a WeightsError where it is another.
-        sides: That are not those of another VAE.
+        sides: Sides that are not those of another VAE.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""What calls of fast VAEs take, from a table of measurements. Loads no torch for what is in it.
+"""Memory of calls of fast VAEs, from a table of measurements. Loads no torch for its entries.
 
 `resources/memory.json` has the published VAEs with their usual switches; `python -m
 tools.memory_table` measures them again after a change of the code. Other sizes of models, other
@@ -28,13 +28,13 @@ Curve = tuple[tuple[int, int], ...]  # sides of square frames, px, and what they
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """What a call of a VAE is given, slice by slice.
+    """Input of a call of a VAE, slice by slice.
 
     Attributes:
-        channels: Of its frames.
+        channels: Channels of its frames.
         factor: Px of the frame that is encoded, or could be, for each position, on each side.
         first: Steps in time of the first slice of a clip.
-        later: The same of all others.
+        later: Steps in time of all other slices.
         is_clip: [1, C, T, h, w] is given; otherwise frames [T, C, h, w], channels last.
     """
 
@@ -47,15 +47,15 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VaeUse:
-    """How a VAE is used.
+    """Use of a VAE.
 
     Attributes:
-        dtype: Of values and weights. TRAP: a CPU without AVX-512 convolves 16-bit values
+        dtype: Type of values and weights. TRAP: a CPU without AVX-512 convolves 16-bit values
             through copies in float32, up to 5 times these bytes; only a user's own choice of
             `vae_precision` asks for that there.
         device: On GPUs convolutions over time are counted as stacked ones ("2d"), which take more.
         switches: Optimisations.
-        slice_frames: Of all slices but the first, which has one more.
+        slice_frames: Frames of all slices but the first, which has one more.
         is_image: One frame is all there is.
     """
 
@@ -92,10 +92,10 @@ class VaePeak:
 
     Attributes:
         first: Most while the first slice of a clip is worked on.
-        later: The same of all other slices, the result of the one before included; 0 for images.
+        later: Most during all other slices, with the result of the one before; 0 for images.
         carry: Bytes that wait between two slices.
         window: Bytes of the buffers that stay between two slices.
-        opens: The same after the first slice.
+        opens: Bytes of those buffers after the first slice.
         result: Bytes of what a slice gives.
     """
 
@@ -112,8 +112,8 @@ class Operations:
     """Floating-point operations of slices that go through a call.
 
     Attributes:
-        first: Of the first slice of a clip.
-        later: Of each of the others.
+        first: Operations of the first slice of a clip.
+        later: Operations of each of the others.
     """
 
     first: float
@@ -125,7 +125,7 @@ FIGURES = ("first", "later", "carry", "window", "opens", "result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallMemory:
-    """What a call takes, by the size of frames.
+    """Memory and operations of a call, by the size of frames.
 
     Attributes:
         bytes_of: Curve of each field of `VaePeak`.
@@ -139,7 +139,7 @@ class CallMemory:
 
 @dataclass(frozen=True, slots=True)
 class UseMemory:
-    """What a VAE takes in one use.
+    """Memory and operations of a VAE in one use.
 
     Attributes:
         weights: Bytes of the tables of encoder and decoder that are kept once everything is loaded;
@@ -184,7 +184,7 @@ class MeasuredVae:
 
 
 def between(curve: Curve, pixels: float) -> float:
-    """What square frames of so many px take, in proportion to those that were measured."""
+    """Bytes for square frames of n px a side, in proportion to the measured ones."""
     areas = [side**2 for side, _ in curve]
     place = min(max(1, bisect_left(areas, pixels)), len(curve) - 1)
     start, end = areas[place - 1 : place + 1]

@@ -199,7 +199,7 @@ class Valueless:
     Args:
         vae: Its family.
         config: Its sizes.
-        use: How it is used.
+        use: Use of the VAE.
     """
 
     def __init__(self, vae: MeasuredVae, config: Any, use: VaeUse) -> None:
@@ -228,7 +228,7 @@ class Valueless:
         self._stack.close()
 
     def slices(self, call: str, size: Size) -> dict[str, int]:
-        """What slices of a clip of some size take while they go through a call, see `VaePeak`."""
+        """Memory of slices of a clip of some size while they go through a call, see `VaePeak`."""
         piece, meter = self._vae.pieces(self._config, self._use.slice_frames)[call], self.meter
         step, carry, result = getattr(self.fast, call), Carry(), None
         if self._use.is_image:  # a first one leaves tables behind on a CPU
@@ -276,7 +276,7 @@ class Valueless:
 
 
 def measure(vae: MeasuredVae, config: Any, use: VaeUse, sides: Sequence[int] = ()) -> UseMemory:
-    """What a VAE takes in one use, from square frames of some sides; by default of few."""
+    """Measures a VAE in one use on square frames of some sides; by default on few."""
     more, sides = (1.0, sides) if sides else (_BETWEEN, SIDES)
     found, weights = _points(vae, config, use, sides)
     if use.device == "cuda" and use.switches.temporal_winograd:  # trials may choose either way
@@ -319,7 +319,7 @@ def _points(
 
 @dataclass(frozen=True, slots=True)
 class ClipUse:
-    """What one direction of a clip takes, its results joined.
+    """Memory of one direction of a clip, its results joined.
 
     Attributes:
         peak_bytes: Most bytes at once, without weights and without what it is given.
@@ -347,14 +347,14 @@ def clip_use(
     *,
     whole: bool = False,
 ) -> ClipUse:
-    """What one direction of a clip takes.
+    """Memory of one direction of a clip.
 
     Args:
         vae: Its family.
         config: Sizes of the VAE.
-        use: How it is used.
+        use: Use of the VAE.
         side: The direction.
-        size: Of frames that are or could be encoded, px.
+        size: Size of frames that are or could be encoded, px.
         frames: 1 + n * temporal_factor.
         whole: The clip goes through at once, not in slices.
     """

@@ -79,7 +79,7 @@ class WanFamily(ModelFamily[WanPlan]):
         return search.fitted(work, room)
 
     def smaller(self, work: WanPlan, stage: str = "") -> WanPlan | None:
-        """With less on the device in the stage that ran out: "encode" or "decode"."""
+        """A plan with less on the device in the stage that ran out: "encode" or "decode"."""
         now = requirements.needs(work).stages
         short = stage if stage in now else max(now, key=lambda name: now[name])
         most = max(now.values())
@@ -106,7 +106,7 @@ class WanFamily(ModelFamily[WanPlan]):
         return requirements.needs(work)
 
     def frames_around(self, work: WanPlan) -> tuple[int, int]:
-        """What encoder and decoder look back at."""
+        """Frames that encoder and decoder look back at."""
         config = files.wan_config(work.vae, work.model)
         return config.temporal_factor * (encoder_reach(config) + decoder_reach(config)), 0
 
@@ -161,7 +161,7 @@ class WanFamily(ModelFamily[WanPlan]):
             yield message("change.waiting-states")
 
     def notices(self, work: WanPlan, budget: Budget) -> Iterator[Notice]:
-        """What the model was trained on."""
+        """Notice of what the model was trained on."""
         yield from notices.shot_notices(self.title, work)
         yield Notice(code="trained-on-stills", severity="info")
 

@@ -30,11 +30,11 @@ class Backend:
     """A backend as data; a trial run shows whether it works on a device.
 
     Attributes:
-        name: As in the settings.
+        name: Value in the settings.
         run: q [N, heads, Q, d], k and v [N, heads, L, d] and the factor of the scores to
             [N, heads, Q, d]. Raises any exception where it cannot run, ImportError where its
             package is not installed.
-        package: What has to be installed for it; empty: torch itself is enough.
+        package: Package that has to be installed; empty: torch itself is enough.
         is_exact: Equal to the formula except for the rounding of the dtype.
     """
 

@@ -18,17 +18,11 @@ from engine.ops.norm.cache_blocks import inverse_rms, spans, work_dtype
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadNorm:
-    """The RMS norm of q and k over the channels of a head.
+    """The RMS norm of q and k over the channels of a head."""
 
-    Attributes:
-        q: [d], the learned weight of q; float32 suits the kernel best, as for angles.
-        k: [d], that of k.
-        eps: Added to the mean of the squares.
-    """
-
-    q: Tensor
-    k: Tensor
-    eps: float
+    q: Tensor  # [d], the learned weight of q; float32 suits the kernel best, as for angles
+    k: Tensor  # [d], that of k
+    eps: float  # added to the mean of the squares
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +43,7 @@ class Placement:
     angle: Tensor | None = None
 
     def part(self, tokens: slice) -> Placement:
-        """The same for some of the tokens."""
+        """The placement of some of the tokens."""
         if self.angle is not None:
             return replace(self, target=self.target[..., tokens], angle=self.angle[tokens])
         cos, sin = (None if x is None else x[tokens] for x in (self.cos, self.sin))
@@ -68,8 +62,8 @@ def gather_qk(
 
     Args:
         qkv: [N, 3, heads, d]: q, k and v of every token, as the joined projection gives them.
-        placement: Of N tokens.
-        norm: Of q and k.
+        placement: Rows and rotation of N tokens.
+        norm: Norm of q and k.
         out: q, k and v, each [M, heads, d] of qkv's dtype; other rows stay as they are.
         kernels: Use the kernel where it can.
 

@@ -16,7 +16,7 @@ AXES = 3
 
 
 def geometric_frequencies(rope_dim: int) -> Tensor:
-    """Of one axis for positions that count tokens: 10000^(-2i/n), n = rope_dim // 3 channels.
+    """Frequencies of an axis whose positions count tokens: 10000^(-2i/n), n = rope_dim // 3.
 
     Returns:
         [n // 2] float32.
@@ -27,7 +27,7 @@ def geometric_frequencies(rope_dim: int) -> Tensor:
 
 
 def linear_frequencies(rope_dim: int) -> Tensor:
-    """Of one axis for positions from -1 to 1: from pi to 128 pi in even steps.
+    """Frequencies of an axis with positions from -1 to 1: from pi to 128 pi in even steps.
 
     Returns:
         [n // 2] float32, n = rope_dim // 3 channels.

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from engine.ops.attention.attention import fault_of
 from engine.ops.attention.backends import BACKENDS
-from engine.ops.attention.trial import fault_of
 from engine.ops.kernels.build import VALUELESS
 
 _SCORES_BYTES = 64 * 2**20  # of the scores that exist at once
@@ -33,7 +33,7 @@ def attend_single_head(q: Tensor, k: Tensor, v: Tensor, *, chunked: bool = True)
     Memory: the result and, in chunks, one frame's keys and 64 MiB of scores; without chunks on
     some devices T * L * L values.
     """
-    if not chunked or q.device.type == "cpu":  # torch's kernel for processors is blocked
+    if not chunked or q.device.type == "cpu":  # torch's kernel for CPUs is blocked
         return F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])[:, 0]
     if _memory_efficient(q, k, v):
         with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
@@ -42,7 +42,7 @@ def attend_single_head(q: Tensor, k: Tensor, v: Tensor, *, chunked: bool = True)
 
 
 def attend_in_chunks(q: Tensor, k: Tensor, v: Tensor, scores_bytes: int = _SCORES_BYTES) -> Tensor:
-    """The same on any device, some queries of one frame at a time.
+    """Attend within each frame on any device, some queries of one frame at a time.
 
     Scores are float32 for half precision too: rounded to it, large ones would change their weight
     by several percent.

@@ -11,7 +11,7 @@ from engine.ops.transfer.parking import Parking
 
 
 class Carry:
-    """What a slice hands to the next one: the last inputs of every causal convolution.
+    """State that a slice hands to the next one: the last inputs of every causal convolution.
 
     `Carry()` starts a clip. A slice works on `begin()`, a copy, so that the carry it was given
     is unchanged and can be used again; `handed_over()` saves the memory of that copy when
@@ -54,7 +54,7 @@ class Carry:
         return self._with_tails(dict(self._tails))
 
     def done(self) -> Carry:
-        """The same after its slice; nothing is kept after the last one."""
+        """Carry after its slice; nothing is kept after the last one."""
         self.first = self._is_open = False
         if self.last:
             self._tails = {}
@@ -78,9 +78,9 @@ class Carry:
         return other
 
     def moved(self, device: torch.device | str) -> Carry:
-        """The same with its frames on another device, in the same memory format.
+        """Carry with its frames on another device, in the same memory format.
 
-        From pinned memory they come while the processor does other work.
+        From pinned memory they come while the CPU does other work.
         """
         self._need_whole()
         tails = {
@@ -90,7 +90,7 @@ class Carry:
         return self._with_tails(tails)
 
     def parked(self, parking: Parking, key: Hashable) -> Carry:
-        """The same with its frames in main memory, until `key` is parked there again."""
+        """Carry with its frames in main memory, until `key` is parked there again."""
         self._need_whole()
         frames = parking.park(key, list(self._tails.values()))
         return self._with_tails(dict(zip(self._tails, frames, strict=True)))
@@ -138,7 +138,7 @@ class CausalConv3d(nn.Conv3d):
         return super().forward(frames)
 
     def before_the_clip(self, frames: Tensor) -> Tensor:
-        """What stands before the first frame of [B, C, T, H, W]: `kernel - 1` frames."""
+        """Frames before the first one of [B, C, T, H, W]: `kernel - 1` copies of it."""
         return frames[:, :, :1].expand(-1, -1, self.kernel_size[0] - 1, -1, -1)
 
     def _with_history(self, frames: Tensor, carry: Carry | None) -> Tensor:
@@ -160,9 +160,9 @@ class CausalConv3d(nn.Conv3d):
 
 
 class ZeroPastConv3d(CausalConv3d):
-    """The same with black frames before the first one of a clip, in the place of its copies."""
+    """Causal convolution with black frames before the first one of a clip, not its copies."""
 
     def before_the_clip(self, frames: Tensor) -> Tensor:
-        """What stands before the first frame of [B, C, T, H, W]: `kernel - 1` frames of zeros."""
+        """Frames before the first one of [B, C, T, H, W]: `kernel - 1` frames of zeros."""
         shape = (*frames.shape[:2], self.kernel_size[0] - 1, *frames.shape[3:])
         return frames.new_zeros(()).expand(shape)

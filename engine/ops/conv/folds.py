@@ -55,7 +55,7 @@ class PhaseBias:
     corners: Tensor
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> PhaseBias:
-        """The same on a device, rounded once to a dtype."""
+        """The tables on a device, rounded once to a dtype."""
         parts = (self.interior, self.rows, self.columns, self.corners)
         return PhaseBias(*(part.to(device, dtype) for part in parts))
 
@@ -73,26 +73,18 @@ class UpsamplerFold:
     `first` alone. Step 1 gives S frames, of `second[st]` on source frame 0 plus `taps[st, K - 1]`
     on source frame 1. Later steps are regular; between slices K - 1 source frames are carried.
 
-    Attributes:
-        taps: [S, K, 4 * O, I, 2, 2], output channels in the order (sy * 2 + sx) * O + o.
-        first: [4 * O, I, 2, 2].
-        second: [S, 4 * O, I, 2, 2].
-        bias: S biases, of steps from 2 on.
-        first_bias: Of step 0.
-        second_bias: S biases, of step 1.
-
     The kernels [4 * O, I, 2, 2] are channels-last in memory.
     """
 
-    taps: Tensor
-    first: Tensor
-    second: Tensor
-    bias: tuple[PhaseBias, ...]
-    first_bias: PhaseBias
-    second_bias: tuple[PhaseBias, ...]
+    taps: Tensor  # [S, K, 4 * O, I, 2, 2], output channels in the order (sy * 2 + sx) * O + o
+    first: Tensor  # [4 * O, I, 2, 2]
+    second: Tensor  # [S, 4 * O, I, 2, 2]
+    bias: tuple[PhaseBias, ...]  # S biases, of steps from 2 on
+    first_bias: PhaseBias  # of step 0
+    second_bias: tuple[PhaseBias, ...]  # S biases, of step 1
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> UpsamplerFold:
-        """The same on a device, rounded once to a dtype."""
+        """The tables on a device, rounded once to a dtype."""
         return UpsamplerFold(
             self.taps.to(device, dtype),
             self.first.to(device, dtype),
@@ -174,7 +166,7 @@ def nearest(weight: Tensor) -> Tensor:
 
 
 def _seen(tap: int, st: int, subframes: int) -> tuple[int, int]:
-    """What a temporal tap sees from output frame S * t + st: source step t + back, sub-frame."""
+    """Source step t + back and sub-frame that a temporal tap sees from output frame S * t + st."""
     return divmod(st - (_TAPS - 1) + tap, subframes)
 
 
@@ -251,7 +243,7 @@ _AXIS = _paths()
 
 
 def _shares(kernel: Tensor, shift: Tensor) -> Tensor:
-    """What a tap that sees a sub-frame adds to the bias: [S, 3, 2, 2, 3, 3, O].
+    """Share of the bias of a tap that sees a sub-frame: [S, 3, 2, 2, 3, 3, O].
 
     Indices: sub-frame, tap in time, phase sy and sx, tap in rows and columns, output channel.
 
@@ -319,18 +311,6 @@ def temporal_winograd(weight: Tensor) -> Tensor:
     past, middle, present = (_precise(weight[:, :, tap]) for tap in range(_TAPS))
     outer = (past + present) / 2
     return torch.stack([past, outer + middle / 2, outer - middle / 2, present])
-
-
-def winograd_inputs(frames: Tensor) -> Tensor:
-    """The four combinations of frames [4, C, h, w] that `temporal_winograd` convolves."""
-    past, near, middle, present = frames
-    return torch.stack([past - middle, near + middle, middle - near, near - present])
-
-
-def winograd_outputs(products: Tensor) -> Tensor:
-    """Two frames [2, O, h, w] from the four convolved combinations [4, O, h, w]."""
-    first, total, difference, last = products
-    return torch.stack([first + total + difference, total - difference - last])
 
 
 def _precise(tensor: Tensor) -> Tensor:

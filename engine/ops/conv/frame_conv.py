@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from engine.ops.conv import folds
-from engine.ops.conv.temporal_conv import Form, TemporalConv, laid_out
+from engine.ops.conv.temporal_conv import Form, TemporalConv, WinogradConv, laid_out
 from engine.ops.conv.trial import LayerKind, choose_convolution
-from engine.ops.conv.winograd import WinogradConv
 from engine.settings.optimisations import Convolution
 
 Past = Literal["copies", "zeros", "none"]
@@ -33,7 +32,7 @@ class ConvShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvOptions:
-    """How a convolution is computed; all combinations are equal but for rounding."""
+    """Ways of computing a convolution; all combinations are equal but for rounding."""
 
     dtype: torch.dtype  # of the tables that are kept; folds are rounded once to it
     form: Convolution  # see `TemporalConv`; "auto" is what a trial of each layer on a GPU finds
@@ -45,7 +44,7 @@ class ConvOptions:
 
         Args:
             weight: [O, I, K, kh, kw], on the device.
-            shape: Of the layer.
+            shape: Padding and strides of the layer.
         """
         if self.form != "auto":
             return self.form, self.winograd
@@ -71,7 +70,7 @@ class FrameConv:
         shape: Padding and strides.
         options: Precision, method, folds.
 
-    Memory: the weights; for the fold of copies one tap more, and again on a processor once an
+    Memory: the weights; for the fold of copies one tap more, and again on a CPU once an
         image came.
     """
 
@@ -180,9 +179,9 @@ class FrameConv:
         return into
 
     def _image_taps(self) -> TemporalConv:
-        """Of output 0: W0 + W1 + W2, rounded once, or W2 alone.
+        """Weight of output 0: W0 + W1 + W2, rounded once, or W2 alone.
 
-        A processor keeps the sum for images; a film needs it once a clip.
+        A CPU keeps the sum for images; a video needs it once a clip.
         """
         if self._shape.past == "zeros":
             return self._newest
@@ -196,7 +195,7 @@ class FrameConv:
         return self._all.with_taps(self._laid_out(folds.first_frame(weight)[1].unsqueeze(2)))
 
     def _second_taps(self, older: TemporalConv) -> TemporalConv:
-        """Of output 1: weights of frame 0 and W2, concatenated so that the sum is rounded once."""
+        """Weight of output 1: those of frame 0 and W2, joined so that the sum is rounded once."""
         weight = torch.cat([older.weight, self._newest.weight], dim=2)
         return self._all.with_taps(self._laid_out(weight), self._bias)
 

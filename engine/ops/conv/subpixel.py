@@ -1,4 +1,4 @@
-"""Phases: the four sub-pixel pictures that make one picture of twice the size."""
+"""Phases: the four sub-pixel images that make one image of twice the size."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class NearestFold:
     Args:
         weight: [O, I, 3, 3], on its device, in the precision in which folds are computed.
         bias: [O].
-        dtype: Of the table that is kept, rounded once.
+        dtype: Type of the table that is kept, rounded once.
 
     Attributes:
         channels: O, of the result.

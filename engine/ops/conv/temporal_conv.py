@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.hardware.out_of_memory import is_out_of_memory
+from engine.ops.conv import folds
+from engine.ops.trials import trial
 
 Form = Literal["2d", "3d"]
 _HALF = (torch.float16, torch.bfloat16)
@@ -26,7 +27,7 @@ class TemporalConv:
     Output step j is the sum over k of `conv2d(frames[stride * j + k], weight[:, :, k])`, plus the
     bias. Three methods compute it:
 
-    - sums: K convolutions in two dimensions, added up. On a processor each adds into the result
+    - sums: K convolutions in two dimensions, added up. On a CPU each adds into the result
       as it goes, and the result may be the residual stream itself.
     - 3-D: one call. In half precision the sum over k is then rounded once, not K times.
     - stacked: the K frames side by side as channels, calls in two dimensions: one rounding too, at
@@ -58,7 +59,7 @@ class TemporalConv:
         self._form = form
 
     def with_taps(self, weight: Tensor, bias: Tensor | None = None) -> TemporalConv:
-        """The same convolution over other frames: weight [O, I, k, kh, kw], ready for use."""
+        """Convolution over other frames: weight [O, I, k, kh, kw], ready for use."""
         stride = (self.stride, self._space)
         return TemporalConv(weight, bias, padding=self._padding, stride=stride, form=self._form)
 
@@ -143,9 +144,9 @@ class TemporalConv:
 
         Args:
             frames: All of them.
-            into: As of `apply`.
+            into: See `apply`.
             most: Steps at a time.
-            convolve: Of some frames.
+            convolve: Convolution of some frames.
         """
         steps = self.steps(frames.shape[0])
         if steps <= most:
@@ -209,23 +210,70 @@ def _add_in_place(
     return into
 
 
-@cache
 def adds_in_place(device: str, dtype: torch.dtype) -> bool:
-    """Whether oneDNN's convolution that adds into its result is here and right.
+    """Whether oneDNN's convolution that adds into its result is here and right."""
+    return device == "cpu" and dtype is torch.float32 and not _fault_in_place()
 
-    It is not part of torch's public interface: tried once on small tensors, into a part of a
-    larger one as it is used here; on any difference the ordinary method is used.
+
+@trial(2e-5, AttributeError, RuntimeError, TypeError)
+def _fault_in_place() -> float:
+    """Fault of the operator, which is not part of torch's public interface.
+
+    It is tried on small tensors, into a part of a larger one as it is used here; on any difference
+    the ordinary method is used.
     """
-    if device != "cpu" or dtype is not torch.float32:
-        return False
     part = torch.linspace(-1, 1, 2 * 4 * 25).reshape(2, 5, 5, 4).permute(0, 3, 1, 2)
     weight = torch.linspace(1, -1, 8 * 4 * 9).reshape(8, 4, 3, 3)
     whole = torch.ones(3, 5, 5, 8).permute(0, 3, 1, 2)
-    expected = 1 + F.conv2d(part, weight, padding=1)
-    try:
-        _add_in_place(whole[1:], part, weight, None, (1, 1))
-    except (AttributeError, RuntimeError, TypeError) as err:
-        if is_out_of_memory(err):  # it may pass: no verdict, and nothing is remembered
-            raise
-        return False
-    return bool(torch.allclose(whole[1:], expected, atol=1e-5) and (whole[0] == 1).all())
+    expected = torch.ones_like(whole)
+    expected[1:] += F.conv2d(part, weight, padding=1)
+    _add_in_place(whole[1:], part, weight, None, (1, 1))
+    return float((whole - expected).abs().max())
+
+
+# --- Winograd's F(2, 3)
+
+
+class WinogradConv:
+    """A convolution over three frames, stride 1 in time, in pairs of outputs; more rounding.
+
+    Args:
+        weight: [O, I, 3, kh, kw], in the precision in which folds are computed.
+        direct: Convolution by its taps, with its bias, in its final dtype.
+
+    Memory: four taps.
+    """
+
+    def __init__(self, weight: Tensor, direct: TemporalConv) -> None:
+        self._direct = direct
+        tables = folds.temporal_winograd(weight).unsqueeze(3)
+        dtype = direct.weight.dtype
+        self._taps = [direct.with_taps(laid_out(table.to(dtype), "2d")) for table in tables]
+
+    def apply(self, frames: Tensor, into: Tensor | None = None) -> Tensor:
+        """Convolve as `TemporalConv.apply`; a last odd frame by its three taps.
+
+        Memory: the result, and for each pair of its frames four of the input and four of the
+        result.
+        """
+        steps = self._direct.steps(frames.shape[0])
+        if steps < 2:
+            return self._direct.apply(frames, into)
+        even = steps - steps % 2
+        d0, d1, d2, d3 = (_dense(frames[k : k + even - 1 : 2]) for k in range(4))
+        outer, last = self._taps[0].apply(d0 - d2), self._taps[3].apply(d1 - d3)
+        plus, minus = self._taps[1].apply(d1 + d2), self._taps[2].apply(d2 - d1)
+        result = outer.new_empty_strided((steps, *outer.shape[1:]), outer.stride())
+        result[0:even:2] = outer.add_(plus).add_(minus)
+        result[1:even:2] = plus.sub_(minus).sub_(last)
+        if self._direct.bias is not None:
+            result[:even] += self._direct.bias[:, None, None]
+        if steps > even:
+            result[even:] = self._direct.apply(frames[even:])
+        return result if into is None else into.add_(result)
+
+
+def _dense(frames: Tensor) -> Tensor:
+    """Every second frame, made dense in its layout."""
+    last = frames.stride(1) == 1
+    return frames.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)

@@ -20,21 +20,19 @@ from torch import Tensor
 
 from engine.core import gpu_loss
 from engine.hardware.out_of_memory import is_out_of_memory
-from engine.ops.conv.temporal_conv import Form, TemporalConv, laid_out
-from engine.ops.conv.winograd import WinogradConv
-from engine.ops.torch_flags import current
-from engine.ops.trial_results import ResultFile, machine, seconds_of
+from engine.ops.conv.temporal_conv import Form, TemporalConv, WinogradConv, laid_out
+from engine.ops.precision import current
+from engine.ops.trials import WORTH_IT, ResultFile, first_line, machine, seconds_of
 
 logger = logging.getLogger(__name__)
 
 RESULTS = ResultFile("convolutions.json")
 MOST_WORKSPACE = 4.0  # sizes of input, weights and result that a sound convolution may need besides
-_WORTH_IT = 0.97  # a form takes at most this share of the time of the one before, or that one stays
 _SPOTS = 48  # output pixels that are compared with float64
 _RUNS = 3  # of which the shortest counts
 _STEPS = 4  # output frames, as of a slice
 
-# Values of a frame and its pixels, at most: on a GPU, and on a processor.
+# Values of a frame and its pixels, at most: on a GPU, and on a CPU.
 _FRAME = {"cuda": (2**21, 2**14), "cpu": (2**14, 2**9)}
 
 # Largest error that rounding explains, in units of the result's RMS.
@@ -47,7 +45,7 @@ _LIMITS = {
 
 
 class LayerKind(NamedTuple):
-    """What a convolution over time is, but for its weights and the size of its frames."""
+    """Kind of a convolution over time: all but its weights and the size of its frames."""
 
     weight: tuple[int, ...]  # O, I, K, kh, kw
     padding: int = 1  # on each side of height and width
@@ -164,7 +162,7 @@ def probe_convolution(device: torch.device | str, dtype: torch.dtype) -> Convolu
 
 
 def _untried(error: RuntimeError) -> ConvolutionChoice:
-    return ConvolutionChoice(form="2d", reason=f"the self-test failed: {_first_line(error)}")
+    return ConvolutionChoice(form="2d", reason=f"the self-test failed: {first_line(error)}")
 
 
 def _probe(device: torch.device, dtype: torch.dtype, layer: LayerKind) -> ConvolutionChoice:
@@ -175,7 +173,7 @@ def _probe(device: torch.device, dtype: torch.dtype, layer: LayerKind) -> Convol
         if not choice.is_sound or layer.weight[2] != 3 or layer.stride[0] > 1:
             return choice
         pairs, best = _try(problem, choice.form, winograd=True), trials[choice.form == "3d"]
-    faster = pairs.seconds < _WORTH_IT * best.seconds
+    faster = pairs.seconds < WORTH_IT * best.seconds
     return replace(choice, winograd=faster and not _fault(pairs, _LIMITS[dtype]))
 
 
@@ -183,10 +181,10 @@ def decide(two: Trial, three: Trial, *, dtype: torch.dtype, on_card: bool) -> Co
     """Weigh 2-D sums against 3-D.
 
     Args:
-        two: What sums of 2-D convolutions did.
-        three: What the 3-D convolution did.
-        dtype: Of the frames.
-        on_card: A GPU uses the faster one. On a processor both take the same time, so it takes
+        two: Result of sums of 2-D convolutions.
+        three: Result of the 3-D convolution.
+        dtype: Type of the frames.
+        on_card: A GPU uses the faster one. On a CPU both take the same time, so it takes
             what needs no copies: sums in place, or in half precision, where they would round too
             often, 3-D.
     """
@@ -203,7 +201,7 @@ def decide(two: Trial, three: Trial, *, dtype: torch.dtype, on_card: bool) -> Co
         return ConvolutionChoice(form="3d", reason="a single rounding and no copies", ratio=ratio)
     if not on_card:
         return ConvolutionChoice(form="2d", reason="sums in place on the CPU", ratio=ratio)
-    form: Form = "3d" if ratio is not None and ratio < _WORTH_IT else "2d"
+    form: Form = "3d" if ratio is not None and ratio < WORTH_IT else "2d"
     return ConvolutionChoice(form=form, reason="the faster of two correct forms", ratio=ratio)
 
 
@@ -264,7 +262,7 @@ def _try(problem: _Problem, form: Form, *, winograd: bool = False) -> Trial:
     except RuntimeError as err:
         if is_out_of_memory(err) or gpu_loss.noticed(err):  # no verdict on this way
             raise
-        return Trial(failure=_first_line(err))
+        return Trial(failure=first_line(err))
     return Trial(error=error, workspace=workspace, seconds=seconds)
 
 
@@ -284,7 +282,3 @@ def _workspace(work: Callable[[], Tensor], problem: _Problem) -> float:
     peak = torch.cuda.max_memory_allocated(problem.frames.device) - before
     size = problem.frames.nbytes + problem.weight.nbytes + result.nbytes
     return (peak - result.nbytes) / size
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0][:120] or type(error).__name__

@@ -18,8 +18,8 @@ class Workspace:
     allocated on the device.
 
     Args:
-        device: Where the memory is.
-        dtype: Of the frames.
+        device: Device of the memory.
+        dtype: Type of the frames.
         planned: False allocates fresh memory for each request.
         channels_last: Layout of the frames.
     """

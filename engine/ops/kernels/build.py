@@ -134,11 +134,11 @@ class KernelFamily(Generic[Kernels]):
         error: Callable[[Kernels, torch.device, torch.dtype, tuple[int, int]], float],
         usual: Callable[[int], int],
     ) -> None:
-        """What differs between families.
+        """Everything that differs between families.
 
         Args:
-            title: For the log.
-            name: Of the source.
+            title: Words for the log.
+            name: Name of the source.
             second: Name of the macro beside VECTOR, the values that a thread reads at once.
             kernels: Makes what launches the kernels of a module.
             error: Runs them on small tensors of a device, a dtype and sizes; see `checked`.

@@ -21,7 +21,7 @@ _WARP = 32
 _MOST_PACKS = 8  # so that a thread's part of a row and its factors stay in registers
 _MOST_ROWS = 2**31 - 1
 _THREADS_A_PROCESSOR = 1024  # so that all blocks run at once: a second wave would be a short one
-_MOST_BLOCKS = 16  # of a processor
+_MOST_BLOCKS = 16  # of a multiprocessor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +54,10 @@ class FrameGrid:
         Args:
             shape: T, C, H, W.
             steps: Fewest and most pixels of one thread.
-            processors: Of the GPU.
-            vector: As the attribute.
-            lanes: As the attribute.
-            rows: As the attribute.
+            processors: Multiprocessors of the GPU.
+            vector: See the attribute.
+            lanes: See the attribute.
+            rows: See the attribute.
             own: Attributes of a class of its own.
         """
         frames, channels, height, width = shape
@@ -136,8 +136,8 @@ class RowGrid:
         """Launch a kernel with shared memory for a sum over each block.
 
         Args:
-            module: That has the kernel.
-            name: Of the kernel.
+            module: Module with the kernel.
+            name: Name of the kernel.
             rows: Its first arguments; its shape follows.
             last: The arguments after that.
         """
@@ -163,7 +163,7 @@ class Shape(ctypes.Structure):
 
 
 def grid_for(shape: torch.Size, vector: int, processors: int) -> RowGrid:
-    """The grid for rows [N, C] on a GPU with so many processors."""
+    """The grid for rows [N, C] on a GPU with so many multiprocessors."""
     rows, channels = shape
     packs = -(-channels // (vector * THREADS))
     grid = RowGrid(rows=rows, channels=channels, vector=vector, packs=packs, blocks=rows)

@@ -1,6 +1,6 @@
 """Norm and rotation of q and k, and copying q, k and v into windows, in one kernel: heads.cu.
 
-The PyTorch reference is `engine.ops.attention.qk_rope`; tests run the same source on the processor.
+The PyTorch reference is `engine.ops.attention.qk_rope`; tests run the same source on the CPU.
 """
 
 from __future__ import annotations
@@ -24,25 +24,15 @@ Triple = tuple[Tensor, Tensor, Tensor]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadWork:
-    """Arguments of one launch.
+    """Arguments of one launch."""
 
-    Attributes:
-        qkv: [N, 3, heads, d].
-        target: [W, N] int64: rows that each token is copied to.
-        angles: cos and sin [A, P]; None: no rotation.
-        angle: [N] int64: the row of the angles of each token; None: in order.
-        norm: Weights of q and k [d].
-        eps: Added to the mean of the squares.
-        out: q, k and v, [M, heads, d].
-    """
-
-    qkv: Tensor
-    target: Tensor
-    angles: tuple[Tensor, Tensor] | None
-    angle: Tensor | None
-    norm: tuple[Tensor, Tensor]
-    eps: float
-    out: Triple
+    qkv: Tensor  # [N, 3, heads, d]
+    target: Tensor  # [W, N] int64: rows that each token is copied to
+    angles: tuple[Tensor, Tensor] | None  # cos and sin [A, P]; None: no rotation
+    angle: Tensor | None  # [N] int64: the row of the angles of each token; None: in order
+    norm: tuple[Tensor, Tensor]  # weights of q and k [d]
+    eps: float  # added to the mean of the squares
+    out: Triple  # q, k and v, [M, heads, d]
 
 
 class _Tokens(ctypes.Structure):

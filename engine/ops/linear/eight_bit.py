@@ -2,9 +2,9 @@
 
 `EightBitLinear` widens the values of a file: plain casts to fp8, or fp8 and int8 with scales.
 `Fp8Product` rounds its input to e4m3 too, with one scale, and multiplies in that format; the scale
-is computed on the device, which never waits for the processor. `Int8Product` has a scale for each
+is computed on the device, which never waits for the CPU. `Int8Product` has a scale for each
 row of the weight and for each token: sums are exact in 32 bits, the error is the rounding of both
-factors to 255 steps. It runs on processors too, faster than float32. Tokens are rounded by CUDA
+factors to 255 steps. It runs on CPUs too, faster than float32. Tokens are rounded by CUDA
 kernels where those work (`engine.ops.kernels.quantize`), to the same values.
 """
 
@@ -64,7 +64,7 @@ def dequantise(stored: Tensor, scale: Tensor | None, group: int, dtype: torch.dt
         stored: [N, K] of a dtype out of FORMATS.
         scale: Float32 [1] or [N, 1], that they are multiplied by; None: not at all.
         group: Neighbours in a row that were rotated together, see `rotation`; 0: none were.
-        dtype: Of the result.
+        dtype: Type of the result.
 
     Memory: the result; where values were rotated, twice that.
     """
@@ -115,7 +115,7 @@ class Fp8Product(ProductLinear):
 
         Args:
             weight: Any floating-point dtype.
-            scale: Of e4m3 values, float32 with one value; None: they are not scaled.
+            scale: Factor of e4m3 values, float32 with one value; None: they are not scaled.
         """
         if weight.dtype == _E4M3:
             one = torch.ones((), device=weight.device)
@@ -139,7 +139,7 @@ class Fp8Product(ProductLinear):
         self.multiply_codes(rounded_e4m3(x, scale, self.kernels), scale, out)
 
     def multiply_codes(self, codes: Tensor, scale: Tensor, out: Tensor) -> None:
-        """The same of rows [n, in_features] in e4m3, which their scale [] multiplies."""
+        """Product of rows [n, in_features] in e4m3, which their scale [] multiplies."""
         fused = self.bias is not None and self.bias.dtype == out.dtype and out.dtype in _HALVES
         target = out if out.dtype in _HALVES else torch.empty_like(out, dtype=torch.float32)
         torch.ops.aten._scaled_mm.out(
@@ -209,7 +209,7 @@ class Int8Product(ProductLinear):
         self.multiply_codes(*rounded_int8(x, self.kernels), out)
 
     def multiply_codes(self, codes: Tensor, scale: Tensor, out: Tensor) -> None:
-        """The same of int8 rows [n, in_features], which scales [n, 1] float32 multiply."""
+        """Product of int8 rows [n, in_features], which scales [n, 1] float32 multiply."""
         count, missing = len(codes), _FEWEST_ROWS - len(codes)
         if missing > 0:
             codes = F.pad(codes, (0, 0, 0, missing))

@@ -21,15 +21,11 @@ _VALUES_ON_DEVICE = 2**24  # elsewhere: 64 MiB of float32, a few times over
 
 @dataclass(frozen=True, slots=True)
 class BlockFormat:
-    """One format: so many values in so many bytes.
-
-    Attributes:
-        unpack: Blocks uint8 [N, bytes] to float32 [N, values].
-    """
+    """One format: so many values in so many bytes."""
 
     values: int
     bytes: int
-    unpack: Callable[[Tensor], Tensor]
+    unpack: Callable[[Tensor], Tensor]  # blocks uint8 [N, bytes] to float32 [N, values]
 
 
 class GgufLinear(QuantizedLinear):
@@ -68,13 +64,13 @@ def dequantise(
     Args:
         raw: uint8, blocks one after the other, whatever its shape.
         kind: A name out of BLOCKS.
-        shape: Of the result.
-        dtype: Of the result; computed in float32.
+        shape: Type of the result.
+        dtype: Type of the result; computed in float32.
 
     Returns:
         A tensor on the device of `raw`.
 
-    Memory: the result, and a bounded number of values in float32 (1 MiB on a processor).
+    Memory: the result, and a bounded number of values in float32 (1 MiB on a CPU).
     """
     block = BLOCKS[kind]
     blocks = raw.reshape(-1, block.bytes)
@@ -135,7 +131,7 @@ def _q5_1(blocks: Tensor) -> Tensor:
 
 
 def _scales_and_lows(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """Of eight groups, [N, 8, 1] each: 6-bit factors in 12 bytes, times those of the block."""
+    """Factors of eight groups, [N, 8, 1] each: 6 bits in 12 bytes, times those of the block."""
     first, second, rest = blocks[:, 4:16].view(-1, 3, 4).unbind(1)
     scales = torch.cat((first & 63, (rest & 15) | (first >> 6) << 4), 1)
     lows = torch.cat((second & 63, (rest >> 4) | (second >> 6) << 4), 1)

@@ -27,7 +27,7 @@ class QuantizedLinear(nn.Module, ABC):
         bias: Whether there is one; it is in the compute dtype.
 
     Attributes:
-        weight: As it is stored.
+        weight: The weight in its stored format.
         bias: [out_features] or None.
     """
 
@@ -48,7 +48,7 @@ class QuantizedLinear(nn.Module, ABC):
         """The weight [out_features, in_features] in `dtype`, a copy."""
 
     def wide_weight(self, dtype: torch.dtype) -> Tensor:
-        """The same, read-only; inside `widened` it is computed once."""
+        """The dense weight, read-only; inside `widened` it is computed once."""
         if self._wide is not None and self._wide.dtype == dtype:
             return self._wide
         wide = self.dense_weight(dtype)

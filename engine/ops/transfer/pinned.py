@@ -1,4 +1,4 @@
-"""Host memory that a GPU reads by itself while the processor does other work."""
+"""Host memory that a GPU reads and writes by itself while the CPU does other work."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import weakref
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from engine.ops.torch_flags import current
+from engine.ops.precision import current
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ class HostBytes:
 
     @property
     def pinned(self) -> bool:
-        """Whether copies from it run while the processor does other work."""
+        """Whether copies from it run while the CPU does other work."""
         return self._unpin is not None and self._unpin.alive
 
     def release(self) -> None:
@@ -81,3 +82,35 @@ def _swallow(device: torch.device) -> None:
         torch.zeros(1, device=device).add_(1)
     except RuntimeError as err:
         logger.debug("as expected: %s", err)
+
+
+class HostCopy:
+    """Copy of a tensor; made at once where there is no pinned memory.
+
+    Args:
+        x: Contiguous, on any device; may be dropped and changed afterwards.
+
+    Memory: a pinned block of torch's own, given back with this object.
+    """
+
+    def __init__(self, x: Tensor) -> None:
+        cuda: Any = torch.cuda  # its events have no types
+        self._done: Any = None
+        if not pins(x.device):
+            self._values = x.cpu()
+            return
+        self._values = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
+        self._values.copy_(x, non_blocking=True)
+        self._done = cuda.Event()
+        self._done.record(cuda.current_stream(x.device))
+
+    @property
+    def is_here(self) -> bool:
+        """Whether `values` would not wait."""
+        return self._done is None or bool(self._done.query())
+
+    def values(self) -> Tensor:
+        """The copy; waits until it is whole."""
+        if self._done is not None:
+            self._done.synchronize()
+        return self._values

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from engine.core.errors import NumericOverflow
 from engine.core.geometry import Box, Size
-from engine.ops.torch_flags import current
+from engine.ops.precision import current
 
 _WHITE = 65535
 _PENDING = 2  # parts that are being copied to the host at a time
@@ -158,7 +158,7 @@ def _transfer_from(device: torch.device, arrive: Arrive) -> _Transfer:
 
 
 class _DirectTransfer:
-    """Copies at once: for the processor, where nothing is copied, and devices without streams."""
+    """Copies at once: for the CPU, where nothing is copied, and devices without streams."""
 
     def __init__(self, arrive: Arrive) -> None:
         self._arrive = arrive

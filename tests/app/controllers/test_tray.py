@@ -1,7 +1,7 @@
 import pytest
 from PySide6.QtWidgets import QApplication, QSystemTrayIcon
 
-from app.controllers.tray import TrayController
+from app.controllers.job_display import TrayController
 from engine.core.errors import DiskFull
 from tests.app.conftest import Bench
 

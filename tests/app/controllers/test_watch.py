@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import pytest
 from PySide6.QtCore import QThreadPool
 
-from app.controllers import restart
-from app.controllers import watch as watch_module
+from app.controllers import restart, unattended
 from app.controllers.restart import Waiting, WaitingFilm
 from app.state.job_row import JobState
 from engine.api import UnfinishedJob
@@ -55,8 +54,8 @@ class Watched:
 
 @pytest.fixture
 def watched(bench: Bench, qtbot: SimpleNamespace, tmp_path: Path) -> Iterator[Watched]:
-    bench.patch.setattr(watch_module, "_EVERY_MS", 10)
-    bench.patch.setattr(watch_module, "_SHARE", 0)
+    bench.patch.setattr(unattended, "_EVERY_MS", 10)
+    bench.patch.setattr(unattended, "_SHARE", 0)
     folder = tmp_path / "Incoming"
     folder.mkdir()
     made = Watched(bench, qtbot.waitUntil, folder)
@@ -175,7 +174,7 @@ def test_a_film_that_fails_stops_no_other_and_is_not_tried_again(watched):
 
 
 def test_the_queue_holds_some_of_many_and_the_rest_follows(watched):
-    watched.bench.patch.setattr(watch_module, "_MOST_WAITING", 2)
+    watched.bench.patch.setattr(unattended, "_MOST_WAITING", 2)
     watched.put("a.mp4", "b.mp4", "c.mp4")
     assert watched.look(4) == ["a.mp4", "b.mp4"]
     watched.bench.do("start")
@@ -274,7 +273,7 @@ def test_after_a_new_start_films_of_the_user_wait(watched):
 def test_results_in_the_watched_folder_start_nothing_again_also_after_a_new_start(
     qapp, qtbot, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(watch_module, "_EVERY_MS", 50)
+    monkeypatch.setattr(unattended, "_EVERY_MS", 50)
     folder = tmp_path / "Incoming"
     folder.mkdir()
     make_clip(folder / "film.mkv", Clip(frames=10))

@@ -26,7 +26,7 @@ def _listed(keys):
 def test_f1_opens_help_with_every_action_and_its_key(bench):
     assert SPECS["help"].shortcuts == ("F1",)
     bench.window.actions_["help"].trigger()
-    view = bench.program.help.view
+    view = bench.program.window.help
     assert view.isVisible()
     shown = {label.text() for label in view.findChildren(QLabel)}
     for name in SPECS:
@@ -40,7 +40,7 @@ def test_f1_opens_help_with_every_action_and_its_key(bench):
 @pytest.mark.parametrize("key", [Qt.Key.Key_F1, Qt.Key.Key_Escape])
 def test_f1_and_escape_close_help_again(bench, qtbot, key):
     bench.do("help")
-    view = bench.program.help.view
+    view = bench.program.window.help
     qtbot.keyClick(view, key)
     assert not view.isVisible()
     bench.do("help")
@@ -87,7 +87,7 @@ def test_the_packed_file_of_licences_is_shown_and_a_source_tree_says_where_they_
 @pytest.mark.parametrize("page", ["keys", "about"])
 def test_no_key_is_listed_twice_in_a_group_and_each_page_can_be_shown(bench, page):
     bench.do("help")
-    view = bench.program.help.view
+    view = bench.program.window.help
     view.show_page(page)
     assert part(view, f"segment-{page}").isChecked()
     for keys in groups().values():
@@ -100,6 +100,6 @@ def test_help_opens_the_manual_in_the_language_of_the_window(bench, language):
     bench.patch.setattr(desktop, "open_file", opened.append)
     bench.program.use_language(language)
     bench.window.actions_["help"].trigger()
-    part(bench.program.help.view, "openManual").click()
+    part(bench.program.window.help, "openManual").click()
     assert [path.parts[-3:] for path in opened] == [("manual", language, "index.html")]
     assert opened[0].is_file()

@@ -75,7 +75,7 @@ def test_its_row_says_what_it_is_and_it_is_used_for_the_film(bench: Bench, tmp_p
 
 
 LIBRARY = replace(
-    next(file for file in catalogue() if file.kind == "library").state(), state="missing"
+    next(file for file in catalogue() if file.kind == "library").as_state(), state="missing"
 )
 LACKING = LibraryMissing("packed", wheel=LIBRARY.filename, version="0.4.2").info()
 

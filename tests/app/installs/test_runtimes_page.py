@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtWidgets import QApplication, QPushButton
 
 from app import desktop
 from app.installs.runtimes_page import RuntimesPage
@@ -118,6 +118,15 @@ def test_one_wish_at_a_time(over, page):
     said = "from huggingface.co: the server stopped responding.\nCheck your internet connection"
     assert said in over.texts(page)
     assert button(page, "cu126").isEnabled()
+
+
+def test_a_double_click_on_download_does_not_pause(over, page):
+    QApplication.setDoubleClickInterval(10_000)
+    for _ in range(2):
+        button(page, "cu130").click()
+        over.hear()
+    assert button(page, "cu130").text() == "Pause"
+    assert not over.asked(commands.StopTask)
 
 
 def test_without_a_card_nothing_is_offered_here_either(over, page):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from app.preview.sound import SoundBuffer, SoundOut
-from app.preview.volume import VolumeControl
+from app.preview.timeline import VolumeControl
 from app.ui_state import UiState
 
 RATE = 1000

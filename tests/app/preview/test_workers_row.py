@@ -2,8 +2,7 @@
 
 import pytest
 
-from app.preview.figures import Figure
-from app.preview.workers_row import WorkersRow
+from app.preview.figures import Figure, WorkersRow
 from engine.protocol import events
 from tests.app.conftest import Bench, part
 

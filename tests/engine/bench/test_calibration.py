@@ -85,13 +85,13 @@ def test_figures_have_units():
 
 @pytest.mark.extended
 def test_every_step_on_a_film_gives_costs_that_plans_use(tmp_path, monkeypatch):
-    calibrate_film = pytest.importorskip("engine.bench.film_costs", exc_type=ImportError)
-    monkeypatch.setattr(calibrate_film, "SIZE", Size(96, 64))
-    monkeypatch.setattr(calibrate_film, "_FRAMES", 4)
-    monkeypatch.setattr(calibrate_film, "_MANY", 12)
+    video_costs = pytest.importorskip("engine.bench.video_costs", exc_type=ImportError)
+    monkeypatch.setattr(video_costs, "SIZE", Size(96, 64))
+    monkeypatch.setattr(video_costs, "_FRAMES", 4)
+    monkeypatch.setattr(video_costs, "_MANY", 12)
     found = {}
     with torch.inference_mode():
-        for _, work in calibrate_film.steps(tmp_path):
+        for _, work in video_costs.steps(tmp_path):
             found |= work()
     assert set(found) - set(COSTS) == {"open-libx264", "open-prores_ks", "open-ffv1"}
     missing = set(COSTS) - set(found)

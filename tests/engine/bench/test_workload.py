@@ -13,7 +13,7 @@ from engine.bench.workload import (
 from engine.core.errors import NoUsableGpu, SettingsError
 from engine.core.geometry import Size
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B
-from engine.models.seedvr2.dit.random_dit import KINDS, MIDDLE, build, inputs_of, work_of
+from engine.models.seedvr2.dit.random_dit import KINDS, MIDDLE
 from engine.settings.optimisations import DitSwitches, VaeSwitches
 from tests.helpers.seedvr2 import tiny_config, tiny_dit_config
 from tests.helpers.wan import tiny_wan_config
@@ -47,16 +47,16 @@ def test_both_variants_of_a_vae_do_the_same_work() -> None:
 def test_both_variants_of_a_transformer_have_the_same_weights_and_inputs() -> None:
     for kind in KINDS:
         base = dit_run(replace(DIT_OPTIONS, dit=tiny_dit_config(kind), dtype="float64"), kind)
-        plain = build(base)
-        exact = work_of(base, plain)()
+        plain = base.built()
+        exact = base.work_of(plain)()
         assert exact.shape == (2, 8, 12, 16)
         assert 0.1 < float(exact.std()) < 10
         for switches in (DitSwitches(), DitSwitches(folded_modulation=True)):
             run = replace(base, form="fast", switches=switches)
-            assert float((work_of(run, build(run, plain))() - exact).abs().max()) < 1e-10
+            assert float((run.work_of(run.built(plain))() - exact).abs().max()) < 1e-10
         assert float((replace(base, form="fast").ready()() - exact).abs().max()) < 1e-10
-        assert torch.equal(work_of(base, plain)(), exact)  # the shared weights did not change
-        for first, again in zip(inputs_of(base), inputs_of(base), strict=True):
+        assert torch.equal(base.work_of(plain)(), exact)  # the shared weights did not change
+        for first, again in zip(base.input(), base.input(), strict=True):
             assert torch.equal(first, again)
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.bench.cases.farm import COUNTS, FASTER, LINKS, film_of
-from engine.bench.cases.farm_simulation import SpanTimes, simulate
+from engine.bench.cases.farm import COUNTS, FASTER, LINKS, SpanTimes, film_of, simulate
 from engine.core.geometry import Size
 from engine.farm import planning
 from engine.farm.planning import SharedJob

@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.core.errors import FeatureMissing
 from engine.ops import compiler
 from engine.ops.compiler import CompilerBackend, reporting, require_compiler
-from engine.ops.torch_flags import using
+from engine.ops.precision import using
 from engine.settings.optimisations import RunSwitches, choices
 from tests.helpers.compiling import compiling
 

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from engine.core.errors import NumericOverflow
 from engine.core.geometry import Box, Size
 from engine.ops.linear.gguf import BLOCKS, dequantise
-from engine.ops.precision import arithmetic_of
-from engine.ops.torch_flags import using
+from engine.ops.precision import arithmetic_of, using
 from engine.ops.transfer.tile_canvas import TileSink
 from engine.ops.transfer.weight_streaming import WeightStream
 from engine.settings.optimisations import RunSwitches

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.core.geometry import Size
-from engine.ops.colour.light import to_light
+from engine.ops.colour.spaces import to_light
 from engine.ops.precision import exact_arithmetic
 from engine.ops.resize import resize, resize_in_light
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from engine.core.control import Control
 from engine.models import registry
 from engine.ops import compiler
-from engine.ops.torch_flags import current
+from engine.ops.precision import current
 from engine.pipeline.context import JobContext
 from engine.pipeline.gpu_guard import switched
 from engine.planner.plan_job import Request, plan_job

@@ -31,8 +31,7 @@ from engine.ops import compiler
 from engine.ops.attention import single_head
 from engine.ops.kernels import group_norm, heads, token_rows
 from engine.ops.linear.matmul import onednn_serves
-from engine.ops.precision import arithmetic_of, exact_arithmetic
-from engine.ops.torch_flags import current, using
+from engine.ops.precision import arithmetic_of, current, exact_arithmetic, using
 from engine.ops.transfer import pinned, tile_canvas, weight_streaming
 from engine.ops.transfer.weight_streaming import WeightStream
 from engine.runtimes import environment

@@ -14,7 +14,7 @@ from engine.protocol.events import Warned
 from engine.video.read.frame_mark import FrameMark
 from engine.workers.hand_out import _HandOut
 from engine.workers.spans import OpenSpans
-from engine.workers.team import LOADING_S, Deadlines, Held, Paces
+from engine.workers.team import LOADING_S, Deadlines, Held, Team
 from tests.engine.workers.test_hand_out import job_of, planned
 from tests.helpers.jobs import Events
 
@@ -51,9 +51,9 @@ def clock() -> Clock:
     return Clock()
 
 
-def paces(clock: Clock, *seen: tuple[int, float]) -> Paces:
-    """Paces at which some workers have made frames: number, s for a frame."""
-    found = Paces(clock)
+def team(clock: Clock, *seen: tuple[int, float]) -> Team:
+    """Three workers, of which some have made frames: number, s for a frame."""
+    found = Team(cast(Any, SimpleNamespace(workers=range(3))), None, clock)
     for number, seconds in seen:
         clock.now = 0.0
         found.works(number, 0)
@@ -75,7 +75,7 @@ def paces(clock: Clock, *seen: tuple[int, float]) -> Paces:
 def test_a_span_is_late_by_the_pace_that_is_known_best(
     seen: tuple[tuple[int, float], ...], patience: float, clock: Clock
 ) -> None:
-    deadlines = Deadlines(PLAN, paces(clock, *seen), clock)
+    deadlines = Deadlines(PLAN, team(clock, *seen), clock)
     held = {A: Held(0, 10)}
     for _ in range(int(patience)):
         assert not deadlines.late(held)
@@ -88,7 +88,7 @@ def test_a_span_is_late_by_the_pace_that_is_known_best(
 
 
 def test_a_computer_that_slept_finds_nobody_late(clock: Clock) -> None:
-    deadlines = Deadlines(PLAN, paces(clock), clock)
+    deadlines = Deadlines(PLAN, team(clock), clock)
     assert not deadlines.late({A: Held(0, 1)})
     clock.now = 3600.0
     assert not deadlines.late({A: Held(0, 1)})
@@ -139,7 +139,7 @@ def test_a_late_span_goes_to_an_idle_worker_once_and_a_warning_names_the_late_on
     context = job_of(planned("lite", tmp_path), tmp_path / "job", 2, events)
     survey: Any = SimpleNamespace(frames=17)
     job = _HandOut(context, Checkpoint(tmp_path / "job"), cast(Any, None), survey, None)
-    job._deadlines = Deadlines(PLAN, Paces(clock), clock)
+    job._deadlines = Deadlines(PLAN, team(clock), clock)
 
     def hand_out(spans: list[Span], *, first: bool, to: int) -> list[Any]:
         given.append((spans, to))
@@ -176,7 +176,7 @@ def test_where_all_are_silent_the_process_of_the_job_goes_on(tmp_path: Path, clo
     context = job_of(planned("lite", tmp_path), tmp_path / "job", 1, Events())
     survey: Any = SimpleNamespace(frames=17)
     job = _HandOut(context, Checkpoint(tmp_path / "job"), cast(Any, None), survey, None)
-    job._deadlines = Deadlines(PLAN, Paces(clock), clock)
+    job._deadlines = Deadlines(PLAN, team(clock), clock)
     pool: Any = SimpleNamespace(worker_of={A: 0}.get, idle=list)
     job._spans.begin([A], [Span(stop=8)])
     job._team.workers[0].has_made = True

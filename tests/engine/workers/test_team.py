@@ -42,7 +42,7 @@ def one(tmp_path: Path, clock: Clock) -> Team:
     """A team of one worker."""
     film = make_clip(tmp_path / "film.mkv", frames=2, size=(64, 48))
     plan = plan_of(film, tmp_path / "out.mkv", settings_of("lite", tmp_path))
-    return Team(replace(plan, workers=(WorkerPlan(),)), None)
+    return Team(replace(plan, workers=(WorkerPlan(),)), None, clock.monotonic)
 
 
 def test_the_third_failure_leaves_a_worker_out(one: Team) -> None:

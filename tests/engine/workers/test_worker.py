@@ -48,7 +48,7 @@ def spans(worker: FakeWorker, monkeypatch: pytest.MonkeyPatch) -> SpanWorker:
 
 def test_reports_go_with_the_end_of_the_span(worker: FakeWorker, spans: SpanWorker) -> None:
     for report in (A, B):
-        spans.tell(report["kind"], report["data"])
+        spans.report(report["kind"], report["data"])
     spans.transition("another", "memory", "released")
     assert not worker.sent
     spans.transition("it", "executing", "memory")
@@ -61,11 +61,11 @@ def test_reports_go_with_the_end_of_the_span(worker: FakeWorker, spans: SpanWork
 def test_a_report_is_sent_soon_while_the_span_goes_on(
     worker: FakeWorker, spans: SpanWorker
 ) -> None:
-    spans.tell(A["kind"], A["data"])
-    spans.tell(B["kind"], B["data"])
+    spans.report(A["kind"], A["data"])
+    spans.report(B["kind"], B["data"])
     assert len(worker.soon) == 1  # one of them wakes the other thread
     worker.soon.pop()()
     worker.later.pop()()
     assert worker.sent == [(TOPIC, {"reports": [A, B]})]
-    spans.tell(A["kind"], A["data"])
+    spans.report(A["kind"], A["data"])
     assert len(worker.soon) == 1

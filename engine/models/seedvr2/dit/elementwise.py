@@ -12,9 +12,8 @@ from torch import Tensor
 from engine.models.seedvr2.dit.blocks import rms_norm
 from engine.ops.attention.qk_rope import HeadNorm, Placement, gather_qk
 from engine.ops.linear.matmul import Activation
-from engine.ops.linear.swiglu import swiglu
 from engine.ops.norm.cache_blocks import work_dtype
-from engine.ops.norm.modulate import add_gated, rms_modulate
+from engine.ops.norm.token_passes import add_gated, rms_modulate, swiglu
 from engine.settings.optimisations import DitSwitches
 
 Triple = tuple[Tensor, Tensor, Tensor]
@@ -99,15 +98,6 @@ class ElementwiseOps:
             add_gated(rows, change, gate, kernels=self._kernels)
         else:
             rows.add_((change * gate).to(rows.dtype))
-
-
-def steps_of(switches: DitSwitches, eps: float) -> ElementwiseOps:
-    """Operations for some switches; torch's compiler is only imported with "compile"."""
-    if not switches.compile:
-        return ElementwiseOps(switches, eps)
-    from engine.models.seedvr2.dit.compiled import CompiledOps
-
-    return CompiledOps(switches, eps)
 
 
 def _turned(x: Tensor, placement: Placement) -> Tensor:

@@ -26,9 +26,8 @@ from engine.ops.attention import attention
 from engine.ops.compiler import require_compiler
 from engine.ops.linear import eight_bit
 from engine.ops.linear.eight_bit import EightBitLinear, Fp8Product
-from engine.ops.linear.formats import require
+from engine.ops.linear.formats import product_kinds, require, stored_kinds, swap_linears
 from engine.ops.linear.gguf import BLOCKS, dequantise
-from engine.ops.linear.quantize import product_kinds, stored_kinds, swap_linears
 from engine.ops.linear.quantized_linear import ProductLinear, QuantizedLinear
 from engine.ops.transfer.flat_storage import put_tensor
 from engine.ops.transfer.weight_streaming import WeightStream

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from engine.core.geometry import Size
-from engine.core.serialization import from_plain
 from engine.models.contracts import BenchRequest, BenchWork
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig
 from engine.models.seedvr2.dit.cost import forward_flops
@@ -41,16 +40,12 @@ _FULL: dict[Kind, DitConfig] = {"3b": DIT_3B, "7b": DIT_7B}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DitRun:
-    """Workload of one measurement; plain data, so that another process can run it.
-
-    Attributes:
-        size: Size of a frame, px; a latent has an even number of positions for it.
-    """
+    """A transformer at work, with random weights; plain data, so that another process can do it."""
 
     form: Literal["plain", "fast"]
     switches: DitSwitches
     frames: int
-    size: Size
+    size: Size  # of a frame; a latent has an even number of positions for it
     dtype: str
     device: str
     threads: int
@@ -70,23 +65,71 @@ class DitRun:
 
     @property
     def tokens(self) -> int:
-        """Number of video tokens."""
+        """Tokens of the clip, without the text."""
         time, height, width = self.latent_shape
         return time * height * width // 4
-
-    def ready(self) -> Callable[[], Tensor]:
-        """The work itself, on a model of its own."""
-        return work_of(self, build(self))
-
-    @classmethod
-    def read(cls, data: Any) -> DitRun:
-        """A run that was written as plain data."""
-        return from_plain(cls, data)
 
     @property
     def operations(self) -> float:
         """Floating-point operations of a forward."""
         return float(forward_flops(self.config, self.latent_shape, TEXT_LENGTH).total)
+
+    def built(self, weights: SeedVr2Dit | None = None) -> SeedVr2Dit:
+        """The model, ready.
+
+        Args:
+            weights: Model to share weights with, unless they will be changed; None makes new ones,
+                the same each time.
+        """
+        dit = weights or replace(self, form="plain").loaded()
+        if self.form == "plain":
+            return dit
+        with torch.device("meta"):
+            fast = FastDit(self.config, self.switches)
+        state = dit.state_dict()
+        if self.switches.folded_modulation:
+            state = {name: value.clone() for name, value in state.items()}
+        fast.load_state_dict(state, assign=True)
+        fast.eval().requires_grad_(False)
+        fast.finish_loading()
+        return fast
+
+    def loaded(self, options: LoadOptions | None = None, stored: str = "") -> SeedVr2Dit:
+        """The model as it is read from a file, with random weights.
+
+        Args:
+            options: Places of the weights, and products; the switches are those of the run.
+            stored: Format of the matrices in the blocks; see `RandomFile`.
+        """
+        return read_dit(
+            RandomFile(self.config, self.dtype, stored, self.device),
+            self.config,
+            form=self.form,
+            device=self.device,
+            dtype=self.torch_dtype,
+            options=replace(options or LoadOptions(), switches=self.switches),
+        )
+
+    def input(self) -> tuple[Tensor, Tensor]:
+        """A latent with its condition, and a text; their values have a variance of one."""
+        generator, config = torch.Generator().manual_seed(_SEED), self.config
+        shapes = (*self.latent_shape, config.in_channels), (TEXT_LENGTH, config.text_in_dim)
+        latent, text = (torch.randn(shape, generator=generator) for shape in shapes)
+        return latent.to(self.device, self.torch_dtype), text.to(self.device, self.torch_dtype)
+
+    def work_of(self, dit: SeedVr2Dit) -> Callable[[], Tensor]:
+        """The work, to be called as often as needed."""
+        latent, text = self.input()
+
+        def work() -> Tensor:
+            with torch.inference_mode():
+                return torch.as_tensor(dit(latent, text, TIMESTEP))
+
+        return work
+
+    def ready(self) -> Callable[[], Tensor]:
+        """The work, with a model of its own."""
+        return self.work_of(self.built())
 
 
 def usual_run(request: BenchRequest, kind: Kind) -> DitRun:
@@ -106,76 +149,17 @@ def usual_run(request: BenchRequest, kind: Kind) -> DitRun:
 
 
 def dit_benchmarks(request: BenchRequest) -> Iterator[tuple[str, Callable[[], BenchWork]]]:
-    """One forward of each kind: the published sizes on a GPU, narrower ones on a processor."""
+    """One forward of each kind: the published sizes on a GPU, narrower ones on a CPU."""
+
+    def work(kind: Kind) -> BenchWork:
+        small = replace(request, quick=request.quick or request.device == "cpu")
+        run = replace(usual_run(small, kind), form="fast")
+        return BenchWork(
+            compute=run.ready(),
+            dtype=run.dtype,
+            megapixels=run.frames * run.size.pixels / 1e6,
+            operations=run.operations,
+        )
+
     for kind in KINDS:
-        yield f"SeedVR2 transformer, {kind} kind", partial(_benchmark, request, kind)
-
-
-def _benchmark(request: BenchRequest, kind: Kind) -> BenchWork:
-    small = replace(request, quick=request.quick or request.device == "cpu")
-    run = replace(usual_run(small, kind), form="fast")
-    return BenchWork(
-        compute=work_of(run, build(run)),
-        dtype=run.dtype,
-        megapixels=run.frames * run.size.pixels / 1e6,
-        operations=run.operations,
-    )
-
-
-def build(run: DitRun, weights: SeedVr2Dit | None = None) -> SeedVr2Dit:
-    """The model of a run, ready.
-
-    Args:
-        run: Workload to measure.
-        weights: A model to share weights with, unless they will be changed; None makes new ones,
-            the same each time.
-    """
-    dit = weights or read(replace(run, form="plain"))
-    if run.form == "plain":
-        return dit
-    with torch.device("meta"):
-        fast = FastDit(run.config, run.switches)
-    state = dit.state_dict()
-    if run.switches.folded_modulation:
-        state = {name: value.clone() for name, value in state.items()}
-    fast.load_state_dict(state, assign=True)
-    fast.eval().requires_grad_(False)
-    fast.finish_loading()
-    return fast
-
-
-def read(run: DitRun, options: LoadOptions | None = None, stored: str = "") -> SeedVr2Dit:
-    """The variant of a run as it is read from a file, with random weights.
-
-    Args:
-        run: Workload to measure.
-        options: Places of the weights, and products; the switches are those of the run.
-        stored: Format of the matrices in the blocks; see `RandomFile`.
-    """
-    return read_dit(
-        RandomFile(run.config, run.dtype, stored, run.device),
-        run.config,
-        form=run.form,
-        device=run.device,
-        dtype=run.torch_dtype,
-        options=replace(options or LoadOptions(), switches=run.switches),
-    )
-
-
-def work_of(run: DitRun, dit: SeedVr2Dit) -> Callable[[], Tensor]:
-    """The work itself, to be called as often as needed."""
-    latent, text = inputs_of(run)
-
-    def work() -> Tensor:
-        with torch.inference_mode():
-            return torch.as_tensor(dit(latent, text, TIMESTEP))
-
-    return work
-
-
-def inputs_of(run: DitRun) -> tuple[Tensor, Tensor]:
-    """A latent with its condition, and a text; their values have a variance of one."""
-    generator = torch.Generator().manual_seed(_SEED)
-    shapes = (*run.latent_shape, run.config.in_channels), (TEXT_LENGTH, run.config.text_in_dim)
-    latent, text = (torch.randn(shape, generator=generator) for shape in shapes)
-    return latent.to(run.device, run.torch_dtype), text.to(run.device, run.torch_dtype)
+        yield f"SeedVR2 transformer, {kind} kind", partial(work, kind)

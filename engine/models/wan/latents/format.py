@@ -84,7 +84,7 @@ class WanLatents(LatentFormat):
         )
 
     def planned(self, latent: LatentPlan, decoding: WorkPlan) -> LatentPlan:
-        """What may differ between plans of one file."""
+        """The record with all that may differ between plans of one file."""
         assert isinstance(decoding, WanDecodePlan)
         return replace(
             latent,

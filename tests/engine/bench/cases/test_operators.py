@@ -9,8 +9,7 @@ from engine.bench.report import Row
 from engine.bench.run import BenchOptions
 from engine.bench.timing import Timing
 from engine.core.geometry import Size
-from engine.ops.linear.formats import PRODUCTS, working
-from engine.ops.linear.quantize import STORED
+from engine.ops.linear.formats import PRODUCTS, STORED, working
 from tests.helpers.gpu import need_gpu_memory
 
 FRAMES = ["moments", "normalise", "both", "positions"]

@@ -29,7 +29,7 @@ from engine.core.geometry import Size
 from engine.core.messages import Message, message
 from engine.models.seedvr2.vae.config import VAE
 from engine.models.wan.vae.config import WAN22
-from engine.ops import torch_flags
+from engine.ops import precision
 from engine.ops.transfer.tile_canvas import TileSink
 from engine.settings.optimisations import DitSwitches, RunSwitches, VaeSwitches
 from tests.helpers.compiling import compiling
@@ -140,7 +140,7 @@ def test_two_tiles_leave_under_the_switches_of_the_machine(monkeypatch: pytest.M
     real = TileSink.add
 
     def add(self: TileSink, *args: Any) -> None:
-        seen.append(torch_flags.current().copy_stream)
+        seen.append(precision.current().copy_stream)
         real(self, *args)
 
     monkeypatch.setattr(TileSink, "add", add)

@@ -10,10 +10,9 @@ from engine.bench.cases.transformer import TimedVariant, dit_rows, format_rows, 
 from engine.bench.run import BenchOptions
 from engine.core.errors import NoUsableGpu
 from engine.core.geometry import Size
-from engine.models.seedvr2.dit import random_dit
 from engine.models.seedvr2.dit.load import LoadOptions
-from engine.ops.linear.formats import PRODUCTS
-from engine.ops.linear.quantize import STORED
+from engine.models.seedvr2.dit.random_dit import DitRun
+from engine.ops.linear.formats import PRODUCTS, STORED
 from engine.ops.linear.quantized_linear import QuantizedLinear
 from tests.helpers.seedvr2 import tiny_dit_config
 
@@ -43,7 +42,7 @@ def test_a_lack_of_memory_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> Callable[[], None]:
         raise torch.OutOfMemoryError
 
-    monkeypatch.setattr(random_dit, "work_of", refuse)
+    monkeypatch.setattr(DitRun, "work_of", refuse)
     (row,) = dit_rows(replace(OPTIONS, frames=(1,)), "3b")
     assert str(row["note"]) == "not enough memory"
 
@@ -78,11 +77,11 @@ def test_streamed_blocks_give_what_resident_ones_give(name: str) -> None:
     for blocks in (None, 1):
         products = name if name in PRODUCTS else "none"
         load = LoadOptions(products=products, blocks_on_device=blocks)
-        dit = random_dit.read(run, load, "" if name in PRODUCTS else name)
+        dit = run.loaded(load, "" if name in PRODUCTS else name)
         layers = [layer for layer in dit.blocks.modules() if isinstance(layer, QuantizedLinear)]
         assert bool(layers) == bool(name)
         assert (dit.stream is not None) == (blocks is not None)
-        found.append(random_dit.work_of(run, dit)())
+        found.append(run.work_of(dit)())
         dit.close()
     torch.testing.assert_close(*found)
 

@@ -127,7 +127,7 @@ def test_what_cannot_be_compiled_is_computed_as_without_it(
 def test_without_a_compiler_it_is_refused(
     make: Callable[[], Family], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiler, "_compiles", lambda *_: False)
+    monkeypatch.setattr(compiler, "fault_of", lambda *_: "no")
     family = make()
     with pytest.raises(FeatureMissing) as caught:
         family.double()

@@ -11,10 +11,17 @@ from torch import Tensor
 
 from engine.core.errors import FeatureMissing
 from engine.ops.attention import attention as module
-from engine.ops.attention import backends, trial
-from engine.ops.attention.attention import attend, error_of, fastest, require, working
+from engine.ops.attention import backends
+from engine.ops.attention.attention import (
+    attend,
+    error_of,
+    fastest,
+    literal,
+    require,
+    sample,
+    working,
+)
 from engine.ops.attention.backends import BACKENDS, Backend
-from engine.ops.attention.trial import literal, sample
 from tests.helpers.attention_packages import PACKAGES, Function, Package, install
 
 CPU = torch.device("cpu")
@@ -24,7 +31,7 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
-    caches = trial.fault_of, module._fastest  # a test may put others in their places
+    caches = module.fault_of, module._fastest  # a test may put others in their places
     for cached in caches:
         cached.cache_clear()
     module._REFUSED.clear()
@@ -47,7 +54,7 @@ def test_a_package_gets_its_layout_and_the_scale(monkeypatch: pytest.MonkeyPatch
     assert {name for name, backend in BACKENDS.items() if backend.package} == set(PACKAGES)
     q, k, v = tokens()
     for name, scale in product(PACKAGES, (None, 0.3)):
-        trial.fault_of.cache_clear()
+        module.fault_of.cache_clear()
         package = install(monkeypatch, name)
         if name.startswith("flash") and scale:
             package.result = lambda out: (out, out.sum())  # its sums too, in some versions
@@ -96,7 +103,7 @@ def test_the_formula_goes_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_torch_alone_is_enough_and_a_package_adds_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     found = set(working("cpu", torch.float32, 32))
     assert {"sdpa", "math"} <= found <= {"sdpa", "flash", "math"}
-    trial.fault_of.cache_clear()
+    module.fault_of.cache_clear()
     install(monkeypatch, "flash2")
     assert "flash2" in working(CPU, torch.float32, 32)
 
@@ -120,7 +127,7 @@ def test_a_package_that_fails_or_computes_wrongly_is_refused(
         (changing, "changes what it is given"),
     ]
     for function, reason in cases:
-        trial.fault_of.cache_clear()
+        module.fault_of.cache_clear()
         install(monkeypatch, "flash2", function)
         assert "flash2" not in working(CPU, torch.float32, 32)
         with pytest.raises(FeatureMissing, match=reason):
@@ -129,7 +136,7 @@ def test_a_package_that_fails_or_computes_wrongly_is_refused(
 
 def test_an_inexact_package_may_be_off_but_not_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     for factor, works in ((1.5, False), (1.05, True)):
-        trial.fault_of.cache_clear()
+        module.fault_of.cache_clear()
         install(monkeypatch, "sage2", Package("HND", result=lambda out, f=factor: f * out))
         assert ("sage2" in working(CPU, torch.float32, 32)) == works
     shape = (1, 2, 40, 40)
@@ -144,7 +151,7 @@ def test_a_choice_that_does_not_work_names_the_nearest(monkeypatch: pytest.Monke
         attend(*tokens(), backend="sage3-fp4")
     assert "'sdpa' or 'auto'" in caught.value.hint
     install(monkeypatch, "sage2")
-    trial.fault_of.cache_clear()
+    module.fault_of.cache_clear()
     with pytest.raises(FeatureMissing) as caught:
         attend(*tokens(), backend="sage3-fp4")
     assert "'sage2' or 'auto'" in caught.value.hint
@@ -198,7 +205,7 @@ def timed(monkeypatch: pytest.MonkeyPatch, **seconds: float) -> list[list[str]]:
         measured.append([backend.name for backend in candidates])
         return {backend.name: seconds.get(backend.name, 1.0) for backend in candidates}
 
-    monkeypatch.setattr(module.speed, "measure", measure)
+    monkeypatch.setattr(module, "measure", measure)
     return measured
 
 
@@ -217,7 +224,7 @@ def test_auto_is_the_fastest_exact_backend(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_where_nothing_else_works_the_formula_does(monkeypatch: pytest.MonkeyPatch) -> None:
     fault = {"math": ""}
-    monkeypatch.setattr(trial, "fault_of", lambda backend, *_: fault.get(backend.name, "no"))
+    monkeypatch.setattr(module, "fault_of", lambda backend, *_: fault.get(backend.name, "no"))
     assert fastest("cpu", torch.float32, 32, 100) == "math"
 
 
@@ -237,6 +244,6 @@ def test_backends_of_a_gpu_are_the_formula(dtype: torch.dtype) -> None:
 @pytest.mark.gpu
 def test_auto_of_a_gpu_is_no_slower_than_torchs_own_choice() -> None:
     chosen = fastest(GPU, torch.float16, 128, 521)
-    problem = module.speed.Problem(device=GPU, dtype=torch.float16, head_dim=128, length=512)
-    found = module.speed.measure(problem, [BACKENDS["sdpa"], BACKENDS[chosen]])
+    problem = module.Problem(device=GPU, dtype=torch.float16, head_dim=128, length=512)
+    found = module.measure(problem, [BACKENDS["sdpa"], BACKENDS[chosen]])
     assert found[chosen] <= 1.1 * found["sdpa"]

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from engine.core import paths
-from engine.ops.attention import trial
+from engine.ops.attention import attention
+from engine.ops.attention.attention import CrashGuard
 from engine.ops.attention.backends import Backend
-from engine.ops.attention.trial import CrashGuard
 
 CPU = torch.device("cpu")
 
@@ -25,8 +25,8 @@ def test_a_program_that_ended_inside_does_not_try_again_with_the_same_torch(
 ) -> None:
     CrashGuard(FOREIGN, CPU).__enter__()  # and then the program is gone
     assert CrashGuard(FOREIGN, CPU).has_crashed
-    trial.fault_of.cache_clear()
-    assert "the program crashed" in trial.fault_of(FOREIGN, CPU, torch.float32, 32)
+    attention.fault_of.cache_clear()
+    assert "the program crashed" in attention.fault_of(FOREIGN, CPU, torch.float32, 32)
     monkeypatch.setattr(torch, "__version__", "99")
     assert not CrashGuard(FOREIGN, CPU).has_crashed
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from engine.ops.colour.light import from_light, to_light
+from engine.ops.colour.spaces import from_light, to_light
 
 Array = NDArray[np.float64]
 KNOWN = {  # code value and light, from the standards or by hand

@@ -13,8 +13,8 @@ from torch import Tensor
 from engine.ops.conv import frame_conv
 from engine.ops.conv.causal_conv import CausalConv3d
 from engine.ops.conv.frame_conv import ConvOptions, ConvShape, FrameConv, Past
+from engine.ops.conv.temporal_conv import WinogradConv
 from engine.ops.conv.trial import ConvolutionChoice, LayerKind
-from engine.ops.conv.winograd import WinogradConv
 from tests.helpers.seedvr2 import random_frames, randomise
 from tests.helpers.tensors import assert_same, relative_rms
 

@@ -23,7 +23,7 @@ HALF = (torch.bfloat16, torch.float16)
 @pytest.fixture
 def asked_again() -> Iterator[None]:
     """Whether the operator works is tested once a process; here again, before and after."""
-    forget = temporal_conv.adds_in_place.cache_clear
+    forget = temporal_conv._fault_in_place.cache_clear
     forget()
     yield
     forget()
@@ -157,7 +157,7 @@ def test_a_foreign_operator_means_the_ordinary_method(monkeypatch):
         Mock(return_value=replacing),
     )
     for operator in foreign:
-        temporal_conv.adds_in_place.cache_clear()
+        temporal_conv._fault_in_place.cache_clear()
         monkeypatch.setattr(temporal_conv, "_in_place_operator", operator)
         assert not temporal_conv.adds_in_place("cpu", torch.float32)
     found, exact = f32_into()

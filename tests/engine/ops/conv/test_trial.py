@@ -9,7 +9,7 @@ import torch
 from engine.ops.conv import trial as conv_probe
 from engine.ops.conv.temporal_conv import TemporalConv
 from engine.ops.conv.trial import RESULTS, ConvolutionChoice, LayerKind, Trial, decide
-from engine.ops.torch_flags import using
+from engine.ops.precision import using
 from engine.settings.optimisations import RunSwitches
 
 FINE = Trial(error=1e-5, workspace=1.0, seconds=1.0)

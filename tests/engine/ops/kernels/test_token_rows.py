@@ -7,8 +7,7 @@ from torch import Tensor
 from engine.ops.kernels import build, token_rows
 from engine.ops.kernels.build import DTYPES
 from engine.ops.kernels.grids import grid_for, vector_of
-from engine.ops.linear.swiglu import swiglu
-from engine.ops.norm.modulate import add_gated, rms_modulate
+from engine.ops.norm.token_passes import add_gated, rms_modulate, swiglu
 from tests.helpers.extended import extended
 
 GPU = torch.device("cuda", 0)

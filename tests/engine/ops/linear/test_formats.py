@@ -14,7 +14,7 @@ from tests.helpers.tensors import relative_rms
 
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
-    forget = formats._works.cache_clear  # a test puts another function in its place
+    forget = formats.fault_of.cache_clear  # a test puts another function in its place
     forget()
     yield
     forget()
@@ -68,7 +68,7 @@ def test_a_refusal_names_the_nearest_that_works(monkeypatch: pytest.MonkeyPatch)
         require("nvfp4", "cpu")
     assert caught.value.params["nearest"] in working("cpu")
     assert f"Choose {caught.value.params['nearest']}" in caught.value.hint
-    monkeypatch.setattr(formats, "_works", lambda kind, device: False)
+    monkeypatch.setattr(formats, "fault_of", lambda kind, device: "no")
     with pytest.raises(FeatureMissing) as caught:
         require("int8", "cpu")
     assert caught.value.hint == "Choose exact matrix products."

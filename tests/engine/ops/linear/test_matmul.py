@@ -10,9 +10,9 @@ from engine.ops.linear import matmul
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
-    matmul._works.cache_clear()
+    matmul._fault.cache_clear()
     yield
-    matmul._works.cache_clear()
+    matmul._fault.cache_clear()
 
 
 def test_both_are_the_product() -> None:
@@ -27,7 +27,7 @@ def test_both_are_the_product() -> None:
 
 
 def test_only_float32_on_a_processor_is_given_to_onednn() -> None:
-    assert matmul.onednn_serves(torch.zeros(1)) == matmul._works()
+    assert matmul.onednn_serves(torch.zeros(1)) == (not matmul._fault())
     assert not matmul.onednn_serves(torch.zeros(1, dtype=torch.float64))
     assert not matmul.onednn_serves(torch.zeros(1, dtype=torch.bfloat16))
     assert not matmul.onednn_serves(torch.zeros(1, device="meta"))
@@ -38,7 +38,7 @@ def test_an_operator_that_is_gone_or_wrong_is_not_used(monkeypatch: pytest.Monke
         return torch.nn.functional.linear(x, weight, bias)  # does not activate
 
     for operator in (Mock(side_effect=AttributeError("no such operator")), wrong):
-        matmul._works.cache_clear()
+        matmul._fault.cache_clear()
         monkeypatch.setattr(matmul, "onednn_product", operator)
         assert not matmul.onednn_serves(torch.zeros(1))
 

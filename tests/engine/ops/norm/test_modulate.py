@@ -6,7 +6,7 @@ from torch import Tensor
 
 from engine.ops.norm import cache_blocks
 from engine.ops.norm.cache_blocks import spans
-from engine.ops.norm.modulate import add_gated, rms_modulate
+from engine.ops.norm.token_passes import add_gated, rms_modulate
 
 HALVES = (torch.float16, torch.bfloat16)
 EPS = 1e-5

@@ -1,4 +1,4 @@
-"""RMS norm with modulation, and the gated sum after a branch: the passes around linear layers.
+"""Passes over tokens around linear layers: RMS norm with modulation, gated sum, SwiGLU.
 
 The PyTorch reference, for every device, of the kernels in `engine.ops.kernels.token_rows`, which
 replace it on a GPU where `kernels` is true and they work. float64 is computed in float64,
@@ -8,6 +8,7 @@ everything else in float32 and rounded once at the end. No gradients.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from engine.ops.kernels import token_rows
@@ -89,3 +90,35 @@ def add_gated(residual: Tensor, y: Tensor, gate: Tensor, *, kernels: bool = True
     for span in spans(residual):
         residual[span] = residual[span].to(exact).addcmul_(y[span].to(exact), gate)
     return residual
+
+
+def swiglu(
+    gate: Tensor, value: Tensor, out: Tensor | None = None, *, kernels: bool = True
+) -> Tensor:
+    """silu(gate) * value.
+
+    Args:
+        gate: [N, H]; a view will do, for example one half of a joined projection [N, 2 * H].
+        value: [N, H].
+        out: [N, H] of the same dtype; may be `gate` or `value`, so that nothing new is needed.
+        kernels: Use the kernel where it can.
+
+    Returns:
+        `out`, or a new dense tensor.
+
+    Memory: the result, and 1 MiB of scratch.
+    """
+    if value.shape != gate.shape:
+        raise ValueError(f"the gate is {tuple(gate.shape)}, the value {tuple(value.shape)}")
+    if out is None:
+        out = torch.empty(gate.shape, dtype=gate.dtype, device=gate.device)
+    found = token_rows.find(gate, value, out) if kernels else None
+    if found is not None:
+        found[0].swiglu((gate, value, out), found[1])
+        return out
+    exact = work_dtype(gate.dtype)
+    for span in spans(gate):
+        work = gate[span].to(exact, copy=True)
+        torch.mul(F.silu(work, inplace=True), value[span], out=work)
+        out[span] = work
+    return out

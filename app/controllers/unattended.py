@@ -1,4 +1,4 @@
-"""The watched folder: films that appear in it come into the queue by themselves."""
+"""The queue while nobody looks: films of the watched folder, and what follows the last film."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QRunnable, QThreadPool, QTimer, Signal, SignalInstance
+from PySide6.QtWidgets import QApplication
 
+from app import desktop
 from app.controllers.queue import QueueController
 from app.controllers.settings import SettingsController
+from app.jobs.after_queue_bar import AfterQueueBar
 from app.jobs.watched_films import WatchedFilms
 from app.main_window import MainWindow
+from app.state.downloads_model import DownloadsModel
 from app.state.job_row import JobState
 from app.state.queue_model import QueueModel
 from app.ui_state import UiState
@@ -35,17 +39,11 @@ _MOST_WAITING = 100  # films in the queue; the folder holds the others until the
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What a look at the folder gave.
+    """Result of a look at the folder."""
 
-    Attributes:
-        films: To take.
-        problem: Why the folder cannot be read, in the system's words; "" where it can.
-        seconds: Of processor time.
-    """
-
-    films: tuple[Path, ...] = ()
-    problem: str = ""
-    seconds: float = 0.0
+    films: tuple[Path, ...] = ()  # to be taken
+    problem: str = ""  # why the folder cannot be read, in the system's words; "" where it can
+    seconds: float = 0.0  # of CPU time
 
 
 class WatchController(QObject):
@@ -175,3 +173,87 @@ class _LookTask(QRunnable):
         finally:  # a mistake of ours does not end the looks
             seconds = time.thread_time() - began
             self._looked.emit(Look(films=tuple(films), problem=problem, seconds=seconds))
+
+
+_SECONDS = 60  # in which it can be cancelled
+
+
+class AfterQueueController(QObject):
+    """Carries out the setting `after_queue`, unless films wait for downloads.
+
+    Whatever happens to the queue meanwhile cancels it: the user is here.
+    """
+
+    def __init__(
+        self,
+        window: MainWindow,
+        controller: QueueController,
+        queue: QueueModel,
+        downloads: DownloadsModel,
+        ui_state: UiState,
+    ) -> None:
+        super().__init__(window)
+        self._downloads, self._ui_state = downloads, ui_state
+        self._wanted = self._setting
+        self._left = 0  # seconds
+        self._timer = QTimer(self, interval=1000)
+        self._timer.timeout.connect(self.count)
+        self.bar = AfterQueueBar()
+        window.add_bar(self.bar)
+        self.bar.cancelled.connect(self.cancel)
+        controller.queue_ended.connect(self._begin)
+        controller.queue_stops.connect(window.decision.show_stop)
+        window.decision.stop_requested.connect(
+            lambda stops: controller.stop() if stops else controller.start()
+        )
+        queue.queue_changed.connect(self.cancel)
+
+    def count(self) -> None:
+        """One second less; at the end, what the user has chosen."""
+        if self._setting != self._wanted:
+            self.cancel()
+            return
+        self._left -= 1
+        if self._left == 0:
+            self._timer.stop()
+            if _carry_out(*self._wanted):
+                self.bar.hide()
+                return
+        self._show()
+
+    def cancel(self) -> None:
+        """Nothing follows any more, and no failure is shown."""
+        self._timer.stop()
+        self.bar.hide()
+
+    @property
+    def _setting(self) -> tuple[str, str]:
+        """The setting, and the command where it is one."""
+        settings = self._ui_state.engine_settings
+        what = settings.after_queue
+        return what, settings.after_queue_command if what == "command" else ""
+
+    def _begin(self) -> None:
+        self._wanted = what, _ = self._setting
+        if what == "nothing" or self._downloads.films:
+            return
+        if what == "sound":
+            QApplication.beep()
+            return
+        self._left = _SECONDS
+        self._show()
+        self._timer.start()
+
+    def _show(self) -> None:
+        self.bar.show_countdown(*self._wanted, self._left)
+
+
+def _carry_out(what: str, command: str) -> bool:
+    """Whether the system has taken it."""
+    match what:
+        case "sleep":
+            return desktop.sleep()
+        case "shut-down":
+            return desktop.shut_down()
+    words = desktop.command_words(command)
+    return bool(words) and desktop.start_program(words)

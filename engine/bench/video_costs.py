@@ -1,4 +1,4 @@
-"""Costs of reading, Lite, colours, encoders and verification on this processor."""
+"""Costs of reading, Lite, colours, encoders and verification on this CPU."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from engine.video.colour.convert import colour_spec, from_rgb
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
 
-SIZE = Size(480, 270)  # of the film; results have 2x the size
+SIZE = Size(480, 270)  # of the video; results have 2x the size
 _FRAMES = 24
 _SMALL = Size(96, 64)
 _FEW, _MANY = 8, 104  # frames of the two small jobs
@@ -41,7 +41,7 @@ _CODECS = ("h264", "hevc", "av1", "prores", "ffv1")
 def plan_on_cpu(
     media: MediaInfo, settings: JobSettings, output: Path, rates: Rates | None = None
 ) -> Plan:
-    """The plan of a job on a machine without a GPU."""
+    """The plan of a job on a computer without a GPU."""
     _, free = devices.ram()
     budget = Budget(
         ram_bytes=free,
@@ -168,7 +168,7 @@ def _fastest(media: MediaInfo, plan: Plan, folder: Path) -> dict[str, float]:
 
 
 def _rgb(clip: SyntheticClip, most: int | None = None) -> torch.Tensor:
-    """First frames of the film: [T, 3, H, W] in [0, 1]."""
+    """First frames of the video: [T, 3, H, W] in [0, 1]."""
     rgb, _ = SourceColours(clip.media.video, "cpu").rgb(clip.frames(most))
     return rgb
 

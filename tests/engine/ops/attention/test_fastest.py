@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from engine.core import gpu_loss, paths
-from engine.ops.attention import speed
+from engine.ops.attention import attention
+from engine.ops.attention.attention import Problem, fastest_of, measure, rounded
 from engine.ops.attention.backends import Backend
-from engine.ops.attention.speed import Problem, choose, measure, rounded
 from engine.ops.conv import trial
 
 CPU = torch.device("cpu")
@@ -31,7 +31,7 @@ def seconds(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
         table["asked"] += 1
         return {one.name: table[one.name] for one in candidates}
 
-    monkeypatch.setattr(speed, "measure", measured)
+    monkeypatch.setattr(attention, "measure", measured)
     return table
 
 
@@ -39,19 +39,19 @@ BOTH = [backend("first"), backend("second")]
 
 
 def test_it_is_measured_once_and_kept_on_disk(seconds: dict[str, float]) -> None:
-    assert choose(problem(), BOTH[:1], "exact") == "first"
+    assert fastest_of(problem(), BOTH[:1], "exact") == "first"
     assert seconds["asked"] == 0  # one candidate needs no measurement
-    assert choose(problem(), BOTH, "exact") == "second"
+    assert fastest_of(problem(), BOTH, "exact") == "second"
     seconds["second"] = 2.0
-    assert choose(problem(), BOTH, "exact") == "second"
+    assert fastest_of(problem(), BOTH, "exact") == "second"
     assert seconds["asked"] == 1
     (entry,) = json.loads((paths.cache_folder() / "attention.json").read_text()).values()
     assert entry["fastest"] == "second"
     assert not list(paths.cache_folder().glob("tmp*"))
     seconds["second"] = 0.99  # not clearly faster: the first stays
-    assert choose(problem(128), BOTH, "exact") == "first"  # another problem, kind or package
-    choose(problem(), BOTH, "any")
-    choose(problem(), [*BOTH[::-1]], "exact")
+    assert fastest_of(problem(128), BOTH, "exact") == "first"  # another problem, kind or package
+    fastest_of(problem(), BOTH, "any")
+    fastest_of(problem(), [*BOTH[::-1]], "exact")
     assert seconds["asked"] == 4
 
 
@@ -61,22 +61,22 @@ def test_a_corrupt_file_is_measured_again(seconds: dict[str, float]) -> None:
     gone = json.dumps({f"{problem().key}, exact": {"of": ["first"], "fastest": "gone"}})
     for number, content in enumerate(("", "{", "[]", '{"key": 3}', gone), 1):
         path.write_text(content)
-        assert choose(problem(), BOTH, "exact") == "second"
-        assert choose(problem(), BOTH, "exact") == "second"
+        assert fastest_of(problem(), BOTH, "exact") == "second"
+        assert fastest_of(problem(), BOTH, "exact") == "second"
         assert seconds["asked"] == number
 
 
 def test_a_folder_that_cannot_be_written_is_no_reason_to_stop(seconds: dict[str, float]) -> None:
     paths.cache_folder().parent.mkdir(parents=True, exist_ok=True)
     paths.cache_folder().write_text("a file where the folder should be")
-    assert choose(problem(), BOTH, "exact") == "second"
+    assert fastest_of(problem(), BOTH, "exact") == "second"
 
 
 def test_a_failure_of_all_is_not_kept(seconds: dict[str, float]) -> None:
     seconds["first"] = seconds["second"] = float("inf")
-    assert choose(problem(), BOTH, "exact") == "first"
+    assert fastest_of(problem(), BOTH, "exact") == "first"
     seconds["second"] = 0.5
-    assert choose(problem(), BOTH, "exact") == "second"
+    assert fastest_of(problem(), BOTH, "exact") == "second"
 
 
 ERRORS = RuntimeError("no kernel"), NotImplementedError(), ValueError("heads"), AssertionError()
@@ -97,8 +97,8 @@ LACKS = torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("CUBLAS_STATU
 def test_a_lack_of_memory_is_no_verdict(error: Exception) -> None:
     greedy = Backend(name="greedy", run=Mock(side_effect=error))
     with pytest.raises(type(error)):
-        choose(problem(), [backend("plain"), greedy], "exact")
-    assert choose(problem(), [backend("plain"), backend("greedy")], "exact")
+        fastest_of(problem(), [backend("plain"), greedy], "exact")
+    assert fastest_of(problem(), [backend("plain"), backend("greedy")], "exact")
     (entry,) = json.loads((paths.cache_folder() / "attention.json").read_text()).values()
     assert "inf" not in entry["milliseconds"]
 
@@ -115,9 +115,9 @@ def test_the_loss_of_a_gpu_is_no_verdict_that_is_kept(monkeypatch: pytest.Monkey
         raise RuntimeError("CUDA error: unspecified launch failure")
 
     monkeypatch.setattr(gpu_loss, "_lost", threading.Event())
-    monkeypatch.setattr(speed, "seconds_of", lost)
+    monkeypatch.setattr(attention, "seconds_of", lost)
     with pytest.raises(RuntimeError, match="launch failure"):
-        speed._seconds(Mock(), (torch.ones(1),) * 3)
+        attention._seconds(Mock(), (torch.ones(1),) * 3)
     monkeypatch.setattr(trial, "seconds_of", lost)
     monkeypatch.setattr(trial, "_error", lambda *_: 0.0)
     layer = trial.LayerKind((4, 4, 3, 3, 3))

@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.ops.linear.swiglu import swiglu
 from engine.ops.norm import cache_blocks
+from engine.ops.norm.token_passes import swiglu
 
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 

@@ -3,9 +3,8 @@ import torch
 from torch import nn
 
 from engine.ops.linear.eight_bit import EightBitLinear
-from engine.ops.linear.formats import PRODUCTS
+from engine.ops.linear.formats import PRODUCTS, product_kinds, stored_kinds, suits, swap_linears
 from engine.ops.linear.gguf import GgufLinear
-from engine.ops.linear.quantize import product_kinds, stored_kinds, suits, swap_linears
 
 
 def model() -> nn.Module:

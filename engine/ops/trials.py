@@ -1,0 +1,150 @@
+"""Trials on a device: whether something is right there, how fast it is, and what is remembered.
+
+`trial` runs something small once in a process and compares it; what is measured is kept in a
+`ResultFile` until the GPU, its driver or a library changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from functools import cache, wraps
+from pathlib import Path
+from typing import Any, ParamSpec, cast
+
+import torch
+
+from engine.core import atomic_file
+from engine.core.paths import cache_folder
+from engine.core.serialization import from_plain, read_json, set_aside
+from engine.hardware import nvml
+from engine.hardware.out_of_memory import is_out_of_memory
+
+P = ParamSpec("P")
+_log = logging.getLogger(__name__)
+
+WORTH_IT = 0.97  # a way takes at most this share of the time of the one before, or that one stays
+_CALLS = 4  # between two events of a GPU
+
+
+def first_line(error: Exception) -> str:
+    """Text of an error as a clause; of torch's compiler that of the error which it wraps."""
+    text = str(getattr(error, "inner_exception", error)).strip().partition("\n")[0]
+    return text.rstrip(".")[:160] or type(error).__name__
+
+
+def trial(
+    limit: float | Callable[..., float],
+    *failures: type[Exception],
+    words: Callable[..., str] = lambda error, *_: first_line(error),
+    level: int = logging.INFO,
+) -> Callable[[Callable[P, float]], Callable[P, str]]:
+    """A function that runs something and returns its error, as one that tells what is wrong.
+
+    It is called once in a process for the same arguments, and returns "" where all is well. A lack
+    of memory may pass: it is raised, and nothing is remembered of it.
+
+    Args:
+        limit: Largest error that rounding explains, also by the arguments; NaN is wrong too.
+        failures: Errors that mean that it does not work here.
+        words: Clause for users, by such an error and the arguments.
+        level: Level of the log for such errors.
+    """
+
+    def tried(error_of: Callable[P, float]) -> Callable[P, str]:
+        @wraps(error_of)
+        def fault(*given: P.args, **named: P.kwargs) -> str:
+            try:
+                with torch.inference_mode():
+                    error = error_of(*given, **named)
+            except failures as err:
+                lack = getattr(err, "inner_exception", err)
+                if is_out_of_memory(lack):
+                    raise lack from None
+                found = words(err, *given)
+                _log.log(level, "%s of %s: %s", error_of.__qualname__, given, found)
+                return found
+            if not error <= (limit(*given) if callable(limit) else limit):
+                _log.warning("%s of %s: wrong by %.1e", error_of.__qualname__, given, error)
+                return f"it computes wrong results (error {error:.1e})"
+            return ""
+
+        return cast("Callable[P, str]", cache(fault))
+
+    return tried
+
+
+# --- how fast
+
+
+def seconds_of(work: Callable[[], object], device: torch.device) -> float:
+    """Seconds of one call: on a GPU the mean of some, else of the clock on the wall."""
+    if device.type == "cuda":
+        return gpu_seconds(work, _CALLS)
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+def gpu_seconds(work: Callable[[], object], calls: int) -> float:
+    """Mean seconds of the calls on the GPU, between two of its events.
+
+    With several calls it does not wait for the host, which launches the next one meanwhile.
+    """
+    torch.cuda.synchronize()
+    cuda: Any = torch.cuda  # its events have no types
+    begin, end = (cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    for _ in range(calls):
+        work()
+    end.record()
+    torch.cuda.synchronize()
+    return float(begin.elapsed_time(end)) / 1000 / calls
+
+
+# --- what is remembered
+
+
+@cache
+def machine(device: torch.device) -> str:
+    """GPU, driver, torch and cuDNN: they decide how fast and how right a device computes."""
+    if device.type != "cuda":
+        return f"torch {torch.__version__}"
+    driver = nvml.text(nvml.query("nvmlSystemGetDriverVersion")) or "unknown"
+    cudnn: Any = torch.backends.cudnn  # without types
+    name = torch.cuda.get_device_name(device)
+    return f"{name}, driver {driver}, torch {torch.__version__}, cuDNN {cudnn.version()}"
+
+
+class ResultFile:
+    """Results by key, in a file of the cache folder: a lost or damaged one is made again.
+
+    Args:
+        name: Name of the file.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def path(self) -> Path:
+        """Path of the file."""
+        return cache_folder() / self._name
+
+    def get(self, key: str) -> dict[str, Any]:
+        """The entry of a key; {} where there is none."""
+        entry = self._entries().get(key)
+        return entry if isinstance(entry, dict) else {}
+
+    def put(self, key: str, entry: dict[str, Any]) -> None:
+        """Replace the file by one with this entry; what cannot be written is tried again."""
+        with contextlib.suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            atomic_file.write_json(self.path, self._entries() | {key: entry}, indent=1)
+
+    def _entries(self) -> dict[str, Any]:
+        with set_aside(self.path):
+            return from_plain(dict[str, Any], read_json(self.path))
+        return {}
