@@ -23,6 +23,7 @@ from engine.models.video_vae.vae_use import (
     Curve,
     Operations,
     Side,
+    UseMemory,
     VaeCode,
     VaePeak,
     VaeUse,
@@ -42,33 +43,20 @@ class MeasuredVae(VaeCode):
 
     def peak(self, config: Any, call: str, use: VaeUse, size: Size) -> VaePeak:
         """Bytes of a call on frames that are, or could be, encoded with a size in px."""
-        curves = self._memory(config, call, use).bytes_of
+        curves = _found(self, config, use).calls[call].bytes_of
         longer = size.width + size.height - 2 * math.sqrt(size.pixels)  # edges than a square's
         area = size.pixels + _EDGE * longer
         return VaePeak(**{name: round(between(curves[name], area)) for name in FIGURES})
 
     def operations(self, config: Any, call: str, use: VaeUse, size: Size) -> Operations:
         """Operations of a call on frames of a size in px."""
-        found, pixels = self._memory(config, call, use).operations, size.pixels
+        found, pixels = _found(self, config, use).calls[call].operations, size.pixels
         first, later = (each * pixels + squared * pixels**2 for each, squared in found)
         return Operations(first=first, later=later)
 
-    def weights(self, config: Any, use: VaeUse, *, image: bool = False) -> int:
-        """Bytes of the tables that are kept once everything is loaded.
-
-        Args:
-            config: Configuration of the VAE.
-            use: Its dtype, device and switches count.
-            image: Count those that are made when the first image comes.
-        """
-        use = replace(use, slice_frames=4, is_image=image)
-        found = _shipped(config, use)
-        return _measured_weights(self, config, use) if found is None else int(found["weights"])
-
-    def _memory(self, config: Any, call: str, use: VaeUse) -> CallMemory:
-        if _shipped(config, use) is None:
-            return _measured(self, config, call, use)
-        return _from_table(repr(config), use.name, call)
+    def weights(self, config: Any, use: VaeUse) -> int:
+        """Bytes of the tables that are kept; slices do not count."""
+        return _found(self, config, replace(use, slice_frames=4)).weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,37 +108,24 @@ def between(curve: Curve, pixels: float) -> float:
     return max(0.0, low + (high - low) * (pixels - start) / (end - start))
 
 
+@lru_cache(maxsize=512)
+def _found(vae: MeasuredVae, config: Any, use: VaeUse) -> UseMemory:
+    entry = _table().get(repr(config), {}).get(use.name) if use.is_usual else None
+    if entry is not None:
+        calls = {call: _from_table(figures) for call, figures in entry["calls"].items()}
+        return UseMemory(entry["weights"], calls)
+    from engine.models.video_vae.measuring import measure
+
+    return measure(vae, config, use)
+
+
 @cache
 def _table() -> Mapping[str, Any]:
     found: Mapping[str, Any] = json.loads(resource(TABLE).read_text(encoding="utf-8"))
     return found
 
 
-@lru_cache(maxsize=256)
-def _shipped(config: Any, use: VaeUse) -> Any:
-    """The table's entry of a use; None: it is not in the table."""
-    if not use.is_usual:
-        return None
-    return _table().get(repr(config), {}).get(use.name)
-
-
-@lru_cache(maxsize=256)
-def _from_table(config: str, use: str, call: str) -> CallMemory:
-    found = _table()[config][use]["calls"][call]
-    first, later = found["operations"]
-    curves = {name: tuple((side, size) for side, size in found[name]) for name in FIGURES}
+def _from_table(figures: Mapping[str, Any]) -> CallMemory:
+    first, later = figures["operations"]
+    curves = {name: tuple((side, size) for side, size in figures[name]) for name in FIGURES}
     return CallMemory(bytes_of=curves, operations=(tuple(first), tuple(later)))
-
-
-@lru_cache(maxsize=1024)
-def _measured(vae: VaeCode, config: Any, call: str, use: VaeUse) -> CallMemory:
-    from engine.models.video_vae.measuring import call_memory
-
-    return call_memory(vae, config, call, use)
-
-
-@lru_cache(maxsize=256)
-def _measured_weights(vae: VaeCode, config: Any, use: VaeUse) -> int:
-    from engine.models.video_vae.measuring import weights
-
-    return weights(vae, config, use)

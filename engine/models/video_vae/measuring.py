@@ -21,7 +21,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from engine.core.geometry import Size
-from engine.models.video_vae.vae_use import FIGURES, CallMemory, Piece, Side, VaeCode, VaeUse
+from engine.models.video_vae.vae_use import (
+    FIGURES,
+    CallMemory,
+    Piece,
+    Side,
+    UseMemory,
+    VaeCode,
+    VaeUse,
+)
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.temporal_conv import adds_in_place
 from engine.ops.kernels.build import VALUELESS
@@ -180,7 +188,7 @@ def without_values(device: str) -> Iterator[Meter]:
 
 # --- calls of a VAE
 
-SIDES = (64, 128, 256, 512, 1024)
+SIDES = (64, 128, 256, 1024)
 """Sides of square frames, px, that are measured for a plan that the table has nothing for."""
 _BETWEEN = 1.03  # times as much may frames between those sides take as in proportion
 
@@ -197,7 +205,6 @@ class Valueless:
     def __init__(self, vae: VaeCode, config: Any, use: VaeUse) -> None:
         self._vae, self._config, self._use = vae, config, use
         self.dtype: torch.dtype = getattr(torch, use.dtype)
-        self._has_image_tables = False
 
     def __enter__(self) -> Self:
         """Build it, inside of its meter."""
@@ -214,8 +221,6 @@ class Valueless:
         del weights
         options = {"device": self.meter.device, "dtype": self.dtype, "switches": switches}
         self.fast = _loaded(self._vae.fast)(self._config, given, **options)
-        del given
-        self.weights = self.meter.now
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -225,11 +230,10 @@ class Valueless:
     def slices(self, call: str, size: Size) -> dict[str, int]:
         """Memory of slices of a clip of some size while they go through a call, see `VaePeak`."""
         piece, meter = self._vae.pieces(self._config, self._use.slice_frames)[call], self.meter
-        if self._use.is_image and not self._has_image_tables:
-            self._has_image_tables = True  # a first image leaves tables behind on a CPU
-            self.slices(call, size)
-        self.fast.release()
         step, carry, result = getattr(self.fast, call), Carry(), None
+        if self._use.is_image:  # a first one leaves tables behind on a CPU
+            step(self.given(piece, size, 1), Carry(last=True))
+        self.fast.release()
         steps = [1] if self._use.is_image else [piece.first, piece.later, piece.later]
         start, peaks, counts, opens = meter.now, list[int](), list[int](), 0
         for count in steps:
@@ -271,29 +275,26 @@ class Valueless:
         return int(window * exact // (self._use.slice_frames + 2))
 
 
-def call_memory(
-    vae: VaeCode, config: Any, call: str, use: VaeUse, sides: Sequence[int] = ()
-) -> CallMemory:
-    """Memory of a call, from square frames of some sides."""
+def measure(vae: VaeCode, config: Any, use: VaeUse, sides: Sequence[int] = ()) -> UseMemory:
+    """Measures a VAE in one use on square frames of some sides; by default on few."""
     more, sides = (1.0, sides) if sides else (_BETWEEN, SIDES)
-    found = _points(vae, config, call, use, sides)
-    if use.device == "cuda" and use.switches.temporal_winograd:  # trials may choose
+    found, weights = _points(vae, config, use, sides)
+    if use.device == "cuda" and use.switches.temporal_winograd:  # trials may choose either way
         usual = replace(use, switches=replace(use.switches, temporal_winograd=False))
-        for one, other in zip(found, _points(vae, config, call, usual, sides), strict=True):
-            one.update({name: max(one[name], other[name]) for name in FIGURES})
-    return CallMemory(
-        bytes_of={
-            name: tuple(
-                (side, round(one[name] * (more if name in ("first", "later") else 1)))
-                for side, one in zip(sides, found, strict=True)
-            )
-            for name in FIGURES
-        },
-        operations=(
-            _operations(sides, [one["first_operations"] for one in found]),
-            _operations(sides, [one["later_operations"] for one in found]),
-        ),
-    )
+        for call, points in _points(vae, config, usual, sides)[0].items():
+            for one, other in zip(found[call], points, strict=True):
+                one.update({name: max(one[name], other[name]) for name in FIGURES})
+    calls = dict[str, CallMemory]()
+    for call, points in found.items():
+        curves = {
+            name: tuple(zip(sides, (p[name] for p in points), strict=True)) for name in FIGURES
+        }
+        for name in ("first", "later"):
+            curves[name] = tuple((side, round(more * size)) for side, size in curves[name])
+        counts = ([p[f"{name}_operations"] for p in points] for name in ("first", "later"))
+        first, later = (_operations(sides, some) for some in counts)
+        calls[call] = CallMemory(bytes_of=curves, operations=(first, later))
+    return UseMemory(weights, calls)
 
 
 def _operations(sides: Sequence[int], counts: Sequence[int]) -> tuple[float, float]:
@@ -304,21 +305,16 @@ def _operations(sides: Sequence[int], counts: Sequence[int]) -> tuple[float, flo
 
 
 def _points(
-    vae: VaeCode, config: Any, call: str, use: VaeUse, sides: Sequence[int]
-) -> list[dict[str, int]]:
+    vae: VaeCode, config: Any, use: VaeUse, sides: Sequence[int]
+) -> tuple[dict[str, list[dict[str, int]]], int]:
+    """Figures of each call at each size, and bytes of the weights."""
     with Valueless(vae, config, use) as measured:
-        return [measured.slices(call, Size(side, side)) for side in sides]
-
-
-def weights(vae: VaeCode, config: Any, use: VaeUse) -> int:
-    """Bytes of the tables of encoder and decoder; for images those that one leaves behind too."""
-    with Valueless(vae, config, use) as measured:
-        if use.is_image:
-            for call in ("encode_slice", "decode_slice"):
-                measured.slices(call, Size(64, 64))
-            measured.fast.release()
-        found: int = measured.meter.now
-        return found
+        found = {
+            call: [measured.slices(call, Size(side, side)) for side in sides]
+            for call in vae.pieces(config, use.slice_frames)
+        }
+        measured.fast.release()
+        return found, measured.meter.now
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,6 +125,20 @@ class CallMemory:
 
 
 @dataclass(frozen=True, slots=True)
+class UseMemory:
+    """Memory and operations of a VAE in one use.
+
+    Attributes:
+        weights: Bytes of the tables of encoder and decoder that are kept once everything is loaded;
+            of images those too that the first one leaves behind.
+        calls: Memory of each call, by the name of its method.
+    """
+
+    weights: int
+    calls: Mapping[str, CallMemory]
+
+
+@dataclass(frozen=True, slots=True)
 class VaeCode:
     """The code of a family's VAEs, whose calls are measured.
 

@@ -238,7 +238,7 @@ def _waiting_latents(plan: SeedVr2Plan) -> int:
 
 def _vae_weights(vae: VaeConfig, plan: SeedVr2Plan) -> int:
     image = plan.film == 1 and plan.device == "cpu"
-    return VAES.weights(vae, _vae_use(plan), image=image)
+    return VAES.weights(vae, replace(_vae_use(plan), is_image=image))
 
 
 def _vae_use(plan: SeedVr2Plan) -> VaeUse:
@@ -320,8 +320,7 @@ class _PartFlops:
 
 def _part_flops(vae: VaeConfig, plan: SeedVr2Plan, call: str) -> _PartFlops:
     """Operations of whole frames in a call."""
-    use = replace(_vae_use(plan), is_image=False)
-    found = VAES.operations(vae, call, use, plan.padded)
+    found = VAES.operations(vae, call, _vae_use(plan), plan.padded)
     frame = found.later / STEP
     return _PartFlops(frame, found.first - (STEP + 1) * frame)
 

@@ -215,7 +215,7 @@ def test_tables_are_counted(name: str, dtype: str) -> None:
                 fast.posterior(clip)
                 fast.decode(latent)
                 fast.release()
-            total = vaes.weights(config, use, image=True)
+            total = vaes.weights(config, replace(use, is_image=True))
             assert total == pytest.approx(found.left_bytes + made.left_bytes, rel=0.005)
 
 
