@@ -94,7 +94,7 @@ class MainWindow(QMainWindow):
         self._drops = DropTarget(self)
         self.actions_ = Actions(self)
         bind(self, self.actions_.retranslate_ui, theme=True)  # before what shows them
-        self.intake = Intake(self, controller, ui_state)
+        self.intake = Intake(self, controller.add_paths, ui_state)
         self.top = ToolBar(telemetry, self.actions_)
         self.queue_column = QueueColumn(queue, controller.removals, self.actions_)
         self.preview = PreviewView(self.actions_)

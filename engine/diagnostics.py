@@ -362,7 +362,7 @@ def _gpu_spilling() -> Iterator[DoctorLine]:
 def _runtime() -> Iterator[DoctorLine]:
     from engine.runtimes import advice
 
-    yield from advice.lines(advice.detected_gpu())
+    yield from advice.lines(devices.in_use())
 
 
 def _presets() -> Iterator[DoctorLine]:

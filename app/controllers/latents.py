@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 from PySide6.QtCore import QObject
@@ -17,7 +18,6 @@ from app.state.model_files_model import Package
 from app.state.queue_model import QueueModel
 from engine.protocol import commands, events
 from engine.protocol.tasks import TaskKind
-from engine.settings.schema import JobSettings
 
 
 class LatentsController(QObject):
@@ -37,7 +37,6 @@ class LatentsController(QObject):
         self._files: list[Path] = []  # that came together
         self._at = 0
         self._awaits_vae = False  # the file is looked at again once its model is here
-        self._sheet: LatentSheet | None = None
         controller.latents_found.connect(self.take)
         hub.subscribe(events.LatentRead, self._read)
         hub.subscribe(events.LatentShown, self._shown)
@@ -45,17 +44,16 @@ class LatentsController(QObject):
         models.model.changed.connect(self._files_changed)
         models.model.progressed.connect(self._files_changed)
 
-    @property
+    @cached_property
     def sheet(self) -> LatentSheet:
         """The sheet; made when the first file of latents comes."""
-        if self._sheet is None:
-            sheet = self._sheet = LatentSheet(self._window)
-            sheet.decided.connect(self._decide)
-            sheet.next_requested.connect(self._go_on)
-            sheet.vae_chosen.connect(lambda _vae: self._ask())
-            sheet.get_requested.connect(self._get)
-            sheet.rejected.connect(self._forget)
-        return self._sheet
+        sheet = LatentSheet(self._window)
+        sheet.decided.connect(self._decide)
+        sheet.next_requested.connect(self._go_on)
+        sheet.vae_chosen.connect(lambda _vae: self._ask())
+        sheet.get_requested.connect(self._get)
+        sheet.rejected.connect(self._forget)
+        return sheet
 
     def take(self, files: Sequence[Path]) -> None:
         """Ask about files, after those that wait already."""
@@ -99,10 +97,17 @@ class LatentsController(QObject):
     # Deciding
 
     def _decide(self, decision: Decision) -> None:
-        picture = self.sheet.picture()
+        picture, usual = self.sheet.picture(), self._controller.settings
+        upscaler = usual.model if usual.model != "none" else "auto"
+        settings = replace(
+            usual,
+            model=upscaler if decision.upscales else "none",
+            latents=decision.reading,
+            latent_rate=decision.rate,
+            latent_vae=decision.vae,
+        )
         rest = len(self._files) if decision.is_for_all else self._at + 1
         for at, file in enumerate(self._files[self._at : rest]):
-            settings = settings_of(decision, self._controller.settings)
             job_id = self._controller.add_file(file, settings=settings)
             if at == 0 and picture is not None:
                 self._queue.set_thumbnail(job_id, picture)
@@ -145,17 +150,3 @@ class LatentsController(QObject):
             self._ask()
         else:
             self.sheet.show_task(self._models.model.task_of(package))
-
-
-def settings_of(decision: Decision, usual: JobSettings) -> JobSettings:
-    """Choices for a file of latents: the usual ones, or only a film of what was decoded."""
-    model = "none"
-    if decision.upscales:
-        model = usual.model if usual.model != "none" else "auto"
-    return replace(
-        usual,
-        model=model,
-        latents=decision.reading,
-        latent_rate=decision.rate,
-        latent_vae=decision.vae,
-    )

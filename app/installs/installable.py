@@ -163,7 +163,7 @@ class InstallableRow(QFrame):
         state = QWidget()
         state.setFixedWidth(widths.state)
         row(self._icon, (self._state, 1), spacing=6, on=state)
-        self._button = button(name=f"do-{name}", on=self._act)
+        self._button = button(name=f"do-{name}", kind="cell", on=self._act)
         self._more = named(QToolButton(), f"more-{name}", "more")
         for control, width in ((self._button, widths.button), (self._more, widths.more)):
             control.setFixedWidth(width)

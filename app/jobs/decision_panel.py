@@ -169,16 +169,16 @@ class DecisionPanel(QWidget):
         self._primary.setText(caption(texts[first]))
         if second:
             self._second.setText(texts[second])
+            self._second.setEnabled(self._actions[second].isEnabled())
         self._second.setVisible(bool(second))
         self._running.show_active(active, is_selected=active is self._row)
         self._stops.setVisible(active is not None)
-        startable = self._actions["start"].isEnabled()
-        is_able = first != "start" or startable
+        is_able = self._actions[first].isEnabled()
         if self._primary.hasFocus() and not is_able and active is not None:
             self._running.setFocus()  # else Qt moves it to the log, and the next key opens that
         self._primary.setEnabled(is_able)
         self._primary.setVisible(is_able or active is None or not self._is_low)
-        more = "" if first != "start" else "Ctrl+Enter" if startable else self._why_not()
+        more = "" if first != "start" else "Ctrl+Enter" if is_able else self._why_not()
         set_tip(self._primary, more)
         self._primary.setAccessibleDescription(more)
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QMimeData, QObject, QRunnable, QThreadPool, Signal
 from PySide6.QtWidgets import QFileDialog, QWidget
@@ -22,9 +21,6 @@ from app.jobs.file_suffixes import (
 )
 from app.ui_state import UiState
 from engine.protocol.model_file_state import is_library
-
-if TYPE_CHECKING:
-    from app.controllers.queue import QueueController
 
 MOST_FILES = 2000  # of one folder; more is a slip, or a job for the command line
 _FEWEST_NUMBERED = 3  # pictures that count as a film
@@ -157,9 +153,11 @@ class _Search(QRunnable):
 class Intake(QObject):
     """Asks for files and folders, remembers where they were, and hands them on."""
 
-    def __init__(self, window: QWidget, controller: QueueController, ui_state: UiState) -> None:
+    def __init__(
+        self, window: QWidget, add: Callable[[Sequence[Path]], None], ui_state: UiState
+    ) -> None:
         super().__init__(window)
-        self._window, self._controller, self._ui_state = window, controller, ui_state
+        self._window, self._add, self._ui_state = window, add, ui_state
 
     def ask_files(self) -> None:
         """Let the user choose files."""
@@ -187,4 +185,4 @@ class Intake(QObject):
         """Add files and folders."""
         if found:
             self._ui_state.source_folder = found[0].parent
-            self._controller.add_paths(found)
+            self._add(found)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QImage, QMouseEvent
+from PySide6.QtGui import QImage, QMouseEvent, QShowEvent
 from PySide6.QtWidgets import (
     QButtonGroup,
     QFrame,
@@ -205,7 +205,10 @@ class LatentSheet(Page):
         self._length.setText(f"→ {length}" if length else "")
         self._show_trouble()
         self._show_buttons(is_usable)
-        self._fit((is_usable, self._error is not None))
+        form = is_usable, self._error is not None
+        if form != self._form:  # else the user's own height stays
+            self._form = form
+            self._fit_height()
 
     def _show_readings(self) -> None:
         instead = tr("Decoding one image …")
@@ -269,12 +272,14 @@ class LatentSheet(Page):
         set_tip(self._upscale, tip)
         self._upscale.setEnabled(self.read is not None or self._is_stuck)
 
-    def _fit(self, form: tuple[bool, bool]) -> None:
-        """Give the sheet the height it needs; the user's own stays until other parts are shown."""
-        if form != self._form:
-            self._form = form
-            layout_of(self).activate()
-            self.resize_on_screen(QSize(max(_WIDTH, self.width()), self.sizeHint().height()))
+    def showEvent(self, event: QShowEvent) -> None:
+        """Fonts are known now."""
+        super().showEvent(event)
+        self._fit_height()
+
+    def _fit_height(self) -> None:
+        layout_of(self).activate()
+        self.resize_on_screen(QSize(max(_WIDTH, self.width()), self.sizeHint().height()))
 
     # Deciding
 

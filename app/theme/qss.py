@@ -142,6 +142,8 @@ QPushButton[kind="link"]:hover {{ color: {t.text_1}; }}
 QPushButton[kind="link"]:focus {{ border: 1px solid {t.accent}; }}
 QPushButton[kind="page"] {{ margin: 12px 16px; }}
 QPushButton[kind="fold"] {{ text-align: left; padding: 6px 12px; }}
+QPushButton[kind="cell"] {{ padding: 6px 2px; }}
+QPushButton[kind="cell"]:focus {{ padding: 5px 1px; }}
 QPushButton[kind="segment"] {{
   background: transparent; border: 1px solid transparent; color: {t.text_2};
   border-radius: 7px; padding: 5px 4px; }}

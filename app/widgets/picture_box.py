@@ -29,13 +29,14 @@ class PictureBox(QWidget):
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         """Draw the image, or the text."""
-        painter = QPainter(self)
-        painter.fillRect(self.rect(), QColor(tokens.SURROUND))
-        if self.image.isNull():
-            painter.setPen(QColor(tokens.DARK.text_2))
+        painter, theme = QPainter(self), tokens.current()
+        if self.image.isNull() and self.instead:
+            painter.fillRect(self.rect(), QColor(theme.surface_3))
+            painter.setPen(QColor(theme.text_2))
             wrapped = int(Qt.AlignmentFlag.AlignCenter) | int(Qt.TextFlag.TextWordWrap)
             painter.drawText(self.rect().adjusted(12, 0, -12, 0), wrapped, self.instead)
             return
+        painter.fillRect(self.rect(), QColor(tokens.SURROUND))
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
         size = self.image.size().scaled(self.size(), Qt.AspectRatioMode.KeepAspectRatio)
         left, top = (self.width() - size.width()) // 2, (self.height() - size.height()) // 2

@@ -49,32 +49,19 @@ class ChartBar:
 
 
 def write_chart(path: Path, rows: Sequence[Row]) -> None:
-    """Write a chart of the switches, or of speeds where there are no switches.
-
-    Raises:
-        SettingsError: The name does not end in .svg, or there is nothing to draw.
-        OutputUnwritable: The file cannot be written.
-    """
+    """Write a chart of the switches, or of speeds where there are no switches."""
     check_chart(path)
     write_file(path, svg_of(rows))
 
 
 def check_chart(path: Path) -> None:
-    """Refuse other formats.
-
-    Raises:
-        SettingsError: The name does not end in .svg.
-    """
+    """Refuse other formats."""
     if path.suffix.lower() != ".svg":
         raise SettingsError("not-svg", name=path.name)
 
 
 def svg_of(rows: Sequence[Row]) -> str:
-    """The chart as SVG.
-
-    Raises:
-        SettingsError: The rows have no figures that can be drawn.
-    """
+    """The chart as SVG."""
     machine = machine_of(rows)
     facts = (f"{name} {machine.get(name, 'none')}" for name in ("processor", "card", "torch"))
     footer = ", ".join(facts)

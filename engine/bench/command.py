@@ -165,11 +165,7 @@ def command(args: argparse.Namespace) -> str:
 
 
 def options_of(args: argparse.Namespace) -> BenchOptions:
-    """Options out of the arguments.
-
-    Raises:
-        SettingsError: An unreadable size, or a switch that does not exist.
-    """
+    """Options out of the arguments."""
     given = {one.name: getattr(args, one.name) for one in fields(BenchOptions) if one.name in args}
     for name in ("frames", "without", "only"):
         given[name] = tuple(given[name] or ())

@@ -122,10 +122,6 @@ def contact_rows(
         options: Options of all cases; `out` is the folder.
         rows_of: Measures a part; None takes `rows_of_process`.
         parts: The most important first.
-
-    Raises:
-        NoUsableGpu: The options name a GPU and torch has none.
-        OutputUnwritable: The folder cannot be written.
     """
     options = _small(options) if device_of(options) == "cpu" else options
     page = _ContactPage.begin(options)
@@ -286,11 +282,7 @@ class _ContactPage:
         return cls(folder, basis, _answered(folder / f"{_NAME}.json", basis))
 
     def write(self) -> None:
-        """Write both again.
-
-        Raises:
-            OutputUnwritable: The system refuses.
-        """
+        """Write both again."""
         data = {"basis": self.basis, "answers": to_plain(self.answers)}
         write_file(self.folder / f"{_NAME}.json", json.dumps(data, indent=1) + "\n")
         rows: list[Row] = [self.basis["machine"]]

@@ -112,9 +112,6 @@ def first_frames(path: Path, frames: int, step: int) -> Tensor:
         path: The video.
         frames: Upper limit of T.
         step: T is 1 + n * step.
-
-    Raises:
-        InputError: The video cannot be read, or has no frames.
     """
     media = probe(path)
     with FrameReader(media) as reader:
@@ -126,11 +123,7 @@ def first_frames(path: Path, frames: int, step: int) -> Tensor:
 
 
 def centre_crop(frames: Tensor, most: Size | None, factor: int) -> Tensor:
-    """Centre of frames [T, C, H, W], no larger than `most`, both sides multiples of `factor`.
-
-    Raises:
-        InputError: They are smaller than one such multiple.
-    """
+    """Centre of frames [T, C, H, W], no larger than `most`, both sides multiples of `factor`."""
     height, width = frames.shape[2:]
     most = most or Size(width, height)
     h, w = (min(pair) // factor * factor for pair in ((height, most.height), (width, most.width)))
@@ -223,10 +216,6 @@ def run_once(
         folder: Folder of the segments.
         control: Cancels it.
         hand_out: Lets workers make the segments; None for the usual one, where the plan has any.
-
-    Raises:
-        EngineError: As `run_job`.
-        Cancelled: By `control`.
     """
     steps, log = _StepClock(), SegmentList(folder)
     context = JobContext(

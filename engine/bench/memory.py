@@ -68,9 +68,6 @@ def memory_of(run: Run) -> ProcessMemory:
 
     Measured in a new process. A packaged program cannot start one and measures in its own: memory
     that earlier work freed then hides some of the peak.
-
-    Raises:
-        InternalError: The other process failed.
     """
     if getattr(sys, "frozen", False):
         return measure_here(run, is_alone=False)
@@ -285,8 +282,7 @@ def gpu_row(work: Callable[[], object], loaded: int) -> Row:
 def traced(path: Path) -> Iterator[None]:
     """Write a trace of everything inside as Chrome JSON; without names of folders or users.
 
-    Raises:
-        OutputUnwritable: The file cannot be written; raised before anything runs.
+    An unwritable file is refused before anything runs.
     """
     write_file(path, "{}")
     os.environ.setdefault(*_QUIET)

@@ -104,11 +104,7 @@ def _version(package: str) -> str:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a text file in UTF-8; a partial one never has the name.
-
-    Raises:
-        OutputUnwritable: The system refuses.
-    """
+    """Write a text file in UTF-8; a partial one never has the name."""
     try:
         atomic_file.write_text(path, text)
     except OSError as err:

@@ -19,7 +19,7 @@ from engine.core.messages import Message
 from engine.hardware import devices, torch_memory
 from engine.models import registry
 from engine.models.contracts import BenchRequest
-from engine.models.video_vae.measured import VaeModel
+from engine.models.video_vae.measured_memory import VaeModel
 from engine.settings.optimisations import (
     ALL,
     EXACT,
@@ -88,11 +88,7 @@ class BenchOptions:
         return self.runs or (1 if self.quick else most)
 
     def check(self) -> None:
-        """Refuse names that do not exist, and impossible sizes and lengths.
-
-        Raises:
-            SettingsError: Names the first of them.
-        """
+        """Refuse names that do not exist, and impossible sizes and lengths."""
         for given, groups in ((self.without, (ALL,)), (self.only, (ALL, EXACT))):
             for name in given:  # with or without its group: "upsampler_fold", "vae.upsampler_fold"
                 bare = (*VaeSwitches.known((name,)), *DitSwitches.known((name,)))
@@ -203,8 +199,7 @@ def measured(
 ) -> Generator[Row, None, None]:
     """Rows as they are measured; the first one describes the computer.
 
-    Raises:
-        SettingsError: Raised before the first row, as by `run`.
+    Impossible names and options are refused before the first row.
     """
     import torch
 
@@ -241,9 +236,6 @@ def run(
         cases: Names of cases and groups; the default cases where none is named.
         options: Choices of the user; with `quick` and no names the speed test alone.
         report: Gets a line after each case, and after each switch, model and part.
-
-    Raises:
-        SettingsError: There is no such case, or an option is impossible.
     """
     found: list[Row] = []
     for row in measured(cases, options=options):

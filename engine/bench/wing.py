@@ -8,8 +8,9 @@ from typing import Any
 
 from engine.core.errors import JobError
 from engine.core.wings import Wing
+from engine.jobs.task_runner import Outcome, RunningTask, Task
 from engine.protocol.commands import RunBenchmark
-from engine.protocol.tasks import Outcome, RunningTask, Task, TaskKind
+from engine.protocol.tasks import TaskKind
 
 
 class BenchmarkService:

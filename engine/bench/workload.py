@@ -21,9 +21,9 @@ from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.dit.random_dit import MIDDLE, TEXT_LENGTH, DitRun, Kind, usual_run
 from engine.models.seedvr2.dit.random_file import RandomFile
 from engine.models.seedvr2.vae.config import VAE
-from engine.models.video_vae.measured import Side
+from engine.models.video_vae.measuring import ClipUse, clip_use
 from engine.models.video_vae.slicing import SlicedVae
-from engine.models.video_vae.workload import VaeWorkload
+from engine.models.video_vae.vae_use import Side, VaeUse
 from engine.settings.optimisations import VaeSwitches
 from engine.settings.schema import JobSettings
 from engine.settings.store import load_engine_settings
@@ -38,8 +38,7 @@ _VAE_SIZES = {"cpu": Size(256, 256), "cuda": Size(1024, 1024)}  # cpu: that of t
 def device_of(options: BenchOptions) -> str:
     """Kind of the device: a GPU where torch can use one, unless the options name another.
 
-    Raises:
-        NoUsableGpu: A GPU is requested and torch has none.
+    A GPU that is named and cannot be used is refused.
     """
     has_gpu = torch.cuda.is_available()
     if options.device not in (devices.AUTO, devices.CPU) and not has_gpu:
@@ -48,11 +47,7 @@ def device_of(options: BenchOptions) -> str:
 
 
 def require_gpu(options: BenchOptions) -> str:
-    """The device of a case that measures nothing but a GPU.
-
-    Raises:
-        NoUsableGpu: torch has none, or the options name the CPU.
-    """
+    """The device of a case that measures nothing but a GPU; refused without one."""
     device = device_of(options)
     if device != "cuda":
         raise NoUsableGpu("bench-case")
@@ -107,30 +102,26 @@ class VaeRun:
         return int(self.config.slice_latents * self.config.temporal_factor)
 
     @property
-    def work(self) -> VaeWorkload:
-        """Workload of the form; the folds only where it has them."""
-        return VaeWorkload(
-            frames=self.frames,
-            size=self.size,
-            switches=self.switches if self.form == "fast" else VaeSwitches.all_off(),
-            slice_frames=self.slice_frames,
-        )
-
-    @property
     def operations(self) -> float:
         """Floating-point operations of this form, the folds counted."""
-        found = vae_models()[self.model].variants()
-        count = found.encode_flops if self.side == "encode" else found.decode_flops
-        return float(count(self.config, self.work).total)
+        return float(self._counted.operations)
 
     @property
     def planned_bytes(self) -> int:
         """Bytes that the planner counts for one call of the fast variant, without its weights."""
-        found = vae_models()[self.model].variants()
-        cost_of = found.encode_cost if self.side == "encode" else found.decode_cost
-        device: Literal["cpu", "cuda"] = "cuda" if self.device == "cuda" else "cpu"
-        cost = cost_of(self.config, replace(self.work, dtype=self.dtype, device=device))
-        return cost.peak_bytes - cost.weights
+        return self._counted.peak_bytes
+
+    @property
+    def _counted(self) -> ClipUse:
+        """Measured without values, at these sizes; the folds only where the form has them."""
+        use = VaeUse(
+            dtype=self.dtype,
+            device="cuda" if self.device == "cuda" else "cpu",
+            switches=self.switches if self.form == "fast" else VaeSwitches.all_off(),
+            slice_frames=self.slice_frames,
+        )
+        vae = vae_models()[self.model].variants().measured
+        return clip_use(vae, self.config, use, self.side, self.size, self.frames)
 
     def weights(self) -> dict[str, Tensor]:
         """Published name -> float32 tensor, the same each time; activations keep their size."""
@@ -153,11 +144,7 @@ class VaeRun:
         return self._sliced(vae)
 
     def loaded(self, path: Path) -> SlicedVae:
-        """The VAE with the weights of a file, with slicing.
-
-        Raises:
-            WeightsError: It is none of this family.
-        """
+        """The VAE with the weights of a file, with slicing."""
         load = vae_models()[self.model].variants().load
         return self._sliced(load(path, form=self.form, config=self.config, **self._where()))
 
@@ -268,9 +255,6 @@ def write_seedvr2(
 
     On a GPU it has its published size, the transformer in fp8: 4 GB; on a CPU the transformer is
     small and the VAE has one part of its channels: 150 MB with half of them.
-
-    Raises:
-        OSError, SafetensorError: The folder cannot hold it.
 
     Memory: the transformer twice.
     """

@@ -21,17 +21,20 @@ from engine.core.serialization import from_plain, read_json
 from engine.core.units import bytes_text
 from engine.delivery.runtimes import RuntimeStore
 from engine.files.transfer import Listener, host
+from engine.hardware import devices
+from engine.hardware.devices import Gpu
 from engine.hardware.process import NO_CONSOLE
+from engine.jobs.task_runner import Outcome, RunningTask, Task
 from engine.protocol import commands as c
 from engine.protocol.events import RuntimesListed
 from engine.protocol.plan import Notice
 from engine.protocol.report import RuntimeTrial
 from engine.protocol.runtime_state import RuntimeState
-from engine.protocol.tasks import Outcome, Phase, RunningTask, Task, TaskKind
+from engine.protocol.tasks import Phase, TaskKind
 from engine.runtimes import installation as folders
 from engine.runtimes import start
-from engine.runtimes.advice import DetectedGpu, advice, detected_gpu
-from engine.runtimes.catalogue import Runtime
+from engine.runtimes.advice import advice
+from engine.runtimes.catalogue import Runtime, RuntimeCatalogue
 
 Try = Callable[[Path, Control], RuntimeTrial]
 
@@ -107,8 +110,8 @@ class RuntimeService:
         """Pin wheels that the user has accepted by their SHA-256; nothing to do for pinned ones."""
         if self._store.is_accepted(runtime):
             return
-        gpu = detected_gpu()
-        if gpu.name and not runtime.runs_on(gpu.driver, gpu.capability):
+        gpu = devices.in_use()
+        if gpu is not None and not runtime.runs_on(gpu.driver, gpu.capability):
             about = {"cuda": runtime.cuda, "gpu": gpu.name, "driver": gpu.driver}
             raise UnsuitableWheel("gpu", name=runtime.wheels[0].filename, **about)
         if not set(runtime.hashes) <= set(sums):
@@ -154,16 +157,16 @@ class RuntimeService:
 
     def _listed(self) -> RuntimesListed:
         """State of every runtime, and which suits this computer."""
-        store, gpu = self._store, detected_gpu()
+        store, gpu = self._store, devices.in_use()
         found = advice(gpu, store.catalogue)
         return RuntimesListed(
-            runtimes=tuple(_on(gpu, state, store) for state in store.states()),
+            runtimes=tuple(_on(gpu, state, store.catalogue) for state in store.states()),
             used=start.current().why,
             advice=found.text,
             suited=found.runtime,
             free_mb=store.wheels.free_bytes() / 1e6,
-            card=gpu.name,
-            driver=gpu.driver,
+            card=gpu.name if gpu else "",
+            driver=gpu.driver if gpu else "",
             driver_needed=found.driver,
             follows_choice=start.follows_choice(),
         )
@@ -174,12 +177,11 @@ def _changed(case: str = "", **params: str) -> Outcome:
     return Outcome(notice=notice)
 
 
-def _on(gpu: DetectedGpu, state: RuntimeState, store: RuntimeStore) -> RuntimeState:
-    known = {runtime.id: runtime for runtime in store.catalogue}
-    if state.id not in known or not gpu.name:
+def _on(gpu: Gpu | None, state: RuntimeState, known: RuntimeCatalogue) -> RuntimeState:
+    runtime = next((one for one in known if one.id == state.id), None)
+    if runtime is None or gpu is None:
         return state
-    suits = known[state.id].runs_on(gpu.driver, gpu.capability)
-    return dataclasses.replace(state, suits_card=suits)
+    return dataclasses.replace(state, suits_card=runtime.runs_on(gpu.driver, gpu.capability))
 
 
 # --- trial of an installed runtime, in a process of its own, so that a crash does no harm

@@ -15,6 +15,7 @@ from engine.core.errors import EngineError
 from engine.core.messages import Message, message
 from engine.core.paths import models_folder
 from engine.core.units import memory_text
+from engine.farm.endpoint import Endpoint
 from engine.farm.identity import clean_name
 from engine.files import model_files as store
 from engine.files.model_files import Store
@@ -36,6 +37,16 @@ class LentDevice:
     gpu: str  # as the setting `device` names it; "" for the CPU
     title: str  # for users
     free_bytes: int  # of its memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lent:
+    """A device that is lent, as its process gets it."""
+
+    hosts: tuple[str, ...]  # "host:port" of computers that may have work
+    endpoint: Endpoint
+    device: LentDevice
+    folder: Path  # for temporary files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from engine.core import paths
 from engine.farm.discovery import Browser
 from engine.farm.endpoint import Endpoint, reachable
 from engine.farm.errors import AlreadyLent, MachineUnreachable
-from engine.farm.fit import LentDevice, own_devices
+from engine.farm.fit import Lent, LentDevice, own_devices
 from engine.farm.identity import Peers, fingerprints_in
 
 logger = logging.getLogger(__name__)
@@ -31,16 +31,6 @@ _MOST_REACHED = 64  # addresses that are tried again, even if announced no more
 _ENDING_S = 15.0  # time for a process to end cleanly
 
 Changed = Callable[[str, str], None]  # "working", "idle" or "refused"; for whom, or why
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lent:
-    """A device that is lent: what its process, of `engine.farm.lent`, has to know."""
-
-    hosts: tuple[str, ...]  # "host:port" of computers that may have work
-    endpoint: Endpoint
-    device: LentDevice
-    folder: Path  # for temporary files
 
 
 @dataclass(slots=True)

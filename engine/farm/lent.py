@@ -33,8 +33,7 @@ from engine.core.messages import Message
 from engine.core.serialization import from_plain, to_plain
 from engine.farm import fit
 from engine.farm.endpoint import JOBS_PORT, reachable, split
-from engine.farm.fit import Requirements
-from engine.farm.lending import Lent
+from engine.farm.fit import Lent, Requirements
 from engine.farm.transfer import RemoteSource, send_segment
 from engine.models import registry
 from engine.protocol.events import PreviewReady

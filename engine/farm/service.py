@@ -22,11 +22,12 @@ from engine.farm.errors import MachineError, MachineUnreachable, PairingFailed
 from engine.farm.identity import Peer, Peers, own_identity
 from engine.farm.pairing import PairingOffer, ask
 from engine.farm.pairing_port import PairingPort
+from engine.jobs.task_runner import RunningTask, Task
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol import machines as m
 from engine.protocol.machines import FoundMachine, MachineInfo, MachinesState
-from engine.protocol.tasks import RunningTask, Task, TaskKind
+from engine.protocol.tasks import TaskKind
 
 logger = logging.getLogger(__name__)
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from engine.core.errors import EngineError
 from engine.core.wings import Wing
+from engine.jobs.task_runner import Task
 from engine.planner.joining import OtherComputers
 from engine.protocol.events import Event
 from engine.protocol.machines import MachineCommand
-from engine.protocol.tasks import Task, TaskKind
+from engine.protocol.tasks import TaskKind
 
 if TYPE_CHECKING:
     from engine.farm.service import MachinesService

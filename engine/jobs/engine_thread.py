@@ -28,13 +28,13 @@ from engine.jobs.services import (
     ServiceHost,
 )
 from engine.jobs.stored_run import prepared
-from engine.jobs.task_runner import TaskRunner
+from engine.jobs.task_runner import Task, TaskRunner
 from engine.pipeline.prepare import Machine
 from engine.planner.availability import devices_here
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.plan import notice_of_error
-from engine.protocol.tasks import Task, TaskKind
+from engine.protocol.tasks import TaskKind
 
 logger = logging.getLogger(__name__)
 

@@ -19,6 +19,7 @@ from engine.jobs.job import Job
 from engine.jobs.job_service import JobService
 from engine.jobs.job_store import JobStore
 from engine.jobs.stored_run import prepared, run_in
+from engine.jobs.task_runner import RunningTask, Task
 from engine.pipeline.prepare import (
     Machine,
     check_plan,
@@ -32,7 +33,7 @@ from engine.protocol import events as e
 from engine.protocol.excerpt import Excerpt
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
-from engine.protocol.tasks import RunningTask, Task, TaskKind
+from engine.protocol.tasks import TaskKind
 from engine.settings.schema import JobSettings
 
 

@@ -17,12 +17,13 @@ from engine.files.catalogue import PublishedFile
 from engine.files.hashing import FileIdentity, PartFile, hashed, pieces, sha256_of
 from engine.files.model_files import Store, download
 from engine.files.transfer import Listener
+from engine.jobs.task_runner import Outcome, RunningTask, Task
 from engine.models.user_files import describe
 from engine.protocol import commands as c
 from engine.protocol.events import ModelFilesListed
 from engine.protocol.model_file_state import ImportMode, PublishedState, facts_of
 from engine.protocol.plan import Notice
-from engine.protocol.tasks import Outcome, Phase, RunningTask, Task, TaskKind
+from engine.protocol.tasks import Phase, TaskKind
 
 
 class ModelFileService:

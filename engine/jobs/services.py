@@ -12,12 +12,13 @@ from engine.hardware.devices import fastest
 from engine.hardware.gpu_table import GpuSpec
 from engine.jobs import diagnostics_archive
 from engine.jobs.reading_marks import being_read
+from engine.jobs.task_runner import RunningTask, Task
 from engine.pipeline.model_file_check import ready_vae
 from engine.pipeline.prepare import examined_source, required_latents
 from engine.planner import preset_choice
 from engine.protocol import commands as c
 from engine.protocol import events as e
-from engine.protocol.tasks import RunningTask, Task, TaskKind
+from engine.protocol.tasks import TaskKind
 from engine.settings import presets
 
 

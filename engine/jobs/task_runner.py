@@ -7,14 +7,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeVar
 
 from engine.core.control import Control
-from engine.core.errors import Cancelled
+from engine.core.errors import Cancelled, EngineError
 from engine.core.file_access import reported
 from engine.core.messages import Message
 from engine.protocol import events as e
-from engine.protocol.tasks import Outcome, Phase, Task, TaskKind
+from engine.protocol.plan import Notice
+from engine.protocol.tasks import Phase, Result, TaskKind
 
 E = TypeVar("E", bound=e.TaskEvent)
 logger = logging.getLogger(__name__)
@@ -22,6 +24,55 @@ logger = logging.getLogger(__name__)
 _PROGRESS_EVERY_S = 0.25
 _SPEED_OVER_S = 5.0
 _MB = 1e6
+
+
+class RunningTask(Protocol):
+    """Receiver of the reports of a running task; it may cancel the task through `control`."""
+
+    @property
+    def control(self) -> Control:
+        """Cancels the task."""
+        ...
+
+    def begin(self, phase: Phase, subject: str = "") -> None:
+        """Enter another phase, under another subject where one is given."""
+        ...
+
+    def progress(self, done: int, total: int) -> None:
+        """So many bytes of so many are done; 0 while the total is unknown."""
+        ...
+
+    def step(self, done: int, total: int, name: Message | None) -> None:
+        """So many steps or frames are done; `name` is the step that begins, None at the end."""
+        ...
+
+    def emit(self, event: e.Event) -> None:
+        """Emit what has been found before the end."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Report of a task that ended well."""
+
+    result: Result | None = None
+    notice: Notice | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """Something that takes a while.
+
+    A task waits while another of its kind runs, unless `turn` or `busy` say otherwise.
+    """
+
+    kind: TaskKind
+    do: Callable[[RunningTask], Outcome | None]
+    subject: str = ""
+    phase: Phase = ""
+    turn: Literal["waits", "replaces", "at-once"] = "waits"  # "replaces": those that wait
+    busy: Callable[[str], EngineError] | None = None  # refuses it, by the subject of what runs
+    state: Callable[[], e.Event] | None = None  # what may have changed: emitted before its end
 
 
 class TaskRunner:
@@ -172,7 +223,7 @@ class _Lane:
 
 
 class _Run:
-    """A running task; implements `engine.protocol.tasks.RunningTask`."""
+    """A running task; implements `RunningTask`."""
 
     def __init__(self, task: Task, sink: e.EventSink) -> None:
         self.task = task

@@ -25,7 +25,7 @@ class Lanes:
     Lanes see what the caller's stream did before, which goes on when all lanes have finished.
     Memory that a piece takes belongs to its lane's stream: it is used again there alone, or after
     the caller's stream has let it go. A single lane is the caller's stream itself: piece after
-    piece. Other devices than GPUs have no streams: there several lanes take turns on the processor.
+    piece. Other devices than GPUs have no streams: there several lanes take turns on the CPU.
 
     Args:
         device: Device of the work.

@@ -164,7 +164,7 @@ def _picked(values: Tensor, columns: Tensor) -> Tensor:
 
 
 def thumbnail(frame: Tensor, longest_side: int) -> Tensor:
-    """A small picture for previews, 8 bit.
+    """A small image for previews, 8 bit.
 
     Args:
         frame: [C, H, W] float32, 0 to 1; only the first three channels are used.
@@ -173,7 +173,7 @@ def thumbnail(frame: Tensor, longest_side: int) -> Tensor:
     Returns:
         [h, w, 3] uint8, contiguous.
 
-    Memory: a copy in float32 of the picture.
+    Memory: a copy of the frame in float32.
     """
     height, width = frame.shape[-2:]
     small = Size(width, height).within(Size(longest_side, longest_side))

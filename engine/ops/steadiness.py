@@ -1,4 +1,4 @@
-"""Steadiness over time: where a film stands still, and frames blended with their neighbours there.
+"""Steadiness over time: where a video stands still, and frames blended with their neighbours there.
 
 A model that redraws frames one by one draws the noise of each frame differently. Where the source
 stands still, frames next to each other show the same, and their mean has less of it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-SHARE = 0.25  # of each neighbour, where the film stands still: a frame itself has half
+SHARE = 0.25  # of each neighbour, where the video stands still: a frame itself has half
 REACH = 8  # px of the source around motion in which nothing counts as still
 _CELL = 4  # px; a difference is averaged over boxes of two cells
 _BLOCK = 16  # px, of the pieces of which the quietest show the noise

@@ -1,4 +1,4 @@
-"""Decodes a source of latents, once, into a film in the job's folder; the job then reads that."""
+"""Decodes a source of latents, once, into a video in the job's folder; the job then reads that."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _WAITING = 2  # slices of frames between decoding and writing
 
 
 def film_of(context: JobContext, folder: Path) -> MediaInfo:
-    """The film that a job reads: its source, or what is decoded of it, now or in an earlier run.
+    """The video that a job reads: its source, or what is decoded of it, now or in an earlier run.
 
     Args:
         context: Context of the job; its plan may become smaller meanwhile.
@@ -47,7 +47,7 @@ def film_of(context: JobContext, folder: Path) -> MediaInfo:
     Raises:
         InputError: The latents cannot be used (any more).
         WeightsError: The VAE is not there or not right.
-        DiskFull, OutputUnwritable: The folder cannot take the film.
+        DiskFull, OutputUnwritable: The folder cannot take the video.
         OutOfMemory, NumericOverflow: There is no smaller plan, no wider format.
         Cancelled: The user stopped.
     """
@@ -81,7 +81,7 @@ def _is_as_written(film: Path, context: JobContext) -> bool:
 
 
 def _clear(folder: Path) -> None:
-    """Delete films that were decoded with other settings."""
+    """Delete videos that were decoded with other settings."""
     for old in folder.glob("decoded_*"):
         with suppress(OSError):
             old.unlink()
@@ -166,7 +166,7 @@ class _Decoding:
 
 
 def _codes(frames: Tensor, size: Size) -> list[Planes]:
-    """Frames [n, 3, H, W] in [-1, 1] as planes of 16 bits, cut to the size of the film."""
+    """Frames [n, 3, H, W] in [-1, 1] as planes of 16 bits, cut to the size of the video."""
     shown = frames[:, :, : size.height, : size.width]
     codes = shown.clamp(-1, 1).add(1).mul_(65535 / 2).round_().to(torch.int32).cpu().numpy()
     return [[plane.astype(np.uint16) for plane in frame] for frame in codes]

@@ -1,4 +1,4 @@
-"""A film to a file of latents: read, turned as seen, padded, encoded in one go however long."""
+"""A video to a file of latents: read, turned as seen, padded, encoded in one go however long."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from engine.pipeline.display import turn
 from engine.pipeline.model_file_check import ready_vae
 from engine.pipeline.output import check_output, part_path, publish
 from engine.pipeline.prepare import examined_source, probe_film
-from engine.pipeline.recovery import Failure, attempt
+from engine.pipeline.recovery import attempt
 from engine.pipeline.stages.restore import SourceColours
 from engine.planner.downgrade import next_work
 from engine.planner.notices import refusals
@@ -64,14 +64,14 @@ def encode_latents(
     report: Progress = lambda done, total: None,
     control: Control | None = None,
 ) -> EncodedLatents:
-    """Write a film as latents, as ComfyUI's nodes load them.
+    """Write a video as latents, as ComfyUI's nodes load them.
 
-    Sides that are no multiple of the VAE's step get their last column and row again, and a film
+    Sides that are no multiple of the VAE's step get their last column and row again, and a video
     that has not 4n+1 frames its last frame; a note in the file makes our own decoding cut both off
     again. Frames are encoded as seen: turned, and of the range 0 to 1.
 
     Args:
-        source: Film, picture or folder of pictures.
+        source: Video, image or folder of images.
         output: The file; its name ends in ".latent".
         model: "wan21-vae" or "wan22-vae".
         settings: Start, stop, overwriting, device, precision, tile, reading and VAE of latents.
@@ -83,7 +83,7 @@ def encode_latents(
         InputError, OutputError, WeightsError, CapacityError: Why it cannot be written.
         Cancelled: The user stopped; no file is left.
 
-    Memory: some frames and the VAE, however long the film is.
+    Memory: some frames and the VAE, however long the video is.
     """
     begin = awake_seconds()
     latents = registry.latent_format_of(model)
@@ -94,18 +94,11 @@ def encode_latents(
     check_output(media, output, overwrite=settings.overwrite)
     vae = ready_vae(model, settings.latent_vae, control=control)
     budget = measure_budget(machine, output, output.parent, device=settings.device)
-    encoding = _Encoding(
-        media=media,
-        format=latents,
-        model=model,
-        settings=settings,
-        report=report,
-        control=control or Control(),
-    )
+    encoding = _Encoding(media, latents, model, settings, report, control or Control())
     part = part_path(output, secrets.token_hex(3))
     try:
         with torch_memory.selected(settings.device):
-            written = encoding.run(vae, budget, part)
+            written = encoding.run(encoding.planned(vae, budget), part)
         publish(part, output, overwrite=settings.overwrite)
     finally:
         atomic_file.discard(part)
@@ -124,9 +117,9 @@ def encode_latents(
     )
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class _Encoding:
-    """One film; `frames` and `latents` are counted while it runs."""
+    """One video; `frames` and `latents` are counted while it runs."""
 
     media: MediaInfo
     format: LatentFormat
@@ -139,55 +132,76 @@ class _Encoding:
 
     @property
     def padded(self) -> Size:
-        """Size of the pictures that the VAE takes."""
+        """Size of the frames that the VAE takes."""
         return self.format.padded(self.model, self.media.video.seen_size)
 
-    def run(self, vae: WeightsPlan, budget: Budget, part: Path) -> int:
-        """Write the file under its name for now; its size in bytes.
+    def planned(self, vae: WeightsPlan, budget: Budget) -> WorkPlan:
+        """The fastest plan within a budget.
 
         Raises:
             FeatureMissing: The device cannot carry out one of the choices.
             PlanDoesNotFit: Even the smallest tiles need too much.
-            OutOfMemory, NumericOverflow: There is no smaller tile, no wider dtype.
         """
-        settings, device = self.settings, device_of(self.settings, budget)
-        family = registry.latent_family(self.model)
+        settings, video = self.settings, self.media.video
+        device, family = device_of(settings, budget), registry.latent_family(self.model)
         for notice in refusals(settings, [family.name], device, budget.capability):
             raise FeatureMissing(notice.case, **notice.params)
-        size, switches = (
-            self.media.video.seen_size,
-            switches_of(settings.switches, device, budget.capability),
+
+        def ram(work: WorkPlan) -> int:
+            needs = family.needs(work)
+            return PROGRAM_BYTES + needs.host + (0 if work.device == "cuda" else needs.device)
+
+        room = Room(
+            budget=budget,
+            frames=video.frame_count,
+            ram=ram,
+            device=lambda work: family.needs(work).device,
+            seconds=lambda work: model_seconds(work, video.frame_count, budget, Rates()),
         )
-        work = self.format.encoding(self.model, vae, size, settings, device)
-        room = _room(budget, self.media.video.frame_count)
-        work = family.fitted(replace(work, threads=budget.threads, switches=switches), room)
-        if not room.holds(work):
-            needed = family.needs(work).device + family.needs(work).host
-            raise PlanDoesNotFit("encoding", size=memory_text(needed), needed=needed)
-        torch.set_num_threads(budget.threads)
-        made: list[tuple[int, int]] = []
-        while not made:
+        work = replace(
+            self.format.encoding(self.model, vae, video.seen_size, settings, device),
+            threads=budget.threads,
+            switches=switches_of(settings.switches, device, budget.capability),
+        )
+        found: WorkPlan = family.fitted(work, room)
+        if room.holds(found):
+            return found
+        needed = family.needs(found).device + family.needs(found).host
+        raise PlanDoesNotFit("encoding", size=memory_text(needed), needed=needed)
 
-            def encode(work: WorkPlan = work) -> None:
-                self.frames = 0
-                with arithmetic_of(switches.run):
-                    made.append(
-                        self.format.encode(
-                            part,
-                            work,
-                            self._slices(device),
-                            self._film,
-                            normalised=settings.latents == "normalised",
-                            check=self.control.check,
-                        )
-                    )
+    def run(self, work: WorkPlan, part: Path) -> int:
+        """Write the file under its name for now, with a smaller plan if need be; its bytes.
 
+        Raises:
+            OutOfMemory, NumericOverflow: There is no smaller tile, no wider dtype.
+        """
+        torch.set_num_threads(work.threads)
+        made = 0
+
+        def encode() -> None:
+            nonlocal made
+            self.frames = 0
+            with arithmetic_of(work.switches.run):
+                self.latents, made = self.format.encode(
+                    part,
+                    work,
+                    self._slices(work.device),
+                    self._film,
+                    normalised=self.settings.latents == "normalised",
+                    check=self.control.check,
+                )
+
+        while True:
             with writing(part):
                 failure = attempt(encode)
-            if failure is not None:
-                work = _next(work, failure)
-        self.latents, written = made[0]
-        return written
+            if failure is None:
+                return made
+            assert failure.why is not None  # nothing gives memory back here
+            smaller = next_work(work, failure.why, of_main_memory=failure.of_main_memory)
+            if smaller is None:
+                is_overflow = failure.why == "overflow"
+                raise failure.error if is_overflow else OutOfMemory("encoding-latents")
+            work = smaller
 
     def _film(self) -> LatentFilm:
         video = self.media.video
@@ -200,31 +214,25 @@ class _Encoding:
         Raises:
             UnreadableMedia: There is none.
         """
-        colours = SourceColours(self.media.video, device)
-        with self._reader() as reader:
+        video, settings, each = self.media.video, self.settings, self.format.frames_per_latent
+        start, stop = (
+            parse_clock(text) if text else None for text in (settings.start, settings.stop)
+        )
+        is_part = bool(settings.start or settings.stop)
+        colours = SourceColours(video, device)
+        with FrameReader(self.media, start=start, stop=stop) as reader:
             source = iter(reader)
-            waiting = list(islice(source, 1 + self.format.frames_per_latent))
+            waiting = list(islice(source, 1 + each))
             while waiting:
                 self.control.check()
-                following = list(islice(source, self.format.frames_per_latent))
+                following = list(islice(source, each))
                 yield self._prepared(waiting, colours, begins=not self.frames), not following
                 self.frames += len(waiting)
-                self.report(self.frames, self._expected() if following else self.frames)
+                total = 0 if is_part else max(self.frames, video.frame_count)  # 0: unknown
+                self.report(self.frames, total if following else self.frames)
                 waiting = following
         if not self.frames:
             raise UnreadableMedia("nothing-in-part", name=self.media.path.name)
-
-    def _reader(self) -> FrameReader:
-        start, stop = (
-            parse_clock(text) if text else None
-            for text in (self.settings.start, self.settings.stop)
-        )
-        return FrameReader(self.media, start=start, stop=stop)
-
-    def _expected(self) -> int:
-        """Frames in all; 0 where a part was asked for, whose number is unknown."""
-        is_part = self.settings.start or self.settings.stop
-        return 0 if is_part else max(self.frames, self.media.video.frame_count)
 
     def _prepared(
         self, frames: list[PlanarFrame], colours: SourceColours, *, begins: bool
@@ -238,32 +246,3 @@ class _Encoding:
         each = self.format.frames_per_latent
         whole = begins + math.ceil((len(rgb) - begins) / each) * each
         return torch.cat([rgb, rgb[-1:].expand(whole - len(rgb), -1, -1, -1)])
-
-
-def _room(budget: Budget, frames: int) -> Room:
-    """Budget of encoding alone."""
-
-    def ram(work: WorkPlan) -> int:
-        needs = registry.family_of(work).needs(work)
-        return PROGRAM_BYTES + needs.host + (0 if work.device == "cuda" else needs.device)
-
-    return Room(
-        budget=budget,
-        frames=frames,
-        ram=ram,
-        device=lambda work: registry.family_of(work).needs(work).device,
-        seconds=lambda work: model_seconds(work, frames, budget, Rates()),
-    )
-
-
-def _next(work: WorkPlan, failure: Failure) -> WorkPlan:
-    """The next smaller or wider plan after a failure that calls for it.
-
-    Raises:
-        OutOfMemory, NumericOverflow: There is none.
-    """
-    assert failure.why is not None  # nothing gives memory back here
-    found = next_work(work, failure.why, of_main_memory=failure.of_main_memory)
-    if found is not None:
-        return found
-    raise failure.error if failure.why == "overflow" else OutOfMemory("encoding-latents")

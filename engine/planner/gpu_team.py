@@ -28,8 +28,8 @@ def soonest(planned: Planned, budget: Budget) -> Plan:
     the fastest by itself. A notice names those that are left out.
 
     Args:
-        planned: What is planned for some of them.
-        budget: With at least two GPUs.
+        planned: Function that plans for some of them.
+        budget: Budget with at least two GPUs.
     """
     all_together, *others = (_joint(team) for team in _teams(budget.gpus))
     first = planned(all_together)
@@ -66,7 +66,7 @@ def _refusals(plan: Plan) -> int:
 
 
 def _teams(gpus: Sequence[Budget]) -> Iterator[tuple[Budget, ...]]:
-    """Those that are tried, each with the fastest GPU first."""
+    """Teams that are tried, each with the fastest GPU first."""
     rest = sorted(gpus, key=lambda one: one.vram_bytes, reverse=True)
     for count in range(len(rest), 0, -1):
         yield tuple(one for one in gpus if one in rest[:count])
@@ -75,7 +75,7 @@ def _teams(gpus: Sequence[Budget]) -> Iterator[tuple[Budget, ...]]:
 
 
 def _joint(team: Sequence[Budget]) -> Budget:
-    """What each GPU of a team allows; else it is about the fastest one."""
+    """Budget that each GPU of a team allows; all else is about the fastest one."""
     if len(team) == 1:
         return team[0]
     return replace(
@@ -87,7 +87,7 @@ def _joint(team: Sequence[Budget]) -> Budget:
 
 
 def budget_of(plan: Plan, budget: Budget) -> Budget:
-    """What the GPUs allow that make a plan, where others of a budget are left out."""
+    """Budget of the GPUs that make a plan, where others are left out."""
     own = {worker.gpu for worker in plan.workers if worker.gpu} or {plan.gpu}
     team = [one for one in budget.gpus if one.gpu_value in own]
     return _joint(team) if team else budget

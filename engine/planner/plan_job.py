@@ -14,9 +14,8 @@ from engine.models import registry
 from engine.models.contracts import Step, WorkRequest
 from engine.models.planning.search import Room
 from engine.planner import first_pass, gpu_team, latents, peaks, times, workers
-from engine.planner.advice import with_offers
 from engine.planner.joining import other_computers
-from engine.planner.notices import notices_of, other_model, refusal_of
+from engine.planner.notices import notices_of, other_model, refusal_of, with_offers
 from engine.planner.rates import Rates
 from engine.planner.target import (
     check_size,

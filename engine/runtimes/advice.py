@@ -9,21 +9,13 @@ from dataclasses import dataclass
 from engine.core.messages import Message, message
 from engine.hardware import budget, devices
 from engine.hardware.budget import NeededRuntime
+from engine.hardware.devices import Gpu
 from engine.protocol.report import DoctorLine
 from engine.runtimes import installation as folders
 from engine.runtimes import start
 from engine.runtimes.catalogue import RuntimeCatalogue, catalogue, suited
 
 _NAME = "runtime"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DetectedGpu:
-    """The GPU that torch would use; no name where there is none."""
-
-    name: str = ""
-    driver: str = ""
-    capability: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +27,9 @@ class Advice:
     driver: str = ""  # the oldest version that would do, where the installed one is too old
 
 
-def advice(gpu: DetectedGpu, known: RuntimeCatalogue) -> Advice:
+def advice(gpu: Gpu | None, known: RuntimeCatalogue) -> Advice:
     """The runtime for a GPU and its driver, or what helps where there is none."""
-    if not gpu.name:
+    if gpu is None:
         return Advice(text=message("runtime-advice.no-gpu"))
     found = suited(known.runtimes, gpu.driver, gpu.capability)
     about = {"gpu": gpu.name, "driver": gpu.driver}
@@ -49,14 +41,6 @@ def advice(gpu: DetectedGpu, known: RuntimeCatalogue) -> Advice:
         text = message("runtime-advice.driver-too-old", needed=newest.driver, **about)
         return Advice(text=text, driver=newest.driver)
     return Advice(text=message("runtime-advice.none", **about))
-
-
-def detected_gpu() -> DetectedGpu:
-    """The GPU that torch would take, as its driver describes it."""
-    gpu = devices.in_use()
-    if gpu is None:
-        return DetectedGpu()
-    return DetectedGpu(name=gpu.name, driver=gpu.driver, capability=gpu.capability)
 
 
 def needed_runtime() -> NeededRuntime | None:
@@ -75,7 +59,7 @@ def needed_runtime() -> NeededRuntime | None:
     return NeededRuntime(id=found.id, bytes=found.bytes or found.about_bytes)
 
 
-def lines(gpu: DetectedGpu) -> Iterator[DoctorLine]:
+def lines(gpu: Gpu | None) -> Iterator[DoctorLine]:
     """Lines of the self-test: the torch in use and why, and the runtime that suits the GPU."""
     choice = start.current()
     if choice.is_fallback:
@@ -95,7 +79,7 @@ def lines(gpu: DetectedGpu) -> Iterator[DoctorLine]:
         found = message("doctor.runtime.used", why=choice.why)
         yield DoctorLine(name=_NAME, state="ok", message=found)
     advised = advice(gpu, catalogue())
-    if choice.folder is None and gpu.name and getattr(sys, "frozen", False):
+    if choice.folder is None and gpu is not None and getattr(sys, "frozen", False):
         case = "installable" if advised.runtime else "advised"
         text = message(f"doctor.runtime.{case}", advice=advised.text, runtime=advised.runtime)
         yield DoctorLine(name="runtime for the GPU", state="ok", message=text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import QWidget
 
 from app.actions import SPECS
@@ -50,3 +51,17 @@ def test_every_action_has_a_key_of_its_own():
     keys = [key for spec in SPECS.values() for key in spec.shortcuts]
     assert all(spec.shortcuts for spec in SPECS.values())
     assert len(keys) == len(set(keys))
+
+
+def test_each_key_triggers_its_action(bench, qtbot):
+    bench.add()
+    view = bench.window.queue_column.view
+    for name, spec in SPECS.items():
+        action = bench.window.actions_[name]
+        action.triggered.disconnect()
+        action.setEnabled(True)
+        place = view if name == "remove" else bench.window
+        place.setFocus()
+        for keys in spec.shortcuts:
+            with qtbot.waitSignal(action.triggered, timeout=2000):
+                qtbot.keySequence(place, QKeySequence(keys))

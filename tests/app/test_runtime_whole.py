@@ -12,12 +12,10 @@ from app.controllers import restart
 from app.state.job_row import JobState
 from app.state.runtimes_model import Situation
 from engine.core import paths
-from engine.delivery import runtime_service as service
 from engine.files import catalogue as model_files
 from engine.hardware import devices
 from engine.hardware.devices import Gpu
 from engine.runtimes import installation as folders
-from engine.runtimes.advice import DetectedGpu
 from engine.runtimes.catalogue import RuntimeCatalogue, catalogue
 from tests.app.conftest import part, real_program
 from tests.helpers import runtimes
@@ -25,13 +23,12 @@ from tests.helpers.clips import Clip, make_clip
 from tests.helpers.seedvr2 import publish_seedvr2
 from tests.helpers.servers import Fault, FaultyServer, faulty_server
 
-MACHINE = DetectedGpu(name="NVIDIA GeForce RTX 5070 Ti", driver="581.29", capability=(12, 0))
 GPU = Gpu(
-    name=MACHINE.name,
+    name="NVIDIA GeForce RTX 5070 Ti",
     total_bytes=16 * 2**30,
     free_bytes=15 * 2**30,
-    driver=MACHINE.driver,
-    capability=MACHINE.capability,
+    driver="581.29",
+    capability=(12, 0),
 )
 PATIENCE_MS = 30_000
 
@@ -80,7 +77,7 @@ def program(
     (folder / "runtime.toml").write_text(runtimes.as_toml(known), "utf-8")
     monkeypatch.setenv("UPREEL_RESOURCES", str(folder))
     monkeypatch.setenv("UPREEL_RUNTIME", "installed")  # as a packed program does
-    monkeypatch.setattr(service, "detected_gpu", lambda: MACHINE)
+    monkeypatch.setattr(devices, "in_use", lambda: GPU)
     catalogue.cache_clear()
     with real_program(qapp, tmp_path) as made:
         yield made

@@ -82,7 +82,7 @@ class NearestFamily(FrameFamily[NearestPlan]):
         """The model; what needs torch is imported here, not at the top."""
         from tests.fake_family.upscaler import NearestUpscaler
 
-        return NearestUpscaler()
+        return NearestUpscaler(FACTOR)
 
     def benchmarks(self, request: BenchRequest) -> Iterator[tuple[str, Callable[[], BenchWork]]]:
         """The model on a random frame."""
@@ -98,7 +98,7 @@ def _measured(request: BenchRequest) -> BenchWork:
     frames = torch.rand(1, 3, size.height, size.width, device=request.device)
     pixels = size.scaled(FACTOR).pixels
     return BenchWork(
-        compute=partial(NearestUpscaler().upscale, frames),
+        compute=partial(NearestUpscaler(FACTOR).upscale, frames),
         dtype="float32",
         megapixels=pixels / 1e6,
         operations=float(pixels),

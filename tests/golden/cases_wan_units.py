@@ -12,14 +12,15 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from engine.models.wan.vae.blocks import WanRmsNorm
 from engine.models.wan.vae.config import WAN2X, WAN22, Stage
-from engine.models.wan.vae.plain import patches, pictures
-from engine.models.wan.vae.resample import (
+from engine.models.wan.vae.plain import (
     AveragedShortcut,
     RepeatedShortcut,
     WanDownsampler,
+    WanRmsNorm,
     WanUpsampler,
+    patches,
+    pictures,
 )
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.norm.rms_norm import rms_norm_silu

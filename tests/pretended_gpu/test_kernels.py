@@ -29,7 +29,7 @@ from engine.ops.kernels import (
 from engine.ops.kernels.build import compiled
 from engine.ops.kernels.grids import Matrix, Shape
 from engine.ops.norm import token_passes
-from engine.ops.norm.group_norm import group_norm_silu, group_statistics, normalise, scale_and_shift
+from engine.ops.norm.group_norm import group_norm_silu
 from engine.ops.norm.rms_norm import rms_norm_silu
 from engine.ops.norm.token_passes import swiglu
 from tests.pretended_gpu.gpu import PretendedGpu
@@ -292,14 +292,10 @@ def test_statistics_of_kernels_are_merged_and_applied() -> None:
     weight, bias = torch.linspace(-1, 2, 32).view(2, 16)
     with pretended_gpu() as gpu:
         frames = x.cuda()
-        assert group_norm.find(frames, 4) is not None
-        launches = gpu.record.launches["kernel group_statistics"]
-        found = group_statistics(frames, 4, kernels=True)
-        assert gpu.record.launches["kernel group_statistics"] == launches + 1
-        factors = scale_and_shift(found, weight.cuda(), bias.cuda(), 1e-6)
-        assert group_norm.find(frames, 2, frames) is not None
-        launches = gpu.record.launches["kernel normalise"]
-        normalise(frames, *factors, frames, silu=True, kernels=True)
-        assert gpu.record.launches["kernel normalise"] == launches + 1
+        kernels, grid = group_norm.find(frames, 4, frames)
+        factors = kernels.scale_and_shift(
+            kernels.statistics(frames, grid), (weight.cuda(), bias.cuda()), 1e-6
+        )
+        kernels.normalise((frames, frames), grid, factors, True)
     torch.testing.assert_close(frames.held, F.silu(F.group_norm(x, 4, weight, bias, 1e-6)))
     assert not gpu.record.problems

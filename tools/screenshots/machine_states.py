@@ -14,6 +14,7 @@ from engine.farm.errors import MachineUnreachable, PairingFailed
 from engine.protocol import events, machines
 from engine.protocol.machines import FoundMachine, MachineInfo, MachinesState
 from engine.protocol.tasks import TaskKind
+from tools.screenshots import queue_states
 
 if TYPE_CHECKING:
     from tools.screenshots.player import Player
@@ -141,9 +142,7 @@ def _paired(player: Player) -> None:
 
 def _workers(player: Player) -> None:
     """Two processes and two other computers at one film."""
-    from tools.screenshots.render import STATES as ALL
-
-    ALL["running"](player)
+    queue_states.running(player)
     speeds = (("", 0.42), ("", 0.39), ("Studio", 1.92), ("Cutting room", 0.83))
     player.say(
         [

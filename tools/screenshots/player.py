@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from engine.core import paths
@@ -14,7 +14,35 @@ if TYPE_CHECKING:
     from PySide6.QtWidgets import QWidget
 
     from app.application import Program
-    from tools.screenshots.render import Recording
+
+
+@dataclass
+class Recording:
+    """Events of the engine for each job, in order, and the pictures of one frame."""
+
+    said: list[events.Event] = field(default_factory=list)
+    frame: list[events.Event] = field(default_factory=list)
+    model_files: list[events.Event] = field(default_factory=list)
+    community: list[events.Event] = field(default_factory=list)  # two seconds of the same film
+    community_frame: list[events.Event] = field(default_factory=list)  # of that result
+    seedvr2: list[events.Event] = field(default_factory=list)  # the same film, not started
+    wan: list[events.Event] = field(default_factory=list)
+    presets: list[events.Event] = field(default_factory=list)  # for the machine at hand
+    on_gpu: list[events.Event] = field(default_factory=list)  # planned for a GPU of the table
+    too_much: list[events.Event] = field(default_factory=list)  # for a GPU that is too small
+
+    def until(self, kind: type[events.Event]) -> list[events.Event]:
+        """Events before the first of a class."""
+        at = next(i for i, event in enumerate(self.said) if isinstance(event, kind))
+        return self.said[:at]
+
+    def part(self, share: float) -> list[events.Event]:
+        """Events until a share of the frames is written."""
+        for at, event in enumerate(self.said):
+            is_progress = isinstance(event, events.StageProgress) and event.stage == "upscale"
+            if is_progress and event.done >= share * event.total:
+                return self.said[: at + 1]
+        return self.said
 
 
 class Player:

@@ -29,6 +29,12 @@ def queued(player: Player) -> None:
     player.program.window.queue_column.view.select("sample")
 
 
+def running(player: Player) -> None:
+    """A video is upscaled, another one waits."""
+    queued(player)
+    player.play(player.recording.part(0.6)[len(player.recording.until(events.JobStarted)) :])
+
+
 def _dropping(player: Player) -> None:
     queued(player)
     player.program.window.show_drop_hover(True)

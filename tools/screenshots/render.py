@@ -20,7 +20,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +44,7 @@ from tools.screenshots import (
     runtime_states,
     update_states,
 )
-from tools.screenshots.player import Player
+from tools.screenshots.player import Player, Recording
 from tools.screenshots.shots import Shot, rotated
 
 if TYPE_CHECKING:
@@ -55,35 +55,6 @@ if TYPE_CHECKING:
 _PATIENCE_S = 300.0
 _SCREEN = {"name": "screen", "x": 0, "y": 0, "logicalDpi": 96, "dpr": 1.0}  # of the offscreen Qt
 _SECONDS = 1.5  # moment of the film that is shown
-
-
-@dataclass
-class Recording:
-    """Events of the engine for each job, in order, and the pictures of one frame."""
-
-    said: list[events.Event] = field(default_factory=list)
-    frame: list[events.Event] = field(default_factory=list)
-    model_files: list[events.Event] = field(default_factory=list)
-    community: list[events.Event] = field(default_factory=list)  # two seconds of the same film
-    community_frame: list[events.Event] = field(default_factory=list)  # of that result
-    seedvr2: list[events.Event] = field(default_factory=list)  # the same film, not started
-    wan: list[events.Event] = field(default_factory=list)
-    presets: list[events.Event] = field(default_factory=list)  # for the machine at hand
-    on_gpu: list[events.Event] = field(default_factory=list)  # planned for a GPU of the table
-    too_much: list[events.Event] = field(default_factory=list)  # for a GPU that is too small
-
-    def until(self, kind: type[events.Event]) -> list[events.Event]:
-        """Events before the first of a class."""
-        at = next(i for i, event in enumerate(self.said) if isinstance(event, kind))
-        return self.said[:at]
-
-    def part(self, share: float) -> list[events.Event]:
-        """Events until a share of the frames is written."""
-        for at, event in enumerate(self.said):
-            is_progress = isinstance(event, events.StageProgress) and event.stage == "upscale"
-            if is_progress and event.done >= share * event.total:
-                return self.said[: at + 1]
-        return self.said
 
 
 class _Sink:
@@ -270,20 +241,15 @@ def shown(app: QApplication, recording: Recording, shot: Shot) -> Iterator[Playe
         app.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
-def _running(player: Player) -> None:
-    queue_states.queued(player)
-    player.play(player.recording.part(0.6)[len(player.recording.until(events.JobStarted)) :])
-
-
 def _other_selected(player: Player) -> None:
     """A film that waits is selected while another one is made: Pause and Cancel name that one."""
-    _running(player)
+    queue_states.running(player)
     player.play([e for e in player.recording.said if isinstance(e, events.PlanChosen)], "second")
     player.program.window.queue_column.view.select("second")
 
 
 def _paused(player: Player) -> None:
-    _running(player)
+    queue_states.running(player)
     player.say([events.JobPaused(job_id="sample")])
 
 
@@ -294,13 +260,13 @@ def _finished(player: Player) -> None:
 
 
 def _failed(player: Player) -> None:
-    _running(player)
+    queue_states.running(player)
     error = DiskFull("while-writing", name="upreel_sample_x2.mp4").info()
     player.say([events.JobFailed(job_id="sample", error=error)])
 
 
 def _cancelled(player: Player) -> None:
-    _running(player)
+    queue_states.running(player)
     player.say([events.JobCancelled(job_id="sample")])
 
 
@@ -340,13 +306,13 @@ def _refused(player: Player) -> None:
 
 
 def _log(player: Player) -> None:
-    _running(player)
+    queue_states.running(player)
     player.program.window.actions_["log"].trigger()
 
 
 STATES: dict[str, Callable[[Player], None]] = {
     "empty": lambda _player: None,
-    "running": _running,
+    "running": queue_states.running,
     "other_selected": _other_selected,
     "paused": _paused,
     "finished": _finished,

@@ -18,6 +18,7 @@ from engine.protocol.gpu_reading import GpuReading
 from engine.protocol.plan import Notice
 from engine.protocol.runtime_state import RuntimeState
 from engine.protocol.tasks import Phase, TaskKind
+from tools.screenshots import queue_states
 
 if TYPE_CHECKING:
     from tools.screenshots.player import Player
@@ -115,9 +116,7 @@ def offer(player: Player) -> None:
 
 
 def _downloading(player: Player) -> None:
-    from tools.screenshots.render import STATES as ALL
-
-    ALL["running"](player)
+    queue_states.running(player)
     _say(player)
     progress(player, "download", 684.0, 1900.0)
 
@@ -183,9 +182,7 @@ def _ready(player: Player) -> None:
 
 
 def _restarting(player: Player) -> None:
-    from tools.screenshots.render import STATES as ALL
-
-    ALL["running"](player)
+    queue_states.running(player)
     _ready(player)
     player.program.runtime.act("restart")
 

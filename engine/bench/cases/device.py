@@ -114,9 +114,6 @@ def kernel_error_rows(options: BenchOptions) -> Iterator[Row]:
 
     `found` is what the family's own trial logs: its error, or what failed. `seconds` are of the
     clock, with compiling unless the kernels are in the cache.
-
-    Raises:
-        NoUsableGpu: torch has none.
     """
     device = torch.device(require_gpu(options))
     trial, lines = logging.getLogger(build.__name__), _LogLines()
@@ -155,11 +152,7 @@ class _LogLines(logging.Handler):
 
 
 def pressure_rows(options: BenchOptions) -> Iterator[Row]:
-    """A row for torch's limit, then one for memory beyond the GPU's.
-
-    Raises:
-        NoUsableGpu: torch has none.
-    """
+    """A row for torch's limit, then one for memory beyond the GPU's."""
     require_gpu(options)
     free_memory()
     free, total = torch.cuda.mem_get_info()
@@ -201,12 +194,7 @@ def _filled(nbytes: int) -> Row:
 
 
 def gpu_test_rows(options: BenchOptions) -> Iterator[Row]:
-    """A row for each test as it ends.
-
-    Raises:
-        NoUsableGpu: torch has none.
-        FeatureMissing: The folder `tests` or pytest is missing, or pytest ran no test.
-    """
+    """A row for each test as it ends."""
     require_gpu(options)
     if not (_ROOT / "tests").is_dir() or importlib.util.find_spec("pytest") is None:
         raise FeatureMissing("gpu-tests")

@@ -33,8 +33,8 @@ from engine.models.community.network import load
 from engine.models.community.plan import LEAST_OVERLAP, CommunityPlan, NetworkCost
 from engine.models.community.upscaler import CommunityUpscaler, called, with_cost
 from engine.models.contracts import BenchWork
-from engine.models.video_vae.measured import Side
 from engine.models.video_vae.slicing import SlicedVae
+from engine.models.video_vae.vae_use import Side
 from engine.tiling.blend import Blender
 from engine.tiling.grid import tile_grid
 
@@ -178,9 +178,6 @@ def community_rows(options: BenchOptions) -> Iterator[Row]:
     faster: both in turns, each first as often. Tiles compute what they share twice: `operations`
     is theirs over those of the whole frame, and `speed_per_operation` their product. `planned` is
     the planned peak over the peak of all tensors above the loaded network.
-
-    Raises:
-        LibraryMissing: spandrel is not on this computer.
     """
     size = options.size or _FRAME
     for title, network in NETWORKS.items():

@@ -113,13 +113,14 @@ def _frame_passes(x: Tensor, kernels: bool) -> list[MemoryPass]:
     """GroupNorm and SiLU of frames [T, C, H, W]: statistics, scaling, both; then the RMS norm."""
     weight, bias = torch.rand(2, x.shape[1], device=x.device).to(x.dtype)
     gamma, out = weight.float(), torch.empty_like(x)
-    of_groups = norm.group_statistics(x, _GROUPS, kernels=kernels)
-    scale, shift = norm.scale_and_shift(of_groups, weight, bias, _EPS)
     statistics: Callable[[], object] = partial(norm.group_statistics, x, _GROUPS)
+    factors = norm.scale_and_shift(norm.group_statistics(x, _GROUPS), weight, bias, _EPS)
+    write: Callable[[], object] = partial(norm.normalise, x, *factors, out, silu=True)
     found = group_norm.find(x, _GROUPS, out) if kernels else None
-    if found is not None:  # the kernel alone, without the sum over its blocks
-        statistics = partial(found[0].statistics, x, found[1])
-    write = partial(norm.normalise, x, scale, shift, out, silu=True, kernels=kernels)
+    if found is not None:
+        kernel, grid = found
+        statistics = partial(kernel.statistics, x, grid)
+        write = partial(kernel.normalise, (x, out), grid, factors, True)
     whole = partial(norm.group_norm_silu, x, weight, bias, _GROUPS, _EPS, out, kernels=kernels)
     positions = partial(rms_norm_silu, x, gamma, out, kernels=kernels)
     return [

@@ -30,15 +30,15 @@ from engine.models.seedvr2.dit.random_dit import DitRun
 from engine.models.seedvr2.family import FAMILY
 from engine.models.seedvr2.plan import FrameLayout, SeedVr2Plan, layout_of
 from engine.models.seedvr2.planning import requirements
+from engine.models.seedvr2.planning.vae_memory import VAES
 from engine.models.seedvr2.upscaler import SeedVr2
-from engine.models.seedvr2.vae.cost import decode_flops, encode_flops
 from engine.models.seedvr2.vae.fast import FastVae
-from engine.models.video_vae.workload import VaeWorkload
+from engine.models.video_vae.measuring import clip_use
+from engine.models.video_vae.vae_use import VaeUse
 from engine.planner.rates import load_rates
 from engine.planner.times import model_seconds
 from engine.protocol.plan import WeightsPlan
 from engine.protocol.report import MemoryPeak
-from engine.settings.optimisations import VaeSwitches
 
 _STAGES = ("encode", "transformer", "decode", "colour")
 _OF_VAE = {  # what it calls: the last two where the decoder works in tiles
@@ -198,10 +198,13 @@ def _run_shot(model: SeedVr2, clock: _StageClock, size: Size, frames: int) -> No
 
 
 def _flops(options: BenchOptions, run: DitRun, padded: Size, frames: int) -> dict[str, float]:
-    work = VaeWorkload(frames=frames, size=padded, switches=VaeSwitches(), slice_frames=4)
+    encode, decode = (
+        clip_use(VAES, options.vae_config, VaeUse(), side, padded, frames).operations
+        for side in ("encode", "decode")
+    )
     grid = (1 + -(-(frames - 1) // 4), padded.height // 8, padded.width // 8)
     return {
-        "encode": float(encode_flops(options.vae_config, work).total),
+        "encode": float(encode),
         "transformer": float(forward_flops(run.config, grid, random_dit.TEXT_LENGTH).total),
-        "decode": float(decode_flops(options.vae_config, work).total),
+        "decode": float(decode),
     }

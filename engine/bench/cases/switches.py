@@ -166,19 +166,16 @@ class SwitchComparison:
         """Figures with something over those without it; `is_added`: the default is without it."""
         other, default = self._measured(switches), self._default
         with_it, without_it = (other, default) if is_added else (default, other)
-        row = _time(self._ratio(with_it.model, without_it.model, of_images=of_images))
+        first, second = with_it.model, without_it.model
         if of_images:
+            for model in (first, second):
+                model.image()  # makes tables for images; the clip has run already
+            row = _time(compare(first.image, second.image, self._model.device, self._effort))
             row["note"] = message("bench.one-frame")
         else:
+            row = _time(compare(first.clip, second.clip, self._model.device, self._effort))
             row["memory"] = with_it.clip_peak / without_it.clip_peak
         return row | {"error": with_it.error, "error_without": without_it.error}
-
-    def _ratio(self, first: BuiltModel, second: BuiltModel, *, of_images: bool) -> Ratio:
-        pair = (first.image, second.image) if of_images else (first.clip, second.clip)
-        if of_images:  # the first image makes tables for images; the clip has run already
-            for work in pair:
-                work()
-        return compare(*pair, self._model.device, self._effort)
 
     def _measured(self, switches: Any) -> _Measured:
         """Build and warm up; buffers that stay count in the peak of the first run."""
@@ -315,7 +312,7 @@ def _time(ratio: Ratio) -> Row:
 
 
 def claim_rows(options: BenchOptions) -> Iterator[Row]:
-    """A row for each."""
+    """A row for each claim."""
     vae = MeasuredVae(options)
     for dtype in ("float16", "bfloat16"):
         yield {"switch": f"vae.precision={dtype}", **_precision(vae, dtype, options)}

@@ -185,9 +185,6 @@ def streaming_rows(options: BenchOptions) -> Iterator[Row]:
     `copy_s` is the time that the streamed bytes take alone, at the measured rate of pinned copies;
     `overlap` is the share of the shorter of copying and computing that ran at the same time as the
     other.
-
-    Raises:
-        NoUsableGpu: torch has none.
     """
     require_gpu(options)
     run = _fast_run(options, "3b")

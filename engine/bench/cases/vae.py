@@ -45,9 +45,9 @@ from engine.core.messages import message
 from engine.files.model_files import Store, named, planned
 from engine.hardware.stage_meter import StageMeter
 from engine.models.video_vae.layers import Mark
-from engine.models.video_vae.measured import Side
 from engine.models.video_vae.runner import FastSlicedVae
 from engine.models.video_vae.slicing import SlicedVae
+from engine.models.video_vae.vae_use import Side
 from engine.protocol.plan import WeightsPlan
 from engine.settings.optimisations import ALL, EXACT, VaeSwitches
 
@@ -299,11 +299,6 @@ def round_trip_rows(options: BenchOptions) -> Iterator[Row]:
 
     PSNR and SSIM are means over the frames, of luma in 8 bits; results of 2x the size are averaged
     down first. `error` is the largest difference from the first row, over the range.
-
-    Raises:
-        SettingsError: No clip is named.
-        InputError: It cannot be read, or is too small.
-        WeightsError: The model's file is missing or wrong.
     """
     path = options.clip
     if path is None:
@@ -323,11 +318,7 @@ def round_trip_rows(options: BenchOptions) -> Iterator[Row]:
 
 
 def weights_of(options: BenchOptions) -> WeightsPlan:
-    """The file of the model: the user's own, else the published one, with its hash checked.
-
-    Raises:
-        WeightsMissing, HashMismatch: The file is missing, or another one.
-    """
+    """The file of the model: the user's own, else the published one, with its hash checked."""
     if options.vae is not None:
         return named(options.vae)
     store = Store()

@@ -186,7 +186,11 @@ def write_rows(options: BenchOptions) -> Iterator[Row]:
         large = _enlarged(clip.frames(_WRITTEN_FRAMES))
         for codec in ("h264",) if options.quick else ("h264", "hevc", "av1", "ffv1"):
             picture = clip.picture(codec)
-            frames = [[_deepened(plane, picture.bit_depth) for plane in frame] for frame in large]
+            shift = picture.bit_depth - 8
+            frames = [
+                [plane.astype("uint16") << shift if shift else plane for plane in frame]
+                for frame in large
+            ]
             work = partial(encode, clip.folder / "segment", picture, frames)
             timing = measure(work, runs=1 if options.quick else 3, warm_ups=1)
             row = {"encoder": picture.encoder, "size": str(picture.size), "bits": picture.bit_depth}
@@ -221,11 +225,6 @@ def _enlarged(frames: Sequence[PlanarFrame]) -> list[list[Any]]:
         ]
         found.append([plane[0, 0].round().clamp(0, 255).byte().numpy() for plane in large])
     return found
-
-
-def _deepened(plane: Any, bit_depth: int) -> Any:
-    """Code values of 8 bits at another depth."""
-    return plane if bit_depth == 8 else plane.astype("uint16") << (bit_depth - 8)
 
 
 # --- streams
@@ -285,12 +284,7 @@ def _operations(work: SeedVr2Plan, frames: int) -> float:
 
 
 def flicker_rows(options: BenchOptions) -> Iterator[Row]:
-    """Flicker of an existing result next to its source; without one, of Lite on the sample video.
-
-    Raises:
-        SettingsError: A result without its source.
-        InputError: One of the files cannot be read.
-    """
+    """Flicker of a result next to its source; without one, of Lite on the sample video."""
     if options.result is None:
         yield from _lite_rows(options)
         return

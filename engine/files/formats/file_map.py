@@ -12,9 +12,10 @@ import mmap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Generic, Self, TypeVar
 
 from engine.core.errors import (
     EngineError,
@@ -162,19 +163,17 @@ def _tensor(found: mmap.mmap, begin: int, length: int) -> Tensor:
     return torch.from_numpy(np.asarray(_MappedArray(found, begin, length)))
 
 
-class _Entry(Protocol):
-    """One tensor in a file."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightsEntry:
+    """One tensor in a file: `begin` and `end` are bytes from the start of the file."""
 
-    @property
-    def begin(self) -> int:
-        """Byte from the start of the file."""
-
-    @property
-    def end(self) -> int:
-        """Byte after the last one."""
+    dtype: str  # as the format names it: "F16", "Q4_K"
+    shape: tuple[int, ...]
+    begin: int
+    end: int
 
 
-E = TypeVar("E", bound=_Entry)
+E = TypeVar("E", bound=WeightsEntry)
 
 
 class MappedWeights(Generic[E]):
@@ -184,10 +183,6 @@ class MappedWeights(Generic[E]):
     than one tensor of the file in memory, and after `close` (or the `with` block) Windows can
     delete or rename the file. An unknown name raises KeyError.
     """
-
-    shapes: dict[str, tuple[int, ...]]  # of each tensor, by name
-    dtypes: dict[str, str]  # as the format names them: "F16", "Q4_K"
-    nbytes: dict[str, int]
 
     def __init__(
         self, path: Path, read: Callable[[BinaryIO, Path], tuple[dict[str, E], dict[str, str]]]
@@ -201,6 +196,8 @@ class MappedWeights(Generic[E]):
         self.path = path
         self._map = FileMap(path)
         self._entries, self.metadata = self._map.header(read)
+        self.shapes = {name: one.shape for name, one in self._entries.items()}
+        self.dtypes = {name: one.dtype for name, one in self._entries.items()}
         self.nbytes = {name: one.end - one.begin for name, one in self._entries.items()}
 
     def tensor(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from engine.core.errors import NotGguf, WrongNumbers
-from engine.files.formats.file_map import MappedWeights, damaged, truncated
+from engine.files.formats.file_map import MappedWeights, WeightsEntry, damaged, truncated
 
 if TYPE_CHECKING:
     import torch
@@ -63,14 +63,11 @@ _OTHERS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GgufEntry:
-    """One tensor in a file: `begin` and `end` are bytes from the start of the file."""
+class GgufEntry(WeightsEntry):
+    """One tensor in a file; `shape` is that of the model's tensor."""
 
     format: GgufFormat
-    shape: tuple[int, ...]  # of the model's tensor
     row: int  # values of one stored row; may differ from the last side of `shape`
-    begin: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +207,7 @@ def _entry(one: _TensorInfo, cut: Value | None, data: int) -> GgufEntry:
         raise ValueError("an impossible shape")
     begin = data + one.offset
     end = begin + count // kind.values * kind.bytes
-    return GgufEntry(format=kind, shape=shape, row=row, begin=begin, end=end)
+    return GgufEntry(dtype=kind.name, format=kind, shape=shape, row=row, begin=begin, end=end)
 
 
 def _shape(cut: Value) -> tuple[int, ...]:
@@ -258,8 +255,6 @@ class GgufFile(MappedWeights[GgufEntry]):
             NotGguf, WeightsTruncated, WeightsDamaged, WrongNumbers: See `_read_header`.
         """
         super().__init__(path, _read_header)
-        self.shapes = {name: entry.shape for name, entry in self._entries.items()}
-        self.dtypes = {name: entry.format.name for name, entry in self._entries.items()}
 
     def tensor(
         self, name: str, *, device: str | torch.device = "cpu", dtype: torch.dtype | None = None
@@ -272,7 +267,7 @@ class GgufFile(MappedWeights[GgufEntry]):
     def _view(self, found: Tensor, entry: GgufEntry) -> Tensor:
         import torch
 
-        kind = _TORCH_NAMES.get(entry.format.name)
+        kind = _TORCH_NAMES.get(entry.dtype)
         if kind is None:
             return found.reshape(-1, entry.row // entry.format.values * entry.format.bytes)
         return found.view(getattr(torch, kind)).reshape(entry.shape)

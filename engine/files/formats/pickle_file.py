@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from engine.core.errors import NotSafetensors, UnsafeWeights, WeightsDamaged, WeightsTruncated
 from engine.core.zip_reader import AmbiguousZip, UnreadableZip, ZipReader
-from engine.files.formats.file_map import MappedWeights
+from engine.files.formats.file_map import MappedWeights, WeightsEntry
 from engine.files.formats.safetensors_file import ITEM_BYTES, TORCH_NAMES
 
 if TYPE_CHECKING:
@@ -43,14 +43,10 @@ _ONLY = "tensor"  # name of a tensor that is saved without one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PickleEntry:
-    """One tensor in a file: `begin` is the place of its first value, in bytes from the start."""
+class PickleEntry(WeightsEntry):
+    """One tensor in a file; `begin` is the place of its first value."""
 
-    dtype: str
-    shape: tuple[int, ...]
     strides: tuple[int, ...]
-    begin: int
-    end: int
 
 
 class PickleFile(MappedWeights[PickleEntry]):
@@ -67,8 +63,6 @@ class PickleFile(MappedWeights[PickleEntry]):
             WeightsDamaged: Its parts contradict each other, or it holds other objects.
         """
         super().__init__(path, lambda file, path: (_read_header(file, path), {}))
-        self.shapes = {name: entry.shape for name, entry in self._entries.items()}
-        self.dtypes = {name: entry.dtype for name, entry in self._entries.items()}
         self.nbytes = {
             name: ITEM_BYTES[entry.dtype] * math.prod(entry.shape)
             for name, entry in self._entries.items()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from engine.core.errors import NotSafetensors, WrongNumbers
 from engine.core.messages import message
 from engine.core.serialization import parse_json
-from engine.files.formats.file_map import MappedWeights, damaged, truncated
+from engine.files.formats.file_map import MappedWeights, WeightsEntry, damaged, truncated
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,17 +37,7 @@ _OTHER_KINDS = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SafetensorsEntry:
-    """One tensor in a file: `begin` and `end` are bytes from the start of the file."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    begin: int
-    end: int
-
-
-class SafetensorsFile(MappedWeights[SafetensorsEntry]):
+class SafetensorsFile(MappedWeights[WeightsEntry]):
     """Tensors of a safetensors file by name; `metadata` is free text that is stored with them."""
 
     def __init__(self, path: Path) -> None:
@@ -62,10 +51,8 @@ class SafetensorsFile(MappedWeights[SafetensorsEntry]):
                 impossible sizes.
         """
         super().__init__(path, _read_header)
-        self.shapes = {name: entry.shape for name, entry in self._entries.items()}
-        self.dtypes = {name: entry.dtype for name, entry in self._entries.items()}
 
-    def _view(self, found: Tensor, entry: SafetensorsEntry) -> Tensor:
+    def _view(self, found: Tensor, entry: WeightsEntry) -> Tensor:
         import torch
 
         kind = getattr(torch, TORCH_NAMES.get(entry.dtype, ""), None)
@@ -75,7 +62,7 @@ class SafetensorsFile(MappedWeights[SafetensorsEntry]):
         return found.view(kind).reshape(entry.shape)
 
 
-Header = tuple[dict[str, SafetensorsEntry], dict[str, str]]  # tensors, metadata
+Header = tuple[dict[str, WeightsEntry], dict[str, str]]  # tensors, metadata
 
 
 def _read_header(file: BinaryIO, path: Path) -> Header:
@@ -111,7 +98,7 @@ def _parse(header: dict[str, Any], data: int) -> Header:
     return {name: _entry(about, data) for name, about in header.items()}, metadata
 
 
-def _entry(about: dict[str, Any], data: int) -> SafetensorsEntry:
+def _entry(about: dict[str, Any], data: int) -> WeightsEntry:
     begin, end = about["data_offsets"]
     shape = tuple(about["shape"])
     if len(shape) > _MOST_AXES:
@@ -119,10 +106,10 @@ def _entry(about: dict[str, Any], data: int) -> SafetensorsEntry:
     if not all(type(side) is int and side >= 0 for side in (*shape, begin, end)):
         raise ValueError("sizes and offsets must be whole numbers")
     dtype = str(about["dtype"])
-    return SafetensorsEntry(dtype=dtype, shape=shape, begin=data + begin, end=data + end)
+    return WeightsEntry(dtype=dtype, shape=shape, begin=data + begin, end=data + end)
 
 
-def _check_offsets(entries: dict[str, SafetensorsEntry], data: int, size: int, path: Path) -> None:
+def _check_offsets(entries: dict[str, WeightsEntry], data: int, size: int, path: Path) -> None:
     """Tensors must follow one another without holes and fill the file to its end."""
     place = data
     for entry in sorted(entries.values(), key=lambda entry: (entry.begin, entry.end)):

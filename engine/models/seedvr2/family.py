@@ -36,7 +36,7 @@ from engine.models.seedvr2.plan import (
 from engine.models.seedvr2.planning import alternatives, requirements, search
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
 from engine.models.upscalers import ShotModel
-from engine.models.video_vae.measured import VaeModel, VaeVariants
+from engine.models.video_vae.measured_memory import VaeModel, VaeVariants
 from engine.protocol.plan import Notice, WeightsPlan
 from engine.settings.schema import JobSettings
 
@@ -263,16 +263,14 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
 
 
 def _vae_variants() -> VaeVariants:
-    from engine.models.seedvr2.vae import cost, fast, load, plain
+    from engine.models.seedvr2.planning.vae_memory import VAES
+    from engine.models.seedvr2.vae import fast, load, plain
 
     return VaeVariants(
         plain=plain.SeedVr2Vae,
         fast=fast.FastVae,
         load=load.load_vae,
-        encode_flops=cost.encode_flops,
-        decode_flops=cost.decode_flops,
-        encode_cost=cost.encode_cost,
-        decode_cost=cost.decode_cost,
+        measured=VAES,
     )
 
 

@@ -22,12 +22,12 @@ from engine.models.planning.search import (
     tile_of,
 )
 from engine.models.upscalers import ShotModel
-from engine.models.video_vae.measured import VaeModel, VaeVariants
+from engine.models.video_vae.measured_memory import VaeModel, VaeVariants
 from engine.models.wan import files
 from engine.models.wan.latents.format import WanLatents
 from engine.models.wan.plan import WanPlan
 from engine.models.wan.planning import requirements, search
-from engine.models.wan.planning.vae_memory import decode_tiles, encode_tiles
+from engine.models.wan.planning.vae_memory import VAES, decode_tiles, encode_tiles
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22, WanConfig
 from engine.models.wan.vae.receptive_field import decoder_reach, encoder_reach
 from engine.models.wan.vae.split import LATENTS_PER_VISIT
@@ -79,7 +79,7 @@ class WanFamily(ModelFamily[WanPlan]):
         return search.fitted(work, room)
 
     def smaller(self, work: WanPlan, stage: str = "") -> WanPlan | None:
-        """With less on the device in the stage that ran out: "encode" or "decode"."""
+        """A plan with less on the device in the stage that ran out: "encode" or "decode"."""
         now = requirements.needs(work).stages
         short = stage if stage in now else max(now, key=lambda name: now[name])
         most = max(now.values())
@@ -106,7 +106,7 @@ class WanFamily(ModelFamily[WanPlan]):
         return requirements.needs(work)
 
     def frames_around(self, work: WanPlan) -> tuple[int, int]:
-        """What encoder and decoder look back at."""
+        """Frames that encoder and decoder look back at."""
         config = files.wan_config(work.vae, work.model)
         return config.temporal_factor * (encoder_reach(config) + decoder_reach(config)), 0
 
@@ -161,7 +161,7 @@ class WanFamily(ModelFamily[WanPlan]):
             yield message("change.waiting-states")
 
     def notices(self, work: WanPlan, budget: Budget) -> Iterator[Notice]:
-        """What the model was trained on."""
+        """Notice of what the model was trained on."""
         yield from notices.shot_notices(self.title, work)
         yield Notice(code="trained-on-stills", severity="info")
 
@@ -211,16 +211,13 @@ def _vae(model: str, title: str, config: WanConfig) -> VaeModel:
 
 
 def _variants() -> VaeVariants:
-    from engine.models.wan.vae import cost, fast, load, plain
+    from engine.models.wan.vae import fast, load, plain
 
     return VaeVariants(
         plain=plain.WanVae,
         fast=fast.FastWanVae,
         load=load.load_wan,
-        encode_flops=cost.encode_flops,
-        decode_flops=cost.decode_flops,
-        encode_cost=cost.encode_cost,
-        decode_cost=cost.decode_cost,
+        measured=VAES,
     )
 
 

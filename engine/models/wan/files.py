@@ -46,7 +46,7 @@ def files_of_wan(model: str, vae: str = "", store: Store | None = None) -> WanFi
     Args:
         model: "wan-2x", "wan21-vae" or "wan22-vae".
         vae: File of the user's own; "" for none.
-        store: Where model files are kept; None for the user's.
+        store: Folder of model files; None for the user's.
 
     Raises:
         UnknownWeights: There is no such model.

@@ -1,4 +1,4 @@
-"""How Wan 2x enlarges a video: shot by shot, encoded and decoded twice as large.
+"""Plans of Wan 2x, which enlarges a video shot by shot, encoded and decoded twice as large.
 
 Files of latents are written and read by plans of the same kind that only encode or only decode.
 """
@@ -23,7 +23,7 @@ class WanPlan(ShotPlan):
     model: str = "wan-2x"
     clip_frames: int = 4
     vae: WeightsPlan
-    size: Size  # of the source's pictures, as stored
+    size: Size  # of the source's frames, as stored
     padded: Size  # of the frames that are encoded
     factor: int = 2  # of both sides, from the encoded frames to the decoded ones
     encode_tile: Size | None = None  # px of the source, halo included; None for whole frames
@@ -41,7 +41,7 @@ class WanPlan(ShotPlan):
 
     @property
     def canvas(self) -> Size:
-        """Size of the pictures that the model makes."""
+        """Size of the frames that the model makes."""
         return self.size.scaled(self.factor)
 
     @property

@@ -1,6 +1,6 @@
-"""Wan 2x as the pipeline sees it: shots of a film in, pictures of twice the size out.
+"""Wan 2x as the pipeline sees it: shots of a video in, frames of twice the size out.
 
-The film is encoded by the VAE of Wan 2.1 and decoded by one that was trained to give pictures
+The video is encoded by the VAE of Wan 2.1 and decoded by one that was trained to give frames
 twice as large. A shot is one pass of both, so no frame shows where slices or tiles meet.
 """
 
@@ -35,24 +35,18 @@ from engine.tiling.latent_clips import first_frame, latent_of, mirrored_indices
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """Where to begin inside a shot, so that everything from a latent on is the same.
+    """Place to begin inside a shot, so that everything from a latent on is the same."""
 
-    Attributes:
-        encode_from: Latent whose last frame the encoder takes for the first one of a clip.
-        decode_from: Latent that the decoder takes for the first one of a clip.
-        wanted: First latent whose frames are right.
-    """
-
-    encode_from: int
-    decode_from: int
-    wanted: int
+    encode_from: int  # latent whose last frame the encoder takes for the first one of a clip
+    decode_from: int  # latent that the decoder takes for the first one of a clip
+    wanted: int  # first latent whose frames are right
 
 
 def resumption(config: WanConfig, frame: int) -> Resumption:
-    """How to continue a shot at one of its frames.
+    """Place to continue a shot at one of its frames.
 
     Args:
-        config: Of the VAE.
+        config: Configuration of the VAE.
         frame: Counted from the start of the shot.
     """
     wanted = latent_of(frame, config.temporal_factor)
@@ -95,8 +89,8 @@ class WanUpscaler(ShotModel):
     """The VAE of one job.
 
     Args:
-        plan: How it works.
-        vae: With the decoder that enlarges, on the device and in the precision of the plan.
+        plan: Tiles and memory.
+        vae: VAE with the decoder that enlarges, on the device and in the precision of the plan.
 
     Memory: that of the streams, and the source's frames of a slice.
     """
@@ -120,7 +114,7 @@ class WanUpscaler(ShotModel):
 
     @property
     def canvas(self) -> Size:
-        """Size of the finished pictures."""
+        """Size of the finished frames."""
         return self._plan.canvas
 
     def report_to(self, advance: Advance) -> None:
@@ -147,7 +141,7 @@ class WanUpscaler(ShotModel):
     def placed(self, source: Tensor) -> Tensor:
         """Frames of the source [T, 3, h, w] in [0, 1] as the encoder takes them, in [-1, 1].
 
-        Missing columns and rows of a whole latent position are mirrored; in a picture too small for
+        Missing columns and rows of a whole latent position are mirrored; in a frame too small for
         that the last ones are repeated.
         """
         frames = source.to(self._device).clamp(0, 1).mul_(2).sub_(1)
@@ -159,14 +153,14 @@ class WanUpscaler(ShotModel):
         return frames[..., columns] if len(columns) > width else frames
 
     def finished(self, frames: Tensor, source: Tensor) -> Tensor:
-        """Restored frames [T, 3, H, W] in [-1, 1], padded, as pictures, nominally [0, 1].
+        """Restored frames [T, 3, H, W] in [-1, 1], padded, as finished ones, nominally [0, 1].
 
         The model's range ends at black and white. Values of the source outside of it (whiter than
         white, colours outside of RGB) are added to the result.
 
         Args:
-            frames: Of the decoder.
-            source: The same frames of the source [T, 3, h, w], nominally [0, 1].
+            frames: Frames of the decoder.
+            source: These frames of the source [T, 3, h, w], nominally [0, 1].
         """
         size = self.canvas
         result = frames[..., : size.height, : size.width].add(1).mul_(0.5).clamp_(0, 1)

@@ -9,6 +9,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from engine.ops.attention.attention import fault_of
 from engine.ops.attention.backends import BACKENDS
+from engine.ops.kernels.build import VALUELESS
 
 _SCORES_BYTES = 64 * 2**20  # of the scores that exist at once
 
@@ -32,7 +33,7 @@ def attend_single_head(q: Tensor, k: Tensor, v: Tensor, *, chunked: bool = True)
     Memory: the result and, in chunks, one frame's keys and 64 MiB of scores; without chunks on
     some devices T * L * L values.
     """
-    if not chunked or q.device.type == "cpu":  # torch's kernel for processors is blocked
+    if not chunked or q.device.type == "cpu":  # torch's kernel for CPUs is blocked
         return F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])[:, 0]
     if _memory_efficient(q, k, v):
         with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
@@ -64,6 +65,8 @@ def attend_in_chunks(q: Tensor, k: Tensor, v: Tensor, scores_bytes: int = _SCORE
 
 def _memory_efficient(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """Whether torch's memory-efficient kernel takes these heads and computes them right here."""
+    if q.device == VALUELESS:  # of none it is known before
+        return False
     params = torch.backends.cuda.SDPAParams(
         q[:, None], k[:, None], v[:, None], None, 0.0, False, False
     )

@@ -1,8 +1,8 @@
 """Attention windows: how the tokens of a clip are cut, in integers only. Loads without torch.
 
-The size of a window follows the shape of the picture and not its resolution: the rule asks how
-many tokens the picture would have at 720p (45 x 80 of them) and cuts that into so many parts, so a
-larger picture has more windows of the same size. Every other layer uses shifted windows, half a
+The size of a window follows the shape of the frame and not its resolution: the rule asks how
+many tokens the frame would have at 720p (45 x 80 of them) and cuts that into so many parts, so a
+larger frame has more windows of the same size. Every other layer uses shifted windows, half a
 window towards the origin; the first and last of them are cut at the border.
 """
 

@@ -80,7 +80,7 @@ class Carry:
     def moved(self, device: torch.device | str) -> Carry:
         """Carry with its frames on another device, in the same memory format.
 
-        From pinned memory they come while the processor does other work.
+        From pinned memory they come while the CPU does other work.
         """
         self._need_whole()
         tails = {

@@ -313,18 +313,6 @@ def temporal_winograd(weight: Tensor) -> Tensor:
     return torch.stack([past, outer + middle / 2, outer - middle / 2, present])
 
 
-def winograd_inputs(frames: Tensor) -> Tensor:
-    """The four combinations of frames [4, C, h, w] that `temporal_winograd` convolves."""
-    past, near, middle, present = frames
-    return torch.stack([past - middle, near + middle, middle - near, near - present])
-
-
-def winograd_outputs(products: Tensor) -> Tensor:
-    """Two frames [2, O, h, w] from the four convolved combinations [4, O, h, w]."""
-    first, total, difference, last = products
-    return torch.stack([first + total + difference, total - difference - last])
-
-
 def _precise(tensor: Tensor) -> Tensor:
     return tensor.to(torch.float64 if tensor.dtype == torch.float64 else torch.float32)
 

@@ -70,7 +70,7 @@ class FrameConv:
         shape: Padding and strides.
         options: Precision, method, folds.
 
-    Memory: the weights; for the fold of copies one tap more, and again on a processor once an
+    Memory: the weights; for the fold of copies one tap more, and again on a CPU once an
         image came.
     """
 
@@ -147,7 +147,7 @@ class FrameConv:
             raise ValueError("made without the first-frame fold")
         if frames.shape[0] == 1:
             image = self._image or self._image_taps()
-            if not frames.is_cuda:  # there it is made in no time, and memory is dear
+            if frames.device.type == "cpu":  # there it is made in no time, and memory is dear
                 self._image = image
             return image.apply(frames, into)
         if self._older is not None and self._all.adds_up(frames.dtype):
@@ -181,7 +181,7 @@ class FrameConv:
     def _image_taps(self) -> TemporalConv:
         """Weight of output 0: W0 + W1 + W2, rounded once, or W2 alone.
 
-        A processor keeps the sum for images; a film needs it once a clip.
+        A CPU keeps the sum for images; a video needs it once a clip.
         """
         if self._shape.past == "zeros":
             return self._newest

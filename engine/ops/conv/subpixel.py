@@ -1,4 +1,4 @@
-"""Phases: the four sub-pixel pictures that make one picture of twice the size."""
+"""Phases: the four sub-pixel images that make one image of twice the size."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class TemporalConv:
     Output step j is the sum over k of `conv2d(frames[stride * j + k], weight[:, :, k])`, plus the
     bias. Three methods compute it:
 
-    - sums: K convolutions in two dimensions, added up. On a processor each adds into the result
+    - sums: K convolutions in two dimensions, added up. On a CPU each adds into the result
       as it goes, and the result may be the residual stream itself.
     - 3-D: one call. In half precision the sum over k is then rounded once, not K times.
     - stacked: the K frames side by side as channels, calls in two dimensions: one rounding too, at
@@ -109,7 +109,7 @@ class TemporalConv:
         bias = self.bias if k == 0 else None
         if into is None:
             return F.conv2d(part, weight, bias, self._space, self._padding)
-        if part.shape[0] and _adds_in_place(part.device.type, part.dtype):
+        if part.shape[0] and adds_in_place(part.device.type, part.dtype):
             return _add_in_place(into, part, weight, bias, (self._space, self._padding))
         return into.add_(F.conv2d(part, weight, bias, self._space, self._padding))
 
@@ -210,7 +210,7 @@ def _add_in_place(
     return into
 
 
-def _adds_in_place(device: str, dtype: torch.dtype) -> bool:
+def adds_in_place(device: str, dtype: torch.dtype) -> bool:
     """Whether oneDNN's convolution that adds into its result is here and right."""
     return device == "cpu" and dtype is torch.float32 and not _fault_in_place()
 

@@ -32,7 +32,7 @@ _SPOTS = 48  # output pixels that are compared with float64
 _RUNS = 3  # of which the shortest counts
 _STEPS = 4  # output frames, as of a slice
 
-# Values of a frame and its pixels, at most: on a GPU, and on a processor.
+# Values of a frame and its pixels, at most: on a GPU, and on a CPU.
 _FRAME = {"cuda": (2**21, 2**14), "cpu": (2**14, 2**9)}
 
 # Largest error that rounding explains, in units of the result's RMS.
@@ -184,7 +184,7 @@ def decide(two: Trial, three: Trial, *, dtype: torch.dtype, on_card: bool) -> Co
         two: Result of sums of 2-D convolutions.
         three: Result of the 3-D convolution.
         dtype: Type of the frames.
-        on_card: A GPU uses the faster one. On a processor both take the same time, so it takes
+        on_card: A GPU uses the faster one. On a CPU both take the same time, so it takes
             what needs no copies: sums in place, or in half precision, where they would round too
             often, 3-D.
     """

@@ -20,6 +20,8 @@ _log = logging.getLogger(__name__)
 
 LOAD_BYTES = 16  # of one read of a thread
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+VALUELESS = torch.device("meta")
+"""Stands for a GPU where programs are measured: kernels are found there and not launched."""
 _INCLUDE = re.compile(r'#include "([\w.]+)"')
 
 Kernels = TypeVar("Kernels")
@@ -27,7 +29,7 @@ Kernels = TypeVar("Kernels")
 
 def is_gpu(device: torch.device) -> bool:
     """Whether a device can run CUDA kernels."""
-    return device.type == "cuda" and torch.version.cuda is not None
+    return device == VALUELESS or (device.type == "cuda" and torch.version.cuda is not None)
 
 
 @cache
@@ -72,9 +74,21 @@ def compiled(device: torch.device, name: str, options: tuple[str, ...]) -> drive
         DriverFailed: The driver refused the kernels.
         torch.OutOfMemoryError: No memory to load them.
     """
+    if device == VALUELESS:
+        return _NotLaunched()
     index = torch.cuda.current_device() if device.index is None else device.index
     major, minor = torch.cuda.get_device_capability(index)
     return driver.Module(nvrtc.compile_cuda(source(name), f"sm_{major}{minor}", options), index)
+
+
+class _NotLaunched(driver.Module):
+    """Kernels for tensors without values."""
+
+    def __init__(self) -> None:
+        """Load nothing."""
+
+    def launch(self, *_: object) -> None:
+        """Do nothing."""
 
 
 def checked(
@@ -93,6 +107,8 @@ def checked(
         torch.OutOfMemoryError: There is no memory to try them: that is no verdict on them.
     """
     name, device, dtype = what
+    if device == VALUELESS:
+        return make()
     try:
         kernels = make()
         found = error(kernels)
@@ -198,4 +214,6 @@ def vector_width(*tensors: Tensor) -> int:
 @cache
 def processors(device: torch.device) -> int:
     """Streaming multiprocessors of a GPU."""
+    if device == VALUELESS:
+        return 1
     return int(torch.cuda.get_device_properties(device).multi_processor_count)

@@ -3,7 +3,7 @@
 A few threads take a pixel together and keep its channels in registers between the sum and the
 result, so each value is read once; the result may be a part of another buffer, for example the
 input window of the next convolution. The PyTorch reference is `engine.ops.norm.rms_norm`; tests run
-the same source on the processor.
+the same source on the CPU.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ChannelNormKernel:
 
 
 def grid_for(shape: torch.Size, vector: int, processors: int) -> ChannelNormGrid:
-    """The grid for frames [T, C, H, W] on a GPU with so many processors."""
+    """The grid for frames [T, C, H, W] on a GPU with so many multiprocessors."""
     lanes, packs = lanes_and_packs(shape[1] // vector)
     return ChannelNormGrid.over(
         shape, _STEPS, processors, vector=vector, lanes=lanes, rows=_THREADS // lanes, packs=packs

@@ -21,7 +21,7 @@ _WARP = 32
 _MOST_PACKS = 8  # so that a thread's part of a row and its factors stay in registers
 _MOST_ROWS = 2**31 - 1
 _THREADS_A_PROCESSOR = 1024  # so that all blocks run at once: a second wave would be a short one
-_MOST_BLOCKS = 16  # of a processor
+_MOST_BLOCKS = 16  # of a multiprocessor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,7 @@ class Shape(ctypes.Structure):
 
 
 def grid_for(shape: torch.Size, vector: int, processors: int) -> RowGrid:
-    """The grid for rows [N, C] on a GPU with so many processors."""
+    """The grid for rows [N, C] on a GPU with so many multiprocessors."""
     rows, channels = shape
     packs = -(-channels // (vector * THREADS))
     grid = RowGrid(rows=rows, channels=channels, vector=vector, packs=packs, blocks=rows)

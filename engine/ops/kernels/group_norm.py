@@ -5,7 +5,7 @@ badly. Here a block takes some pixels of a frame with all their channels; a seco
 statistics of the blocks; a third writes normalised frames, for example into the ring buffer of the
 next convolution. The sum of a residual block gives the statistics of its result on the way, and the
 bias of a convolution is added where its result is read next. The PyTorch reference is
-`engine.ops.norm.group_norm`; tests run the same source on the processor.
+`engine.ops.norm.group_norm`; tests run the same source on the CPU.
 """
 
 from __future__ import annotations
@@ -42,18 +42,13 @@ class GroupNormGrid(FrameGrid):
     group: int  # channels of a group
 
     @property
-    def in_last(self) -> int:
-        """Pixels of the last block."""
-        return self.pixels - (self.blocks - 1) * self.per_block
-
-    @property
     def shared_bytes(self) -> int:
         """Shared memory of the statistics: a part for each row, lane and segment."""
         return self.rows * self.channels // min(self.vector, self.group) * _PART_BYTES
 
 
 def grid_for(shape: torch.Size, group: int, vector: int, processors: int) -> GroupNormGrid:
-    """The grid for frames [T, C, H, W] on a GPU with so many processors."""
+    """The grid for frames [T, C, H, W] on a GPU with so many multiprocessors."""
     lanes = shape[1] // vector
     rows = 1 << max(0, (_USUAL_THREADS // lanes).bit_length() - 1)  # a power of two
     return GroupNormGrid.over(

@@ -1,6 +1,6 @@
 """Norm and rotation of q and k, and copying q, k and v into windows, in one kernel: heads.cu.
 
-The PyTorch reference is `engine.ops.attention.qk_rope`; tests run the same source on the processor.
+The PyTorch reference is `engine.ops.attention.qk_rope`; tests run the same source on the CPU.
 """
 
 from __future__ import annotations

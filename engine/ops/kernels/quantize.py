@@ -1,7 +1,7 @@
 """Rounding of tokens to 8 bits, each value read once, and the end of an int8 matrix product.
 
 The kernels are in quantize.cu, the PyTorch references in `engine.ops.linear.eight_bit`, which are
-four to nine passes over memory and as many launches; tests run the same source on the processor.
+four to nine passes over memory and as many launches; tests run the same source on the CPU.
 """
 
 from __future__ import annotations

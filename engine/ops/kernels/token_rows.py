@@ -1,7 +1,7 @@
 """Passes over tokens that read each value once: RMS norm with modulation, gated sum, SwiGLU.
 
 The kernels are in token_rows.cu, the PyTorch references in `engine.ops.norm.token_passes` and
-`engine.ops.norm.token_passes`; tests run the same source on the processor.
+`engine.ops.norm.token_passes`; tests run the same source on the CPU.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 `EightBitLinear` widens the values of a file: plain casts to fp8, or fp8 and int8 with scales.
 `Fp8Product` rounds its input to e4m3 too, with one scale, and multiplies in that format; the scale
-is computed on the device, which never waits for the processor. `Int8Product` has a scale for each
+is computed on the device, which never waits for the CPU. `Int8Product` has a scale for each
 row of the weight and for each token: sums are exact in 32 bits, the error is the rounding of both
-factors to 255 steps. It runs on processors too, faster than float32. Tokens are rounded by CUDA
+factors to 255 steps. It runs on CPUs too, faster than float32. Tokens are rounded by CUDA
 kernels where those work (`engine.ops.kernels.quantize`), to the same values.
 """
 

@@ -70,7 +70,7 @@ def dequantise(
     Returns:
         A tensor on the device of `raw`.
 
-    Memory: the result, and a bounded number of values in float32 (1 MiB on a processor).
+    Memory: the result, and a bounded number of values in float32 (1 MiB on a CPU).
     """
     block = BLOCKS[kind]
     blocks = raw.reshape(-1, block.bytes)

@@ -27,7 +27,7 @@ class QuantizedLinear(nn.Module, ABC):
         bias: Whether there is one; it is in the compute dtype.
 
     Attributes:
-        weight: Name of the stored format.
+        weight: The weight in its stored format.
         bias: [out_features] or None.
     """
 

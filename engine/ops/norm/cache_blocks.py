@@ -46,8 +46,12 @@ def rows_of(x: Tensor) -> int:
 
 
 def blocks(frame: Tensor, rows: int) -> Iterator[Tensor]:
-    """A frame [C, H, W] in blocks of so many rows; the last may have fewer."""
-    for top in range(0, frame.shape[1], rows):
+    """A frame [C, H, W] in blocks of so many rows; the last may have fewer.
+
+    The first one stands for all where tensors have no values (`video_vae.measuring`).
+    """
+    count = frame.shape[1] if type(frame) is Tensor else min(rows, frame.shape[1])
+    for top in range(0, count, rows):
         yield frame[:, top : top + rows]
 
 

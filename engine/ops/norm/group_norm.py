@@ -10,7 +10,6 @@ everything else in float32, rounded once at the end.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -31,21 +30,17 @@ class GroupStatistics:
     m2: Tensor  # [T, G] float64, sum of the squared deviations from `mean`
 
 
-def group_statistics(x: Tensor, groups: int, *, kernels: bool = False) -> GroupStatistics:
+def group_statistics(x: Tensor, groups: int) -> GroupStatistics:
     """Mean and squared deviations of each frame and group.
 
     Args:
         x: [T, C, H, W].
         groups: Divides C.
-        kernels: Use the kernels where they work.
 
     Memory: a block of 2 MiB; on other devices than the CPU one frame in float32.
     """
     frames, channels, height, width = x.shape
     _check(x, groups)
-    found = group_norm.find(x, groups) if kernels else None
-    if found is not None:
-        return _merged(found[0].statistics(x, found[1]))
     rows, scratch = rows_of(x), scratch_of(x)
     shape = (2, frames, -(-height // rows), channels)
     parts = torch.empty(shape, dtype=work_dtype(x.dtype), device=x.device)
@@ -96,9 +91,7 @@ def scale_and_shift(
     return scale.to(dtype), shift.to(dtype)
 
 
-def normalise(
-    x: Tensor, scale: Tensor, shift: Tensor, out: Tensor, *, silu: bool, kernels: bool = False
-) -> None:
+def normalise(x: Tensor, scale: Tensor, shift: Tensor, out: Tensor, *, silu: bool) -> None:
     """Write `x * scale + shift` into `out`, with SiLU if `silu`.
 
     Args:
@@ -107,13 +100,10 @@ def normalise(
         shift: [T, C].
         out: Shape of x; may be x itself, or a view of a larger buffer.
         silu: Apply SiLU.
-        kernels: Use the kernels where they work.
 
     Memory: as group_statistics for half precision; nothing for float32 and float64 on the CPU.
     """
     _check(x, 1, out)
-    if kernels and _normalised_by_kernel(x, out, (scale, shift), silu):
-        return
     rows = rows_of(x)
     scratch = None if out.dtype == scale.dtype == x.dtype else scratch_of(x)
     for t in range(x.shape[0]):
@@ -164,9 +154,9 @@ def group_norm_silu(
         return
     if added is not None:
         x = x.add_(added.to(x.dtype)[:, None, None])
-    statistics = group_statistics(x, groups, kernels=kernels)
+    statistics = group_statistics(x, groups)
     scale, shift = scale_and_shift(statistics, weight, bias, eps)
-    normalise(x, scale, shift, out, silu=silu, kernels=kernels)
+    normalise(x, scale, shift, out, silu=silu)
     if kept is not None:
         kept.copy_(out[-len(kept) :])
 
@@ -196,26 +186,6 @@ def _check(x: Tensor, groups: int, out: Tensor | None = None) -> None:
         raise ValueError(f"{x.shape[1]} channels do not come in {groups} groups")
     if out is not None and out.shape != x.shape:
         raise ValueError(f"out is {tuple(out.shape)}, x is {tuple(x.shape)}")
-
-
-def _merged(blocks: BlockStatistics) -> GroupStatistics:
-    grid = blocks.grid
-    counts = grid.per_block * grid.group, grid.in_last * grid.group
-    return combine(counts, blocks.mean[..., None], blocks.m2[..., None])
-
-
-def _normalised_by_kernel(
-    x: Tensor, out: Tensor, factors: tuple[Tensor, Tensor], silu: bool
-) -> bool:
-    """Whether the kernel did it; false: nothing was done."""
-    if out.dtype != x.dtype or any(f.dtype != torch.float32 for f in factors):
-        return False
-    groups = x.shape[1] // math.gcd(x.shape[1], 8)  # does not matter here
-    found = group_norm.find(x, groups, out)
-    if found is not None:
-        kernel, grid = found
-        kernel.normalise((x, out), grid, (factors[0].contiguous(), factors[1].contiguous()), silu)
-    return found is not None
 
 
 def _statistics_of_block(block: Tensor, scratch: Tensor, found: Tensor) -> None:

@@ -31,7 +31,7 @@ class Parking:
     def park(self, key: Hashable, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Copies in main memory, with the strides of dense tensors; all copied on return.
 
-        From a pinned buffer they can go back while the processor does other work. They leave it
+        From a pinned buffer they can go back while the CPU does other work. They leave it
         in the order of the stream, so that nothing is overwritten that is still read.
 
         Args:

@@ -1,4 +1,4 @@
-"""Host memory that a GPU reads and writes by itself while the processor does other work."""
+"""Host memory that a GPU reads and writes by itself while the CPU does other work."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class HostBytes:
 
     @property
     def pinned(self) -> bool:
-        """Whether copies from it run while the processor does other work."""
+        """Whether copies from it run while the CPU does other work."""
         return self._unpin is not None and self._unpin.alive
 
     def release(self) -> None:

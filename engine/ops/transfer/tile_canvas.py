@@ -158,7 +158,7 @@ def _transfer_from(device: torch.device, arrive: Arrive) -> _Transfer:
 
 
 class _DirectTransfer:
-    """Copies at once: for the processor, where nothing is copied, and devices without streams."""
+    """Copies at once: for the CPU, where nothing is copied, and devices without streams."""
 
     def __init__(self, arrive: Arrive) -> None:
         self._arrive = arrive

@@ -1,7 +1,7 @@
 """Weights that stay in main memory or in a mapped file and visit the device when they are used.
 
 Two or three buffers on the device alternate. While the device computes with one block, the next
-one is copied by a stream of its own; nothing is ever copied back. On a processor the same schedule
+one is copied by a stream of its own; nothing is ever copied back. On a CPU the same schedule
 runs one step after the other: the file's values are converted block by block.
 """
 

@@ -310,3 +310,14 @@ def test_the_keyboard_reaches_it_and_nothing_is_cut_off(bench, qtbot):
     qtbot.keyClick(button, Qt.Key.Key_Space)
     bench.hear()
     assert bench.asked(commands.StopTask)
+
+
+def test_no_other_film_starts_during_a_benchmark_either(bench):
+    bench.add("one.mp4")
+    bench.select(refused(bench, MODEL, "two.mp4"))
+    start = bench.find("secondAction")
+    assert (start.text(), start.isEnabled()) == ("Start", True)
+    bench.window.hold_start("A benchmark is running.")
+    assert not start.isEnabled()
+    bench.window.hold_start("")
+    assert start.isEnabled()

@@ -22,6 +22,7 @@ from engine.protocol import commands, events
 from engine.protocol.plan import Notice
 from tests.app.conftest import Bench, part, texts
 from tests.app.test_gauges import GPU
+from tests.app.test_narrow_window import cut_off, settle
 from tests.helpers.fake_tasks import FILE
 
 DIT, VAE, TEXT = "seedvr2-3b-fp8", "seedvr2-vae", "seedvr2-text"
@@ -162,6 +163,8 @@ def test_a_damaged_file_is_fetched_again_and_a_busy_one_left_alone(models):
     assert not models.button(VAE).isEnabled()
     assert "Another program uses it" in models.texts(VAE)
     models.put(DIT, state="damaged")
+    settle()
+    assert list(cut_off(models.part(f"row-{DIT}"))) == [], "its longest text"
     assert models.button(DIT).text() == "Download again"
     models.press(DIT)
     assert DIT in models.asked(commands.DownloadModelFile)

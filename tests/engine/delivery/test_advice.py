@@ -11,11 +11,17 @@ from engine.hardware import budget, devices
 from engine.hardware.budget import gpu_here
 from engine.runtimes import advice as advice_module
 from engine.runtimes import start
-from engine.runtimes.advice import DetectedGpu, advice, lines, needed_runtime
+from engine.runtimes.advice import advice, lines, needed_runtime
 from engine.runtimes.catalogue import catalogue
 from tests.helpers import runtimes
 
-GPU = DetectedGpu(name="RTX 5070 Ti", driver="581.29", capability=(12, 0))
+GPU = devices.Gpu(
+    name="RTX 5070 Ti",
+    total_bytes=2**34,
+    free_bytes=2**34,
+    driver="581.29",
+    capability=(12, 0),
+)
 
 
 @pytest.fixture
@@ -37,8 +43,8 @@ def test_what_suits_a_machine() -> None:
         ("RTX 2060", "566.14", (7, 5), "cu126", "CUDA 12.6 is the right one"),
         ("GTX 1080", "581.29", (6, 1), "", "runs on the CPU"),
     ):
-        gpu = DetectedGpu(name=name, driver=driver, capability=capability)
-        found = advice(gpu, catalogue())
+        gpu = dataclasses.replace(GPU, name=name, driver=driver, capability=capability)
+        found = advice(gpu if name else None, catalogue())
         assert found.runtime == runtime
         assert words in str(found.text)
 
@@ -46,13 +52,7 @@ def test_what_suits_a_machine() -> None:
 def test_a_runtime_is_needed_where_torch_cannot_use_the_gpu(
     wheel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gpu = devices.Gpu(
-        name="RTX 5070 Ti",
-        total_bytes=2**34,
-        free_bytes=2**34,
-        driver="581.29",
-        capability=(12, 0),
-    )
+    gpu = GPU
     known = runtimes.catalogue(runtimes.runtime(wheel))
     monkeypatch.setattr(advice_module, "catalogue", lambda: known)
     for gpus, torch_has_cuda, follows_choice, runtime in (
@@ -87,7 +87,7 @@ def test_the_self_test_reports_the_torch_in_use_and_why(
     assert (line.state, "torch/version.py" in str(line.message)) == ("problem", True)
     broken = start.TorchChoice(why=UNUSED, runtime="cu130", is_fallback=True)
     monkeypatch.setattr(start, "_choice", broken)
-    (line,) = lines(DetectedGpu())
+    (line,) = lines(None)
     assert (line.state, str(line.message)) == ("warning", str(UNUSED))
     assert "runtime install cu130" in str(line.hint)
 

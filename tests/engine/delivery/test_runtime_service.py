@@ -14,11 +14,11 @@ from engine.delivery.runtimes import RuntimeStore
 from engine.files.transfer import Listener as Tells
 from engine.hardware import devices
 from engine.hardware.devices import Gpu
-from engine.jobs.task_runner import TaskRunner
+from engine.jobs.task_runner import Task, TaskRunner
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.report import RuntimeTrial
-from engine.protocol.tasks import Task, TaskKind
+from engine.protocol.tasks import TaskKind
 from engine.runtimes import installation as folders
 from tests.helpers import runtimes
 from tests.helpers.jobs import TASK_ENDS, Listener

@@ -12,8 +12,8 @@ import pytest
 
 from engine.farm import lent
 from engine.farm.endpoint import own_endpoint
-from engine.farm.fit import LentDevice
-from engine.farm.lent import Lent, work
+from engine.farm.fit import Lent, LentDevice
+from engine.farm.lent import work
 
 
 @pytest.fixture

@@ -19,11 +19,12 @@ from engine.farm.errors import MachineError, MachineUnreachable, PairingFailed
 from engine.farm.identity import Peers
 from engine.farm.pairing import ask
 from engine.farm.service import MachinesService
+from engine.jobs.task_runner import RunningTask, Task
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol import machines as m
 from engine.protocol.machines import FoundMachine, MachineInfo, MachinesState
-from engine.protocol.tasks import RunningTask, Task, TaskKind
+from engine.protocol.tasks import TaskKind
 from tests.helpers.farm import User, Waiting, certificate_of, identity_of, in_thread
 from tests.helpers.jobs import TASK_ENDS, Listener, running_engine
 

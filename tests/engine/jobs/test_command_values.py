@@ -15,13 +15,14 @@ import pytest
 from engine import diagnostics
 from engine.jobs import engine_thread, task_runner
 from engine.jobs.engine_thread import EngineThread
+from engine.jobs.task_runner import Task
 from engine.pipeline.prepare import Machine
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol import machines as m
 from engine.protocol.commands import check
 from engine.protocol.excerpt import Excerpt
-from engine.protocol.tasks import Task, TaskKind
+from engine.protocol.tasks import TaskKind
 from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.plans import a_media, a_plan

@@ -10,10 +10,10 @@ import pytest
 from engine.core.errors import DiskFull, RuntimeBusy
 from engine.core.messages import message
 from engine.jobs import task_runner
-from engine.jobs.task_runner import TaskRunner
+from engine.jobs.task_runner import Outcome, RunningTask, Task, TaskRunner
 from engine.protocol import events as e
 from engine.protocol.plan import Notice
-from engine.protocol.tasks import Outcome, RunningTask, Task, TaskKind
+from engine.protocol.tasks import TaskKind
 from tests.helpers.jobs import TASK_ENDS, Listener
 
 KIND = TaskKind.MODEL_FILE

@@ -100,15 +100,6 @@ class ElementwiseOps:
             rows.add_((change * gate).to(rows.dtype))
 
 
-def steps_of(switches: DitSwitches, eps: float) -> ElementwiseOps:
-    """Operations for some switches; torch's compiler is only imported with "compile"."""
-    if not switches.compile:
-        return ElementwiseOps(switches, eps)
-    from engine.models.seedvr2.dit.compiled import CompiledOps
-
-    return CompiledOps(switches, eps)
-
-
 def _turned(x: Tensor, placement: Placement) -> Tensor:
     """[N, heads, d], each pair of neighbouring channels rotated."""
     if placement.cos is None or placement.sin is None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from engine.models.seedvr2.dit.blocks import ATTENTION, MLP, DitBlock, GeluMlp, Stream, SwigluMlp
 from engine.models.seedvr2.dit.config import DitConfig, chunk_rows, even_chunk
-from engine.models.seedvr2.dit.elementwise import Shifts, Triple, steps_of
+from engine.models.seedvr2.dit.elementwise import ElementwiseOps, Shifts, Triple
 from engine.models.seedvr2.dit.modulation import LayerVectors
 from engine.models.seedvr2.dit.token_layout import Order, WindowGroup
 from engine.ops.attention.attention import attend
@@ -53,7 +53,7 @@ class Tools:
         self, config: DitConfig, switches: DitSwitches, device: torch.device, dtype: torch.dtype
     ) -> None:
         self.config, self.switches = config, switches
-        self.steps = steps_of(switches, config.norm_eps)
+        self.steps = _elementwise(switches, config.norm_eps)
         self.workspace = Workspace(device, dtype, planned=switches.planned_buffers)
         self._chunk = chunk_rows(config, device.type, dtype.itemsize)
 
@@ -225,3 +225,12 @@ class FastBlock:
                 rows.add_(linear.bias)
             return
         tools.steps.add(rows, tools.project(linear, x, "narrow"), gate)
+
+
+def _elementwise(switches: DitSwitches, eps: float) -> ElementwiseOps:
+    """Operations for some switches; torch's compiler is only imported with "compile"."""
+    if not switches.compile:
+        return ElementwiseOps(switches, eps)
+    from engine.models.seedvr2.dit.compiled import CompiledOps
+
+    return CompiledOps(switches, eps)

@@ -1,8 +1,8 @@
-"""What SeedVR2 jobs need and how much they compute, from plans alone."""
+"""Memory and operations of SeedVR2 jobs, from plans alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -15,12 +15,10 @@ from engine.models.seedvr2.dit.config import FORMAT_BYTES, DitConfig, parameters
 from engine.models.seedvr2.dit.cost import WeightBytes
 from engine.models.seedvr2.plan import STEP, SeedVr2Plan, latents_of
 from engine.models.seedvr2.planning import vae_memory
-from engine.models.seedvr2.planning.vae_memory import Asked
-from engine.models.seedvr2.vae import cost
+from engine.models.seedvr2.planning.vae_memory import VAES, Asked
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.tiling import decoder_reach, encoder_reach
-from engine.models.video_vae.workload import Flops, VaeWorkload
-from engine.settings.optimisations import VaeSwitches
+from engine.models.video_vae.vae_use import VaeUse
 
 _EXACT = 4  # bytes of a number of latents and of finished frames
 _COLOURS = 3
@@ -34,7 +32,7 @@ _SOURCE_BYTES = 2  # of the source's frames that wait for their result, for each
 
 @lru_cache(maxsize=4096)
 def needs(plan: SeedVr2Plan) -> MemoryRequirement:
-    """What a job takes."""
+    """Memory of a job."""
     dit, vae = files.configs(plan)
     found = _stages(vae, plan, _transformer(dit, plan))
     on_gpu = plan.device == "cuda"
@@ -112,7 +110,7 @@ def tiled(plan: SeedVr2Plan) -> Iterator[str]:
 
 
 def streamed_bytes(plan: SeedVr2Plan) -> int:
-    """Of weights that come to the GPU again for every clip; what may be pinned."""
+    """Bytes of weights that are copied to the GPU for every clip, and may be pinned."""
     if plan.blocks_on_device is None or plan.device != "cuda":
         return 0
     dit, _ = files.configs(plan)
@@ -197,7 +195,7 @@ def _finishing(plan: SeedVr2Plan, pictures: int) -> int:
 
 
 def _latent_bytes(vae: VaeConfig, plan: SeedVr2Plan) -> int:
-    """Of one latent."""
+    """Bytes of one latent."""
     return plan.padded.pixels // vae.spatial_factor**2 * vae.latent_channels * _EXACT
 
 
@@ -240,14 +238,19 @@ def _waiting_latents(plan: SeedVr2Plan) -> int:
 
 def _vae_weights(vae: VaeConfig, plan: SeedVr2Plan) -> int:
     image = plan.film == 1 and plan.device == "cpu"
-    return _all_vae_weights(vae, plan.vae_dtype, plan.switches.vae, image=image)
+    return VAES.weights(vae, replace(_vae_use(plan), is_image=image))
 
 
-_all_vae_weights = lru_cache(maxsize=64)(cost.weights_bytes)
+def _vae_use(plan: SeedVr2Plan) -> VaeUse:
+    return VaeUse(
+        dtype=plan.vae_dtype,
+        device="cuda" if plan.device == "cuda" else "cpu",
+        switches=plan.switches.vae,
+    )
 
 
 def _dit_weights(dit: DitConfig, plan: SeedVr2Plan, *, buffers: int) -> int:
-    """With so many buffers for blocks that come and go."""
+    """Bytes with n staging buffers for streamed blocks."""
     stored, stay = _stored(dit, plan), plan.blocks_on_device
     return dit_cost.resident_bytes(dit, stored, stay, buffers=buffers, device=plan.device)
 
@@ -262,7 +265,7 @@ def _transformer(dit: DitConfig, plan: SeedVr2Plan) -> tuple[int, int]:
 
 
 def _stored(dit: DitConfig, plan: SeedVr2Plan) -> WeightBytes:
-    """As kept on the device: packed formats stay packed, others take the transformer's type."""
+    """Bytes per weight on the device: packed formats stay packed, others take the type."""
     if plan.products != "none":
         return dit_cost.weight_bytes(dit, FORMAT_BYTES[plan.products], plan.dtype)
     if plan.dit.is_here:
@@ -274,32 +277,32 @@ def _stored(dit: DitConfig, plan: SeedVr2Plan) -> WeightBytes:
 def vae_work(plan: SeedVr2Plan, frames: int) -> tuple[float, float]:
     """Operations of encoding and of decoding so many frames; what is computed twice counts."""
     _, vae = files.configs(plan)
-    found, pixels = _vae_flops(vae, plan.padded, plan.switches.vae), plan.padded.pixels
+    pixels = plan.padded.pixels
+    calls = ("encode_slice", "decode_low", "decode_high")
+    of_encode, of_low, of_high = (_part_flops(vae, plan, call) for call in calls)
 
     def in_tiles(one: _PartFlops, boxes: list[Size], span: int, first: int) -> float:
-        """Of a part in which the first latent of a clip takes as long as so many frames."""
+        """Operations of a part in which the first latent of a clip takes as long as n frames."""
         begins = _again(frames, span) if plan.warm_up else 0
         early = STEP * (plan.warm_up - 1) + first
         taken = one.total(frames + early * begins, 1 + begins)
         return taken * sum(size.pixels for size in boxes) / pixels
 
-    encode, low, high = (
-        one.total(frames, 1) for one in (found.encode, found.decode_low, found.decode_high)
-    )
+    encode, low, high = (one.total(frames, 1) for one in (of_encode, of_low, of_high))
     if plan.encode_tile is not None:
         boxes = vae_memory.encode_boxes(_encoding(vae, plan))
-        encode = in_tiles(found.encode, boxes, plan.encode_span, 1)
+        encode = in_tiles(of_encode, boxes, plan.encode_span, 1)
     if plan.decode_tile is not None:
         boxes = vae_memory.decode_boxes(_decoding(vae, plan), plan.decode_tile)
         first = 1 if plan.decodes_whole_tiles else STEP - 1  # two features, then frames of both
-        high = in_tiles(found.decode_high, boxes, plan.decode_span, first)
+        high = in_tiles(of_high, boxes, plan.decode_span, first)
         if plan.decodes_whole_tiles:
-            low = in_tiles(found.decode_low, boxes, plan.decode_span, STEP)
+            low = in_tiles(of_low, boxes, plan.decode_span, STEP)
     return encode, low + high
 
 
 def _again(frames: int, span: int) -> int:
-    """How often a film of one shot goes on with another span."""
+    """Number of times a video of one shot continues with another span."""
     return -(-latents_of(frames) // span) - 1
 
 
@@ -311,36 +314,15 @@ class _PartFlops:
     beginning: float
 
     def total(self, frames: int, beginnings: int) -> float:
-        """Of so many frames."""
+        """Operations of n frames."""
         return self.frame * frames + self.beginning * beginnings
 
 
-@dataclass(frozen=True, slots=True)
-class _VaeFlops:
-    """Operations of whole frames."""
-
-    encode: _PartFlops
-    decode_low: _PartFlops
-    decode_high: _PartFlops
-
-
-@lru_cache(maxsize=256)
-def _vae_flops(vae: VaeConfig, size: Size, switches: VaeSwitches) -> _VaeFlops:
-    long = VaeWorkload(frames=13, size=size, switches=switches, slice_frames=STEP)
-    short = replace(long, frames=9)
-
-    def part(*counts: Callable[[VaeConfig, VaeWorkload], Flops]) -> _PartFlops:
-        """Of the first one without the others."""
-        first, *others = ([count(vae, clip).total for clip in (short, long)] for count in counts)
-        less, more = (value - sum(other[i] for other in others) for i, value in enumerate(first))
-        frame = (more - less) / STEP
-        return _PartFlops(frame, less - short.frames * frame)
-
-    return _VaeFlops(
-        encode=part(cost.encode_flops),
-        decode_low=part(cost.decode_flops, cost.decode_high_flops),
-        decode_high=part(cost.decode_high_flops),
-    )
+def _part_flops(vae: VaeConfig, plan: SeedVr2Plan, call: str) -> _PartFlops:
+    """Operations of whole frames in a call."""
+    found = VAES.operations(vae, call, _vae_use(plan), plan.padded)
+    frame = found.later / STEP
+    return _PartFlops(frame, found.first - (STEP + 1) * frame)
 
 
 def _grid(plan: SeedVr2Plan) -> tuple[int, int, int]:

@@ -1,7 +1,7 @@
-"""What the VAE of SeedVR2 needs while shots stream through it; from sizes alone.
+"""Memory of SeedVR2's VAE while shots stream through it.
 
-As `encode_stream` and `decode_stream` take and give back memory, in their order: whoever changes
-that there changes it here. The tests compare both.
+Its calls are measured; what `encode_stream` and `decode_stream` keep around them is counted here,
+from sizes alone. The tests compare both.
 """
 
 from __future__ import annotations
@@ -10,18 +10,23 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.core.geometry import Size
+from engine.models.memory_cost import DTYPE_BYTES
 from engine.models.planning.search import PhaseMemory, Streamed
 from engine.models.seedvr2.plan import STEP, latents_of
-from engine.models.seedvr2.vae import cost
 from engine.models.seedvr2.vae.config import VaeConfig
-from engine.models.seedvr2.vae.tiling import USUAL_SPAN, split_tiles, whole_tiles
-from engine.models.video_vae.workload import VaePeak, VaeWorkload
+from engine.models.seedvr2.vae.tiling import USUAL_SPAN, pieces, split_tiles, whole_tiles
+from engine.models.video_vae.measured_memory import MeasuredVae
+from engine.models.video_vae.vae_use import VaePeak, VaeUse
 from engine.settings.optimisations import VaeSwitches
 from engine.tiling.grid import tile_grid
 
+VAES = MeasuredVae(
+    fast="engine.models.seedvr2.vae.fast:FastVae",
+    plain="engine.models.seedvr2.vae.plain:SeedVr2Vae",
+    pieces=pieces,
+)
 BLEND_PX = 32  # of the ramp between decoded tiles
 ENCODE_OVERLAP_PX = 64
-_STEADY = 13  # frames: from the third slice on memory does not grow
 _CODE_BYTES = 6  # of a px of a canvas
 # Parts of tiles whose codes are on their way to the canvas, by tiles in work at a time.
 _COPIED_PARTS = {1: 3, 2: 4}
@@ -31,13 +36,13 @@ _EXACT = 4  # bytes of a number of latents and of finished frames
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """How shots go through the VAE, both ways.
+    """Use of the VAE for shots, in both directions.
 
     Attributes:
-        config: Of the VAE.
+        config: Configuration of the VAE.
         frame: Padded frames, px.
         device: "cpu" or "cuda".
-        dtype: Of the values.
+        dtype: Type of the values.
         switches: Optimisations.
         tile: Most px at a time; None for whole frames.
         warm_up: Latents that tiles begin early; 0 where they go on with a carry.
@@ -83,7 +88,7 @@ class Asked:
 
     @property
     def tile_pixels(self) -> int:
-        """Of a tile at most."""
+        """Size of a tile at most."""
         return (self.tile or self.frame).pixels
 
     @property
@@ -91,29 +96,34 @@ class Asked:
         """Whether the device has memory of its own."""
         return self.device == "cuda"
 
-    def work(self, size: Size) -> VaeWorkload:
-        """On frames of a size, slice by slice."""
-        return VaeWorkload(
-            frames=1 if self.film == 1 else _STEADY + STEP,
-            size=size,
-            switches=self.switches,
-            slice_frames=STEP,
+    @property
+    def item(self) -> int:
+        """Bytes per value."""
+        return DTYPE_BYTES[self.dtype]
+
+    def peak(self, call: str, size: Size) -> VaePeak:
+        """Memory of a call of the VAE on frames of a size, slice by slice."""
+        use = VaeUse(
             dtype=self.dtype,
             device="cuda" if self.on_gpu else "cpu",
+            switches=self.switches,
+            slice_frames=STEP,
+            is_image=self.film == 1,
         )
+        return VAES.peak(self.config, call, use, size)
 
 
 @lru_cache(maxsize=512)
 def encoding(asked: Asked) -> Streamed:
-    """Of encoding."""
+    """Memory of the streaming encoder."""
     boxes = encode_boxes(asked)
-    found = _encode_peak(asked.config, asked.work(boxes[0]))
+    found = asked.peak("encode_slice", boxes[0])
     latent = asked.config.latent_channels * _EXACT
     given = 2 * asked.span * (boxes[0].pixels // 64) * latent  # of a tile, and joined
     if len(boxes) == 1:
         return _whole(asked, found, given)
-    frame, item = asked.frame.pixels, asked.work(asked.frame).item
-    parked = frame * _COLOURS * item
+    frame = asked.frame.pixels
+    parked = frame * _COLOURS * asked.item
     early = STEP * asked.early * parked
     blended = 2 * asked.span * (frame // 64) * latent
     carries = found.carry * len(boxes) if asked.carries else 0
@@ -134,29 +144,29 @@ def encoding(asked: Asked) -> Streamed:
 
 @lru_cache(maxsize=512)
 def decoding(asked: Asked) -> Streamed:
-    """Of decoding."""
+    """Memory of the streaming decoder."""
     if asked.tile is None:
-        return _whole(asked, _decode_peak(asked.config, asked.work(asked.frame)))
+        return _whole(asked, asked.peak("decode_slice", asked.frame))
     boxes = decode_boxes(asked, asked.tile)
     if asked.is_whole:
-        tile = _decode_peak(asked.config, asked.work(boxes[0]))
+        tile = asked.peak("decode_slice", boxes[0])
         features = asked.config.latent_channels * (asked.frame.pixels // 64) * _EXACT
         return _tiled(asked, None, tile, len(boxes), features)
-    low = _low_peak(asked.config, asked.work(asked.frame))
-    tile = _high_peak(asked.config, asked.work(boxes[0]))
+    low = asked.peak("decode_low", asked.frame)
+    tile = asked.peak("decode_high", boxes[0])
     width, times = asked.config.block_out_channels[-2], 1 + asked.config.decoder_time[0]
-    features = times * width * (asked.frame.pixels // 16) * asked.work(asked.frame).item
+    features = times * width * (asked.frame.pixels // 16) * asked.item
     return _tiled(asked, low, tile, len(boxes), features)
 
 
 def _tiled(asked: Asked, low: VaePeak | None, tile: VaePeak, tiles: int, features: int) -> Streamed:
-    """Where tiles visit the features of some latents, each of so many bytes.
+    """Memory where tiles visit the features of some latents, each of n bytes.
 
     Args:
-        asked: What is decoded.
-        low: What whole frames go through before.
-        tile: What a tile goes through.
-        tiles: How many.
+        asked: Use of the VAE.
+        low: Memory of the part that whole frames go through before.
+        tile: Memory of the part that a tile goes through.
+        tiles: Number of tiles.
         features: Bytes for each latent.
     """
     early, fresh = asked.early * features, asked.span * features
@@ -227,23 +237,3 @@ def decode_boxes(asked: Asked, tile: Size) -> list[Size]:
     else:
         cut = split_tiles(asked.config, latent, tile, BLEND_PX)
     return [box.size.scaled(cut.factor) for box in cut.boxes]
-
-
-@lru_cache(maxsize=512)
-def _encode_peak(config: VaeConfig, work: VaeWorkload) -> VaePeak:
-    return cost.encode_peak(config, work, passed=True)
-
-
-@lru_cache(maxsize=512)
-def _decode_peak(config: VaeConfig, work: VaeWorkload) -> VaePeak:
-    return cost.decode_peak(config, work, passed=True)
-
-
-@lru_cache(maxsize=512)
-def _low_peak(config: VaeConfig, work: VaeWorkload) -> VaePeak:
-    return cost.decode_low_peak(config, work, park=True)
-
-
-@lru_cache(maxsize=512)
-def _high_peak(config: VaeConfig, work: VaeWorkload) -> VaePeak:
-    return cost.decode_high_peak(config, work)

@@ -35,7 +35,8 @@ class FoldedUpsampler:
         kernel = fold.taps.permute(0, 2, 3, 1, 4, 5).flatten(0, 1)
         kernel = kernel.contiguous(memory_format=torch.channels_last_3d)
         form, _ = options.form_of(kernel, ConvShape())
-        self._adds_interior = kernel.is_cuda  # there a bias of a convolution is a pass of its own
+        # a bias of a convolution is a pass of its own on a GPU
+        self._adds_interior = kernel.device.type != "cpu"
         regular, second, first = (
             None if self._adds_interior else _interior(bias)
             for bias in (fold.bias, fold.second_bias, (fold.first_bias,))

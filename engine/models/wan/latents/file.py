@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SUFFIX = ".latent"
-LARGEST_SIDE = 16384  # px, of the pictures
+LARGEST_SIDE = 16384  # px, of the frames
 MOST_RATE = 240  # frames/s
 _NOTE = "upreel."  # begins our names in the metadata
 TENSOR = "latent_tensor"
@@ -71,7 +71,7 @@ class LatentFile:
     Raises:
         SourceMissing, SourceUnreadable: It is not there, or may not be read.
         UnreadableMedia, TruncatedMedia: It is empty, of another kind, damaged, or cut off.
-        UnsupportedMedia: Its channels are those of no model here, or it has more than one film.
+        UnsupportedMedia: Its channels are those of no model here, or it has more than one video.
 
     Memory: the latents that are read.
     """
@@ -194,7 +194,7 @@ def _header(file: SafetensorsFile) -> LatentHeader:
 
 
 def _noted(metadata: Mapping[str, str], whole: LatentFilm, factor: int) -> LatentFilm:
-    """The film in our own metadata; `whole` where there are none, or impossible ones."""
+    """The video in our own metadata; `whole` where there are none, or impossible ones."""
     try:
         width, height = map(int, metadata[_NOTE + "size"].split("x"))
         frames = int(metadata[_NOTE + "frames"])
@@ -208,7 +208,7 @@ def _noted(metadata: Mapping[str, str], whole: LatentFilm, factor: int) -> Laten
 
 
 def _four(path: Path, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
-    """Channels, latents, height and width of [1, C, t, h, w], or of a picture's [1, C, h, w]."""
+    """Channels, latents, height and width of [1, C, t, h, w], or of an image's [1, C, h, w]."""
     if len(shape) == 4:
         shape = (*shape[:2], 1, *shape[2:])
     if len(shape) != 5:
@@ -254,7 +254,7 @@ def _translated(error: WeightsError, path: Path) -> InputError:
 
 
 def metadata_of(film: LatentFilm) -> dict[str, str]:
-    """Metadata of our files: what cannot be computed from the latents of a film."""
+    """Metadata of our files: what cannot be computed from the latents of a video."""
     return {
         _NOTE + "size": str(film.size),
         _NOTE + "frames": str(film.frames),

@@ -1,4 +1,4 @@
-"""What jobs with a Wan VAE need and how much they compute, from plans alone."""
+"""Memory and operations of jobs with a Wan VAE, from plans alone."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from functools import lru_cache
 
 from engine.core.geometry import Size
 from engine.models.planning.search import MemoryRequirement, PhaseMemory, Streamed, peak_use
-from engine.models.video_vae.workload import VaeWorkload
 from engine.models.wan import files
 from engine.models.wan.plan import WanPlan
 from engine.models.wan.planning.vae_memory import (
     STEP,
+    VAES,
     Pass,
     decode_tiles,
     decode_way,
@@ -20,9 +20,8 @@ from engine.models.wan.planning.vae_memory import (
     encode_way,
     features_of,
 )
-from engine.models.wan.vae import cost, split
+from engine.models.wan.vae import split
 from engine.models.wan.vae.config import WanConfig
-from engine.settings.optimisations import VaeSwitches
 
 _LEAVING_BYTES = 48  # of a picture that is being finished in float32, for each of its px
 _SOURCE_BYTES = 2  # of the source's frames that wait for their result, for each of their px
@@ -39,7 +38,7 @@ _NOTHING = Streamed(
 
 @lru_cache(maxsize=4096)
 def needs(plan: WanPlan) -> MemoryRequirement:
-    """What a plan takes."""
+    """Memory of a plan."""
     encode, decode = passes(plan)
     if plan.stages != WanPlan.stages:
         return encode_needs(encode) if "encode" in plan.stages else decode_needs(decode)
@@ -50,17 +49,17 @@ def needs(plan: WanPlan) -> MemoryRequirement:
 
 
 def encode_needs(asked: Pass) -> MemoryRequirement:
-    """Of a job that only encodes."""
+    """Memory of a job that only encodes."""
     return _job(asked, encode_way(asked), _NOTHING)
 
 
 def decode_needs(asked: Pass) -> MemoryRequirement:
-    """Of a job that only decodes."""
+    """Memory of a job that only decodes."""
     return _job(asked, _NOTHING, decode_way(asked))
 
 
 def _job(asked: Pass, encode: Streamed, decode: Streamed) -> MemoryRequirement:
-    """Of both ways, which take turns and share their buffers."""
+    """Memory of both directions, which take turns and share their buffers."""
     buffers = max(encode.buffers, decode.buffers)
     frames = (asked.slice_frames + 1) * asked.frame.pixels * _FRAME_BYTES
     held = PhaseMemory((frames if encode is not _NOTHING else 0) + _latents(asked) + _SMALL_BYTES)
@@ -93,7 +92,7 @@ def _job(asked: Pass, encode: Streamed, decode: Streamed) -> MemoryRequirement:
         uses["decode"] = uses["finishing"] = (PhaseMemory(0),)
     most = {name: peak_use(some, on_gpu=asked.on_gpu) for name, some in uses.items()}
     return MemoryRequirement(
-        weights=_weights(asked),
+        weights=VAES.weights(asked.config, asked.use),
         working={name: most[name].device for name in ("encode", "decode")},
         finishing=most["finishing"].device,
         between=most["between"].device,
@@ -123,22 +122,19 @@ def stage_work(plan: WanPlan, frames: int) -> dict[str, float]:
 def encode_work(asked: Pass) -> float:
     """Floating-point operations for a frame of a long shot."""
     more = _repeated(asked, encode_tiles(asked), split.encode_cut(asked.config))
-    return more * _flops(asked.config, asked.frame, asked.switches)[0]
+    return more * _operations(asked, "encode_slice")
 
 
 def decode_work(asked: Pass) -> float:
-    """The same of decoding."""
+    """Floating-point operations of decoding a frame of a long shot."""
     more = _repeated(asked, decode_tiles(asked), split.decode_cut(asked.config))
-    return more * _flops(asked.config, asked.frame, asked.switches)[1]
+    return more * _operations(asked, "decode_slice")
 
 
-def _weights(asked: Pass) -> int:
-    return _all_weights(asked.config, asked.dtype, asked.switches)
-
-
-@lru_cache(maxsize=64)
-def _all_weights(config: WanConfig, dtype: str, switches: VaeSwitches) -> int:
-    return cost.weights_bytes(config, dtype, switches)
+def _operations(asked: Pass, call: str) -> float:
+    """Operations for a frame of a shot of five slices."""
+    found = VAES.operations(asked.config, call, replace(asked.use, slice_frames=STEP), asked.frame)
+    return (found.first + 3 * found.later) / (4 * STEP + 1)
 
 
 def padded_size(config: WanConfig, size: Size) -> Size:
@@ -148,7 +144,7 @@ def padded_size(config: WanConfig, size: Size) -> Size:
 
 
 def passes(plan: WanPlan) -> tuple[Pass, Pass]:
-    """How a plan encodes and decodes."""
+    """Use of the VAE by a plan."""
     encode = Pass(
         config=files.wan_config(plan.vae, plan.model),
         frame=plan.padded,
@@ -176,20 +172,11 @@ def tiled(plan: WanPlan) -> Iterator[str]:
 
 
 def _repeated(asked: Pass, boxes: list[split.TileBox], cut: split.Cut) -> float:
-    """How often a frame is computed: tiles know more than they show, and may begin early."""
+    """Number of times a frame is computed: tiles overlap, and may begin early."""
     if len(boxes) == 1:
         return 1.0
     shared = sum(box.outer.size.pixels for box in boxes) / features_of(asked.frame, cut)
     return shared * (1 + asked.warm_up / asked.visit)
-
-
-@lru_cache(maxsize=256)
-def _flops(config: WanConfig, size: Size, switches: VaeSwitches) -> tuple[float, float]:
-    """Of encoding and of decoding one frame of a long shot."""
-    frames = 17
-    clip = VaeWorkload(frames=frames, size=size, switches=switches, slice_frames=STEP)
-    encode, decode = cost.encode_flops(config, clip), cost.decode_flops(config, clip)
-    return encode.total / frames, decode.total / frames
 
 
 def vae_dtype(precision: str, device: str) -> str:

@@ -1,7 +1,7 @@
-"""What the Wan VAEs need while shots stream through them; from sizes alone.
+"""Memory of the Wan VAEs while shots stream through them.
 
-As `streams` and `tiled` of that family take and give back memory, in their order: whoever changes
-that there changes it here. The tests compare both.
+Their calls are measured; what `streams` and `tiled` of that family keep around them is counted
+here, from sizes alone. The tests compare both.
 """
 
 from __future__ import annotations
@@ -12,26 +12,31 @@ from functools import lru_cache
 from engine.core.geometry import Size
 from engine.models.memory_cost import DTYPE_BYTES
 from engine.models.planning.search import PhaseMemory, Streamed
-from engine.models.video_vae.workload import VaePeak, VaeWorkload
-from engine.models.wan.vae import cost, split
+from engine.models.video_vae.measured_memory import MeasuredVae
+from engine.models.video_vae.vae_use import VaePeak, VaeUse
+from engine.models.wan.vae import split
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
 from engine.settings.optimisations import VaeSwitches
 
+VAES = MeasuredVae(
+    fast="engine.models.wan.vae.fast:FastWanVae",
+    plain="engine.models.wan.vae.plain:WanVae",
+    pieces=split.pieces,
+)
 STEP = 4  # frames of a latent
-_STEADY = 13  # frames: from the third slice on memory does not grow
 _COLOURS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """How a VAE works on shots.
+    """Use of a VAE for shots.
 
     Attributes:
-        config: Of the VAE.
+        config: Configuration of the VAE.
         frame: Size of the frames that are encoded, or would be.
         device: "cpu" or "cuda".
-        dtype: Of the values.
+        dtype: Type of the values.
         tile: Most px computed at a time, of a frame (encoder) or a result (decoder); None for
             whole frames.
         slice_frames: At a time.
@@ -70,20 +75,34 @@ class Pass:
         """Whether the device has memory of its own."""
         return self.device == "cuda"
 
+    @property
+    def use(self) -> VaeUse:
+        """Use of the VAE, for the table."""
+        return VaeUse(
+            dtype=self.dtype,
+            device="cuda" if self.on_gpu else "cpu",
+            switches=self.switches,
+            slice_frames=self.slice_frames,
+        )
+
+    def peak(self, call: str, size: Size | None = None) -> VaePeak:
+        """Memory of a call on frames of a size; None: on whole ones."""
+        return VAES.peak(self.config, call, self.use, size or self.frame)
+
 
 @lru_cache(maxsize=512)
 def encode_way(asked: Pass) -> Streamed:
-    """Of encoding."""
-    config, boxes, whole = asked.config, encode_tiles(asked), _work(asked, asked.frame)
+    """Memory of the streaming encoder."""
+    config, boxes = asked.config, encode_tiles(asked)
     if len(boxes) == 1:
-        return _whole(cost.encode_peak(config, whole))
+        return _whole(asked.peak("encode_slice"))
     cut = split.encode_cut(config)
-    high = cost.encode_high_peak(config, _work(asked, boxes[0].outer.scaled(cut.factor).size))
-    features = STEP // cut.time * features_of(asked.frame, cut) * cost.encoded_features(config)
+    high = asked.peak("encode_high", boxes[0].outer.scaled(cut.factor).size)
+    features = STEP // cut.time * features_of(asked.frame, cut) * split.encoded_channels(config)
     early = min(asked.warm_up, encode_warm_up(config))
     frames = STEP * asked.frame.pixels * _COLOURS * asked.item
     halves = _SplitBytes(
-        low=cost.encode_low_peak(config, whole),
+        low=asked.peak("encode_low"),
         high=high,
         taken=frames,
         given=features * asked.item,
@@ -105,17 +124,17 @@ def encode_way(asked: Pass) -> Streamed:
 
 @lru_cache(maxsize=512)
 def decode_way(asked: Pass) -> Streamed:
-    """Of decoding."""
-    config, boxes, whole = asked.config, decode_tiles(asked), _work(asked, asked.frame)
+    """Memory of the streaming decoder."""
+    config, boxes = asked.config, decode_tiles(asked)
     if len(boxes) == 1:
-        return _whole(cost.decode_peak(config, whole), is_alone=asked.drips)
+        return _whole(asked.peak("decode_slice"), is_alone=asked.drips)
     cut = split.decode_cut(config)
-    high = cost.decode_high_peak(config, _work(asked, boxes[0].outer.scaled(cut.factor).size))
-    features = STEP // cut.time * features_of(asked.frame, cut) * cost.decoded_features(config)
+    high = asked.peak("decode_high", boxes[0].outer.scaled(cut.factor).size)
+    features = STEP // cut.time * features_of(asked.frame, cut) * split.decoded_channels(config)
     frames = STEP * asked.frame.pixels * config.upscale**2 * _COLOURS
     taken = features * asked.item
     halves = _SplitBytes(
-        low=cost.decode_low_peak(config, whole),
+        low=asked.peak("decode_low"),
         high=high,
         taken=taken,
         given=frames * asked.item,
@@ -141,10 +160,10 @@ def decode_way(asked: Pass) -> Streamed:
 
 
 def _whole(found: VaePeak, *, is_alone: bool = False) -> Streamed:
-    """Of whole frames; with slices that come alone the result of the one before has gone."""
+    """Memory of whole frames; with single slices the result of the one before is freed."""
     return Streamed(
         begins=PhaseMemory(found.first),
-        steady=(PhaseMemory(found.later - (found.before if is_alone else 0)),),
+        steady=(PhaseMemory(found.later - (found.result if is_alone else 0)),),
         between=PhaseMemory(found.carry),
         waits=PhaseMemory(found.carry),
         buffers=found.window,
@@ -158,13 +177,13 @@ class _SplitBytes:
     """Both halves of a way, and what passes.
 
     Attributes:
-        low: What whole frames go through.
-        high: What a tile goes through.
+        low: Memory of the part that whole frames go through.
+        high: Memory of the part that a tile goes through.
         taken: Bytes for each latent that tiles take, of whole frames.
-        given: The same that they give.
+        given: Bytes of their results.
         early: Bytes that tiles take once more.
-        tiles: How many.
-        share: Of a frame that is one tile.
+        tiles: Number of tiles.
+        share: Share of a frame that is one tile.
     """
 
     low: VaePeak
@@ -218,14 +237,3 @@ def encode_tiles(asked: Pass) -> list[split.TileBox]:
 def decode_tiles(asked: Pass) -> list[split.TileBox]:
     """Tiles of a frame that is decoded."""
     return split.decode_tiles(asked.config, asked.frame, asked.tile)
-
-
-def _work(asked: Pass, size: Size) -> VaeWorkload:
-    return VaeWorkload(
-        frames=_STEADY + asked.slice_frames,
-        size=size,
-        switches=asked.switches,
-        slice_frames=asked.slice_frames,
-        dtype=asked.dtype,
-        device="cuda" if asked.device == "cuda" else "cpu",
-    )

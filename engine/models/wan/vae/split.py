@@ -1,4 +1,4 @@
-"""Where the Wan VAEs are cut in two, and the tiles of the local half: integers only.
+"""The cut of the Wan VAEs in two halves, and the tiles of the local half: integers only.
 
 Encoder and decoder have a half with the attention, at low resolution, which sees whole frames, and
 a local half at high resolution with most of the work and memory. Features pass between them.
@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.core.geometry import Box, Size
+from engine.models.video_vae.vae_use import Piece
 from engine.tiling.grid import cells, smallest_tile, tile_grid
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ LATENTS_PER_VISIT = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """What passes between the two halves.
+    """Features that pass between the two halves.
 
     Attributes:
         factor: Pixels of the encoded frame for each feature, on each side. Decoded frames may be
@@ -51,8 +52,8 @@ class TileBox:
     """A tile, in features.
 
     Attributes:
-        outer: What is computed.
-        inner: What is right in it and shown; over all tiles these make the frame, each once.
+        outer: Box that is computed.
+        inner: Box in it that is right and shown; over all tiles these make the frame, each once.
     """
 
     outer: Box
@@ -76,7 +77,7 @@ def is_cut_inside(config: WanConfig) -> bool:
 
 
 def decoder_high_stages(config: WanConfig) -> tuple[Stage, ...]:
-    """What the decoder's high half has of each of its stages."""
+    """Layers of each stage in the decoder's high half."""
     first, *others = config.decoder_stages[decoder_low_stages(config) :]
     return replace(first, blocks=0) if is_cut_inside(config) else first, *others
 
@@ -87,7 +88,7 @@ def encoder_high_stages(config: WanConfig) -> int:
 
 
 def decode_cut(config: WanConfig) -> Cut:
-    """Where the decoder is cut.
+    """Cut of the decoder.
 
     The halo is counted backwards from the picture, in positions of each stage: a 3x3 convolution
     sees one more, two of them in each residual block, one in an upsampler, whose own step halves
@@ -105,7 +106,7 @@ def decode_cut(config: WanConfig) -> Cut:
 
 
 def encode_cut(config: WanConfig) -> Cut:
-    """Where the encoder is cut.
+    """Cut of the encoder.
 
     Counted backwards from a feature as in `decode_cut`. A downsampler reads position 2x to 2x + 2
     for its x, so it looks one to the right and none to the left: published 16 px of the (folded)
@@ -118,6 +119,51 @@ def encode_cut(config: WanConfig) -> Cut:
         reach = 2 * reach + 1 + 2 * stage.blocks
     halo = -(-(reach + 1) // (1 << high))
     return Cut(factor=config.patch << high, halo=halo, time=1 << sum(s.time for s in stages))
+
+
+def pieces(config: WanConfig, slice_frames: int) -> dict[str, Piece]:
+    """Inputs of the calls that streams make, see `MeasuredVae`."""
+    latents = slice_frames // config.temporal_factor
+    clip = Piece(channels=config.in_channels, factor=1, first=slice_frames + 1, later=slice_frames)
+    latent = Piece(
+        channels=config.latent_channels,
+        factor=config.spatial_factor,
+        first=latents + 1,
+        later=latents,
+    )
+    encode, decode = encode_cut(config), decode_cut(config)
+    encoded, decoded = slice_frames // encode.time, config.temporal_factor // decode.time * latents
+    return {
+        "encode_slice": clip,
+        "encode_high": replace(clip, is_clip=False),
+        "encode_low": Piece(
+            channels=encoded_channels(config),
+            factor=encode.factor,
+            first=encoded + 1,
+            later=encoded,
+            is_clip=False,
+        ),
+        "decode_slice": latent,
+        "decode_low": latent,
+        "decode_high": Piece(
+            channels=decoded_channels(config),
+            factor=decode.factor,
+            first=decoded + 1,
+            later=decoded,
+            is_clip=False,
+        ),
+    }
+
+
+def encoded_channels(config: WanConfig) -> int:
+    """Channels of what passes between the halves of the encoder."""
+    return config.encoder_stages[encoder_high_stages(config) - 1].result
+
+
+def decoded_channels(config: WanConfig) -> int:
+    """Channels of what passes between the halves of the decoder."""
+    first = decoder_high_stages(config)[0]
+    return first.outer if is_cut_inside(config) else first.inner
 
 
 def least_tile(cut: Cut) -> int:
@@ -134,7 +180,7 @@ def tiles(canvas: Size, tile: Size, cut: Cut) -> list[TileBox]:
         canvas: The frame in features.
         tile: Most features that are computed at a time, halo included; at least `least_tile` on
             a side that is shorter than the frame's.
-        cut: Of the encoder or decoder.
+        cut: Cut of the encoder or decoder.
 
     Raises:
         ValueError: The tile is smaller than `least_tile`.
@@ -148,7 +194,7 @@ def encode_tiles(config: WanConfig, frame: Size, tile: Size | None) -> list[Tile
     """Tiles of a frame that is encoded.
 
     Args:
-        config: Of the VAE.
+        config: Configuration of the VAE.
         frame: In px, a multiple of `config.spatial_factor`.
         tile: Most px computed at a time, halo included; None for the whole frame.
     """
@@ -160,7 +206,7 @@ def decode_tiles(config: WanConfig, frame: Size, tile: Size | None) -> list[Tile
     """Tiles of a frame that is decoded.
 
     Args:
-        config: Of the VAE.
+        config: Configuration of the VAE.
         frame: In px as it would be encoded, a multiple of `config.spatial_factor`.
         tile: Most px of the result computed at a time, halo included; None for the whole frame.
     """

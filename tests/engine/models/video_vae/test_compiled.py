@@ -13,11 +13,12 @@ from torch import Tensor
 
 from engine.core.errors import FeatureMissing
 from engine.core.geometry import Size
-from engine.models.seedvr2.vae import cost as seedvr2_cost
+from engine.models.seedvr2.planning.vae_memory import VAES as SEEDVR2_VAES
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.fast import FastVae
-from engine.models.video_vae.workload import VaeWorkload
-from engine.models.wan.vae import cost as wan_cost
+from engine.models.video_vae.measuring import clip_use
+from engine.models.video_vae.vae_use import VaeUse
+from engine.models.wan.planning.vae_memory import VAES as WAN_VAES
 from engine.models.wan.vae.fast import FastWanVae
 from engine.ops import compiler
 from engine.ops.compiler import reporting
@@ -38,7 +39,6 @@ class Family:
 
     plain: Any
     fast: Callable[..., Any]
-    cost: Any
 
     def double(self, switches: VaeSwitches = ON) -> Any:
         state = self.plain.state_dict()
@@ -46,11 +46,11 @@ class Family:
 
 
 def seedvr2() -> Family:
-    return Family(tiny_vae(), FastVae, seedvr2_cost)
+    return Family(tiny_vae(), FastVae)
 
 
 def wan() -> Family:
-    return Family(tiny_wan(tiny_wan_config("2.2")), FastWanVae, wan_cost)
+    return Family(tiny_wan(tiny_wan_config("2.2")), FastWanVae)
 
 
 EACH = pytest.mark.parametrize("make", [seedvr2, wan])
@@ -161,21 +161,21 @@ def test_compiled_it_takes_no_more_than_was_planned(name: str, dtype: str) -> No
             latent_channels=4,
             layers_per_block=1,
         )
-        plain, fast, cost = tiny_vae(config, dtype=torch.float32), FastVae, seedvr2_cost
+        plain, fast, vaes = tiny_vae(config, dtype=torch.float32), FastVae, SEEDVR2_VAES
     else:
         config = tiny_wan_config("2.1", dim=16, dec_dim=16, residual_blocks=1)
-        plain, fast, cost = tiny_wan(config, dtype=torch.float32), FastWanVae, wan_cost
-    work = VaeWorkload(frames=9, slice_frames=4, size=Size(96, 80), switches=ON, dtype=dtype)
+        plain, fast, vaes = tiny_wan(config, dtype=torch.float32), FastWanVae, WAN_VAES
+    use, size = VaeUse(dtype=dtype, switches=ON), Size(96, 80)
     vae = fast(config, plain.state_dict(), dtype=getattr(torch, dtype), switches=ON)
     vae.enable_slicing(4)
     clip = torch.zeros(1, 3, 9, 80, 96, dtype=getattr(torch, dtype))
     latent = vae.encode(clip)
     vae.decode(latent)  # compiled
-    for predicted, step in (
-        (cost.encode_cost(config, work), lambda: vae.posterior(clip)),
-        (cost.decode_cost(config, work), lambda: vae.decode(latent)),
+    for side, step in (
+        ("encode", lambda: vae.posterior(clip)),
+        ("decode", lambda: vae.decode(latent)),
     ):
         vae.release()
         with Allocations() as found:
             step()
-        assert found.peak_bytes <= predicted.peak_bytes - predicted.weights
+        assert found.peak_bytes <= clip_use(vaes, config, use, side, size, 9).peak_bytes

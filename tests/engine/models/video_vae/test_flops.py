@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,13 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from engine.core.geometry import Size
-from engine.models.seedvr2.vae import cost as seedvr2
+from engine.models.seedvr2.planning.vae_memory import VAES as SEEDVR2
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
 from engine.models.seedvr2.vae.fast import FastVae
-from engine.models.video_vae.workload import VaeWorkload
-from engine.models.wan.vae import cost as wan
+from engine.models.video_vae.measured_memory import MeasuredVae
+from engine.models.video_vae.measuring import ClipUse, clip_use
+from engine.models.video_vae.vae_use import Side, VaeUse
+from engine.models.wan.planning.vae_memory import VAES as WAN
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22
 from engine.models.wan.vae.fast import FastWanVae
 from engine.settings.optimisations import VaeSwitches
@@ -48,23 +50,39 @@ COUNTED_OF_WAN = {
 CHANGING = ("upsampler_fold", "first_frame_fold", "temporal_winograd")
 OFF = VaeSwitches.all_off()
 LAYOUTS = ("2.1", "2.2", "2x")
-FAMILIES = ((VAE, seedvr2), *((tiny_wan_config(layout), wan) for layout in LAYOUTS))
+FAMILIES = ((VAE, SEEDVR2), *((tiny_wan_config(layout), WAN) for layout in LAYOUTS))
+SIDES: tuple[Side, Side] = ("encode", "decode")
 
 
-def work(
-    width: int, height: int, frames: int, switches: VaeSwitches = OFF, **options: Any
-) -> VaeWorkload:
-    return VaeWorkload(frames=frames, size=Size(width, height), switches=switches, **options)
+def count(
+    config: Any,
+    side: Side,
+    size: Size,
+    frames: int,
+    switches: VaeSwitches = OFF,
+    slice_frames: int | None = None,
+) -> ClipUse:
+    """Operations of a clip, at once or in slices."""
+    vaes: MeasuredVae = SEEDVR2 if isinstance(config, VaeConfig) else WAN
+    use = VaeUse(switches=switches, slice_frames=slice_frames or 4)
+    return clip_use(vaes, config, use, side, size, frames, whole=slice_frames is None)
 
 
-def inputs(config: Any, case: VaeWorkload) -> tuple[Tensor, Tensor]:
+def convolutions(
+    config: Any, side: Side, size: Size, frames: int, switches: VaeSwitches = OFF
+) -> int:
+    """Operations of convolutions of a clip; slices after the first one take the same."""
+    if frames <= 5:
+        return count(config, side, size, frames, switches).convolutions
+    first, two = (count(config, side, size, n, switches, 4).convolutions for n in (5, 9))
+    return first + (frames - 5) // 4 * (two - first)
+
+
+def inputs(config: Any, size: Size, frames: int) -> tuple[Tensor, Tensor]:
     """A clip and a latent."""
-    factor = config.spatial_factor
-    steps = 1 + (case.frames - 1) // config.temporal_factor
-    latent = (config.latent_channels, steps, case.size.height // factor, case.size.width // factor)
-    return torch.zeros(1, 3, case.frames, case.size.height, case.size.width), torch.zeros(
-        1, *latent
-    )
+    height, width = size.height // config.spatial_factor, size.width // config.spatial_factor
+    latent = (config.latent_channels, 1 + (frames - 1) // config.temporal_factor, height, width)
+    return torch.zeros(1, 3, frames, size.height, size.width), torch.zeros(1, *latent)
 
 
 def convolutions_that_run(step: Callable[[], object]) -> int:
@@ -74,62 +92,64 @@ def convolutions_that_run(step: Callable[[], object]) -> int:
 
 
 def test_the_published_data_flow_takes_what_was_counted() -> None:
-    for (width, height, frames), counted in COUNTED.items():
-        asked = work(width, height, frames)
-        decode, encode = seedvr2.decode_flops(VAE, asked), seedvr2.encode_flops(VAE, asked)
-        assert (decode.convolutions, encode.convolutions, decode.attention) == counted
-        assert encode.attention == decode.attention
+    for (width, height, frames), (decoded, encoded, attention) in COUNTED.items():
+        size = Size(width, height)
+        assert convolutions(VAE, "decode", size, frames) == decoded
+        assert convolutions(VAE, "encode", size, frames) == encoded
+        if frames <= 5:
+            assert {count(VAE, side, size, frames).products for side in SIDES} == {attention}
     for (config, width, height), totals in COUNTED_OF_WAN.items():
-        asked = work(width, height, 5)
-        found = (wan.decode_flops(config, asked).total, wan.encode_flops(config, asked).total)
-        assert [total / 1e12 for total in found] == pytest.approx(totals, abs=0.0006)
+        found = [count(config, side, Size(width, height), 5) for side in ("decode", "encode")]
+        totals_found = [one.operations / 1e12 for one in found]
+        assert totals_found == pytest.approx(totals, abs=0.0006)
 
 
 def test_slices_take_as_much_as_the_clip_at_once() -> None:
-    for config, flops in FAMILIES:
-        for switches in (OFF, VaeSwitches()) if flops is seedvr2 else (OFF,):
-            for count in (flops.encode_flops, flops.decode_flops):
-                whole = work(64, 48, 21, switches)
-                for size in (4, 8):
-                    assert count(config, whole) == count(config, replace(whole, slice_frames=size))
+    size = Size(64, 48)
+    for config, _ in FAMILIES:
+        for switches in (OFF, VaeSwitches()) if config is VAE else (OFF,):
+            for side in SIDES:
+                whole = count(config, side, size, 21, switches)
+                found = [count(config, side, size, 21, switches, frames) for frames in (4, 8)]
+                assert {one.operations for one in found} == {whole.operations}
 
 
 def test_only_switches_that_say_so_change_the_count() -> None:
-    for config, flops in ((VAE, seedvr2), (WAN21, wan)):
-        base = flops.decode_flops(config, work(64, 64, 9)).total
+    for config in (VAE, WAN21):
+        base = count(config, "decode", Size(64, 64), 9).operations
         for field in fields(VaeSwitches):
             if field.type == "bool":
-                switched = work(64, 64, 9, OFF.changed(field.name, True))
-                fewer = flops.decode_flops(config, switched).total < base
+                switches = OFF.changed(field.name, True)
+                fewer = count(config, "decode", Size(64, 64), 9, switches).operations < base
                 assert fewer == (field.name in CHANGING), field.name
 
 
 def test_an_image_needs_one_tap_in_time() -> None:
-    for config, flops in ((VAE, seedvr2), (WAN21, wan)):
+    for config in (VAE, WAN21):
         cases = (OFF, OFF.changed("image_mode", True), OFF.changed("first_frame_fold", True))
         slow, image, folded = (
-            flops.encode_flops(config, work(64, 64, 1, switches)).convolutions for switches in cases
+            count(config, "encode", Size(64, 64), 1, switches).convolutions for switches in cases
         )
         assert slow / 3 < image < slow / 2.8  # shortcuts and downsamplers had one anyway
         assert folded == image
 
 
 def test_the_plain_form_of_wan_runs_what_is_counted() -> None:
+    size = Size(64, 32)
     for layout in LAYOUTS:
         config = tiny_wan_config(layout)
         plain = tiny_wan(config, dtype=torch.float32)
-        for asked in (work(64, 32, 1), work(64, 32, 9)):
-            clip, latent = inputs(config, asked)
+        for frames in (1, 9):
+            clip, latent = inputs(config, size, frames)
             tokens = latent.shape[3] * latent.shape[4]
-            for step, given, counted, width in (
-                (plain.encode, clip, wan.encode_flops, config.dim),
-                (plain.decode, latent, wan.decode_flops, config.dec_dim),
+            for step, given, side, width in (
+                (plain.encode, clip, SIDES[0], config.dim),
+                (plain.decode, latent, SIDES[1], config.dec_dim),
             ):
                 ran = convolutions_that_run(lambda step=step, given=given: step(given))
                 products = 4 * latent.shape[2] * tokens**2 * width * config.multipliers[-1]
-                assert (
-                    ran == counted(config, asked).total - products
-                )  # projections are convolutions
+                total = count(config, side, size, frames).operations
+                assert ran == total - products  # projections are convolutions
 
 
 @pytest.mark.parametrize("changed", [None, *extended(*CHANGING)])
@@ -145,22 +165,22 @@ def test_the_fast_form_runs_what_is_counted(changed: str | None) -> None:
         encoder_time=(False, True),
         decoder_time=(True, False),
     )
-    models = [(seedvr2, FastVae(small, tiny_vae(small).state_dict(), switches=switches))]
+    models: list[Any] = [FastVae(small, tiny_vae(small).state_dict(), switches=switches)]
     for config in map(tiny_wan_config, LAYOUTS[1:] if changed else LAYOUTS):
-        models.append((wan, FastWanVae(config, tiny_wan(config).state_dict(), switches=switches)))
-    for flops, fast in models:
-        for frames, slice_frames in (
-            ((1, None), (9, 4)) if changed else ((1, None), (5, None), (9, 4))
-        ):
-            case = work(32, 32, frames, switches, slice_frames=slice_frames)
+        models.append(FastWanVae(config, tiny_wan(config).state_dict(), switches=switches))
+    lengths = ((1, None), (9, 4)) if changed else ((1, None), (5, None), (9, 4))
+    size = Size(32, 32)
+    for fast in models:
+        for frames, slice_frames in lengths:
             fast.disable_slicing() if slice_frames is None else fast.enable_slicing(slice_frames)
-            clip, latent = inputs(fast.config, case)
-            for step, given, count in (
-                (fast.encode, clip, flops.encode_flops),
-                (fast.decode, latent, flops.decode_flops),
+            clip, latent = inputs(fast.config, size, frames)
+            for step, given, side in (
+                (fast.encode, clip, SIDES[0]),
+                (fast.decode, latent, SIDES[1]),
             ):
                 ran = convolutions_that_run(lambda step=step, given=given: step(given))
-                assert ran == count(fast.config, case).convolutions, (flops, frames)
+                found = count(fast.config, side, size, frames, switches, slice_frames)
+                assert ran == found.convolutions, (fast.config, frames)
 
 
 def test_the_tables_of_the_manual_are_what_is_counted_here() -> None:
@@ -174,10 +194,12 @@ def test_the_tables_of_the_manual_are_what_is_counted_here() -> None:
     )
     rows = re.findall(r"^\|(?: Wan (2\.[12]),)? (\d+) \|((?: [\d.]+ \|){6})$", manual, re.MULTILINE)
     assert len(rows) == 12
+    size = Size(1920, 1088)
     for layout, frames, cells in rows:
-        config, flops = {"": (VAE, seedvr2), "2.1": (WAN21, wan), "2.2": (WAN22, wan)}[layout]
-        cases = [work(1920, 1088, int(frames), switches) for switches in columns]
-        counted = [flops.decode_flops(config, case).convolutions for case in cases]
-        counted += [flops.encode_flops(config, case).convolutions for case in (cases[0], cases[2])]
+        config = {"": VAE, "2.1": WAN21, "2.2": WAN22}[layout]
+        counted = [convolutions(config, "decode", size, int(frames), s) for s in columns]
+        counted += [
+            convolutions(config, "encode", size, int(frames), s) for s in (columns[0], columns[2])
+        ]
         listed = [float(cell) for cell in cells.strip(" |").split(" | ")]
         assert listed == [round(each / (1920 * 1088 * int(frames)) / 1e6, 2) for each in counted]

@@ -120,10 +120,10 @@ def test_the_first_two_frames_of_a_clip_need_fewer_taps():
 def test_winograd_gives_two_frames_of_four():
     weight = torch.randn(5, 4, 3, 3, 3, dtype=torch.float64)
     clip = torch.randn(4, 4, 5, 6, dtype=torch.float64)
-    pairs = zip(
-        folds.winograd_inputs(clip.transpose(0, 1)), folds.temporal_winograd(weight), strict=True
-    )
-    products = [F.conv2d(frame, kernel, padding=1) for frame, kernel in pairs]
-    ours = folds.winograd_outputs(torch.stack(products)).transpose(0, 1)
+    past, near, middle, present = clip.transpose(0, 1)
+    inputs = past - middle, near + middle, middle - near, near - present
+    pairs = zip(inputs, folds.temporal_winograd(weight), strict=True)
+    first, plus, minus, last = (F.conv2d(frame, kernel, padding=1) for frame, kernel in pairs)
+    ours = torch.stack([first + plus + minus, plus - minus - last]).transpose(0, 1)
     wanted = F.conv3d(clip, weight, padding=(0, 1, 1))
     torch.testing.assert_close(ours, wanted, rtol=0, atol=1e-12 * 50)

@@ -138,7 +138,7 @@ def f32_into() -> tuple[Tensor, Tensor]:
 @pytest.mark.usefixtures("asked_again")
 def test_the_operator_of_onednn_and_the_ordinary_method_agree(monkeypatch):
     inside, exact = f32_into()
-    monkeypatch.setattr(temporal_conv, "_adds_in_place", lambda device, dtype: False)
+    monkeypatch.setattr(temporal_conv, "adds_in_place", lambda device, dtype: False)
     ordinary, _ = f32_into()
     for found in (inside, ordinary):
         torch.testing.assert_close(found.double(), exact, rtol=0, atol=1e-5)
@@ -159,7 +159,7 @@ def test_a_foreign_operator_means_the_ordinary_method(monkeypatch):
     for operator in foreign:
         temporal_conv._fault_in_place.cache_clear()
         monkeypatch.setattr(temporal_conv, "_in_place_operator", operator)
-        assert not temporal_conv._adds_in_place("cpu", torch.float32)
+        assert not temporal_conv.adds_in_place("cpu", torch.float32)
     found, exact = f32_into()
     torch.testing.assert_close(found.double(), exact, rtol=0, atol=1e-5)
 

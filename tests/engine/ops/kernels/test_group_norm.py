@@ -62,7 +62,7 @@ def test_a_grid_is_within_the_limits_of_every_gpu(channels, size, processors):
     assert grid.rows & (grid.rows - 1) == 0
     assert grid.per_block % grid.rows == 0
     assert grid.shared_bytes <= 48 * 1024
-    assert 0 < grid.in_last <= grid.per_block
+    assert 0 <= grid.blocks * grid.per_block - grid.pixels < grid.per_block
 
 
 def test_alignment_and_groups_narrow_the_reading():
@@ -132,14 +132,13 @@ def test_the_source_normalises_groups_of_several_threads():
 @pytest.mark.usefixtures("_launched")
 def test_statistics_and_normalise_of_the_source_work_apart():
     x, (weight, bias) = frames((2, 16, 8, 9)), torch.randn(2, 16)
-    whole = norm.group_statistics(x, 4, kernels=True)
-    plain = norm.group_statistics(x.double(), 4)
-    assert whole.count == plain.count
-    torch.testing.assert_close(whole.mean, plain.mean, rtol=1e-6, atol=0)
-    torch.testing.assert_close(whole.m2, plain.m2, rtol=1e-5, atol=0)
-    scale, shift = norm.scale_and_shift(whole, weight, bias, 1e-6)
+    kernels, grid = group_norm.find(x, 4)
+    factors = kernels.scale_and_shift(kernels.statistics(x, grid), (weight, bias), 1e-6)
+    plain = norm.scale_and_shift(norm.group_statistics(x.double(), 4), weight, bias, 1e-6)
+    for ours, wanted in zip(factors, plain, strict=True):
+        torch.testing.assert_close(ours, wanted, rtol=1e-5, atol=1e-6)
     out = torch.empty_like(x)
-    norm.normalise(x, scale, shift, out, silu=True, kernels=True)
+    kernels.normalise((x, out), grid, factors, True)
     assert_same(out, F.silu(exact(x, 4, (weight, bias))), torch.float32)
 
 
@@ -172,9 +171,10 @@ def test_kernels_reach_beyond_two_billion_values():
     x = torch.ones(3, 1024, 1024, 768, device=GPU, dtype=torch.float16).permute(0, 3, 1, 2)
     x[-1, :, -1, -1] = 3
     weight = torch.ones(768, device=GPU, dtype=torch.float16)
-    found = norm.group_statistics(x, 32, kernels=True)
-    torch.testing.assert_close(found.m2[0], torch.zeros_like(found.m2[0]))
-    assert (found.m2[2] > 90).all()
+    kernels, grid = group_norm.find(x, 32)
+    squares = kernels.statistics(x, grid).m2.sum(1)
+    torch.testing.assert_close(squares[0], torch.zeros_like(squares[0]))
+    assert (squares[2] > 90).all()
     norm.group_norm_silu(x, weight, 0 * weight, 32, 1e-6, x, silu=False, kernels=True)
     assert (x[-1, :, -1, -1] > 100).all()
     assert (x[-1, :, -1, -2].abs() < 1).all()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from engine.models.seedvr2.dit import modulation_fold
+from engine.models.seedvr2.dit import modulation
 from engine.models.seedvr2.dit.blocks import ATTENTION, MLP
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
@@ -29,7 +29,7 @@ def unfinished(plain: SeedVr2Dit) -> FastDit:
 def test_nothing_is_left_to_do_for_the_usual_time_step(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(modulation_fold, "_LEAST", 0.0)
+    monkeypatch.setattr(modulation, "_LEAST", 0.0)
     fast = fast_dit(random_dit(tiny_dit_config(kind)), FOLDED)
     fast(*random_inputs(fast.config), T)
     for layer, block in enumerate(fast.blocks):

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from engine.models.video_vae.context import NormInput, Part, SliceContext
-from engine.models.wan.vae.blocks import WanRmsNorm as PlainNorm
 from engine.models.wan.vae.fast_layers import FastWanRmsNorm, PatchLayer, Pictures
+from engine.models.wan.vae.plain import WanRmsNorm as PlainNorm
 from engine.models.wan.vae.plain import patches, pictures
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.workspace import Workspace

@@ -10,7 +10,7 @@ from torch import Tensor
 from engine.models.video_vae.context import SliceContext
 from engine.models.wan.vae.config import Stage
 from engine.models.wan.vae.fast_shortcuts import Averaged, Repeated, Shortcut
-from engine.models.wan.vae.resample import AveragedShortcut, RepeatedShortcut
+from engine.models.wan.vae.plain import AveragedShortcut, RepeatedShortcut
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.workspace import Workspace
 from engine.settings.optimisations import VaeSwitches

@@ -7,14 +7,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from engine.models.wan.vae.blocks import Head, WanAttention, WanResidualBlock
 from engine.models.wan.vae.config import Stage
-from engine.models.wan.vae.plain import WanVae
-from engine.models.wan.vae.resample import (
+from engine.models.wan.vae.plain import (
     AveragedShortcut,
+    Head,
     RepeatedShortcut,
+    WanAttention,
     WanDownsampler,
+    WanResidualBlock,
     WanUpsampler,
+    WanVae,
 )
 from engine.ops.conv.causal_conv import Carry
 from tests.helpers.seedvr2 import random_frames, randomise

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.models.wan.vae.blocks import WanRmsNorm
-from engine.models.wan.vae.plain import WanVae, patches, pictures
+from engine.models.wan.vae.plain import WanRmsNorm, WanVae, patches, pictures
 from engine.ops.conv.causal_conv import Carry
 from tests.helpers.seedvr2 import random_frames
 from tests.helpers.wan import tiny_wan, tiny_wan_config

@@ -1,0 +1,131 @@
+"""Memory of calls of fast VAEs, from a table of measurements. Loads no torch for its entries.
+
+`resources/memory.json` has the published VAEs with their usual switches; `python -m
+tools.memory_table` measures them again after a change of the code. Other sizes of models, other
+switches and longer slices are measured when they are first asked for, which loads torch.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from engine.core.geometry import Size
+from engine.core.paths import resource
+from engine.models.video_vae.vae_use import (
+    FIGURES,
+    CallMemory,
+    Curve,
+    Operations,
+    Side,
+    UseMemory,
+    VaeCode,
+    VaePeak,
+    VaeUse,
+)
+from engine.protocol.plan import WeightsPlan
+
+if TYPE_CHECKING:
+    from engine.models.video_vae.slicing import SlicedVae
+
+TABLE = "memory.json"
+_EDGE = 4  # px beside each edge that layers add, at most, as means of all that exists at once
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredVae(VaeCode):
+    """The VAEs of a family, and the memory of their calls."""
+
+    def peak(self, config: Any, call: str, use: VaeUse, size: Size) -> VaePeak:
+        """Bytes of a call on frames that are, or could be, encoded with a size in px."""
+        curves = _found(self, config, use).calls[call].bytes_of
+        longer = size.width + size.height - 2 * math.sqrt(size.pixels)  # edges than a square's
+        area = size.pixels + _EDGE * longer
+        return VaePeak(**{name: round(between(curves[name], area)) for name in FIGURES})
+
+    def operations(self, config: Any, call: str, use: VaeUse, size: Size) -> Operations:
+        """Operations of a call on frames of a size in px."""
+        found, pixels = _found(self, config, use).calls[call].operations, size.pixels
+        first, later = (each * pixels + squared * pixels**2 for each, squared in found)
+        return Operations(first=first, later=later)
+
+    def weights(self, config: Any, use: VaeUse) -> int:
+        """Bytes of the tables that are kept; slices do not count."""
+        return _found(self, config, replace(use, slice_frames=4)).weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VaeVariants:
+    """Constructors of a VAE, and its measured memory.
+
+    Attributes:
+        plain: Makes it from a configuration, with random weights in float32.
+        fast: Makes it from a configuration and weights by name; keywords device, dtype, switches.
+        load: Loads it from a path; keywords form, config and those of `fast`.
+        measured: Memory of its calls.
+    """
+
+    plain: Callable[[Any], SlicedVae]
+    fast: Callable[..., SlicedVae]
+    load: Callable[..., SlicedVae]
+    measured: MeasuredVae
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VaeModel:
+    """One VAE.
+
+    Attributes:
+        id: For the command line.
+        title: For tables.
+        config: Sizes of the published one; `narrower` gives smaller ones.
+        published: A model in the catalogue that it belongs to.
+        variants: Loads torch.
+        config_of: Sizes of the VAE in a file that is here; a WeightsError where it is another.
+        sides: Sides that are not those of another VAE.
+    """
+
+    id: str
+    title: str
+    config: Any
+    published: str
+    variants: Callable[[], VaeVariants]
+    config_of: Callable[[WeightsPlan], Any]
+    sides: tuple[Side, ...] = ("encode", "decode")
+
+
+def between(curve: Curve, pixels: float) -> float:
+    """Bytes for square frames of n px a side, in proportion to the measured ones."""
+    areas = [side**2 for side, _ in curve]
+    place = min(max(1, bisect_left(areas, pixels)), len(curve) - 1)
+    start, end = areas[place - 1 : place + 1]
+    (_, low), (_, high) = curve[place - 1 : place + 1]
+    return max(0.0, low + (high - low) * (pixels - start) / (end - start))
+
+
+@lru_cache(maxsize=512)
+def _found(vae: MeasuredVae, config: Any, use: VaeUse) -> UseMemory:
+    entry = _table().get(repr(config), {}).get(use.name) if use.is_usual else None
+    if entry is not None:
+        calls = {call: _from_table(figures) for call, figures in entry["calls"].items()}
+        return UseMemory(entry["weights"], calls)
+    from engine.models.video_vae.measuring import measure
+
+    return measure(vae, config, use)
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads(resource(TABLE).read_text(encoding="utf-8"))
+    return found
+
+
+def _from_table(figures: Mapping[str, Any]) -> CallMemory:
+    first, later = figures["operations"]
+    curves = {name: tuple((side, size) for side, size in figures[name]) for name in FIGURES}
+    return CallMemory(bytes_of=curves, operations=(tuple(first), tuple(later)))

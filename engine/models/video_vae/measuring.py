@@ -1,0 +1,381 @@
+"""Measures what a fast variant takes: it runs on tensors without values, at any size.
+
+Bytes are those of tensors, in the order in which the program takes and frees them, and those that
+libraries take inside of operators (`Meter._inside`), which no tensor shows.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+from torch._prims_common import suggest_memory_format
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+from engine.core.geometry import Size
+from engine.models.video_vae.vae_use import (
+    FIGURES,
+    CallMemory,
+    Piece,
+    Side,
+    UseMemory,
+    VaeCode,
+    VaeUse,
+)
+from engine.ops.conv.causal_conv import Carry
+from engine.ops.conv.temporal_conv import adds_in_place
+from engine.ops.kernels.build import VALUELESS
+
+_aten = torch.ops.aten
+_CONVOLUTION = _aten.convolution.default
+_ADDED = torch.ops.mkldnn._convolution_pointwise_.binary  # into its first argument
+_ATTENTION = _aten._scaled_dot_product_flash_attention_for_cpu.default
+_SMALL_BYTES = 64 * 2**10  # means, deviations, biases, and what allocators round up
+_KEYS = 512  # of a block of torch's attention on a CPU
+
+
+class Sized(torch.Tensor):
+    """A tensor that says it is on a device and has no values; `held`, on meta, has its layout."""
+
+    held: Tensor
+
+    @staticmethod
+    def __new__(cls, held: Tensor, device: torch.device) -> Sized:
+        """Wrap a tensor of meta."""
+        made: Sized = torch.Tensor._make_wrapper_subclass(
+            cls,
+            held.size(),
+            strides=held.stride(),
+            storage_offset=held.storage_offset(),
+            dtype=held.dtype,
+            device=device,
+        )
+        made.held = held
+        return made
+
+    __torch_function__: Any = torch._C._disabled_torch_function_impl
+
+    def data_ptr(self) -> int:
+        """An address that is aligned as those of allocators are."""
+        return int(self.held.storage_offset()) * self.held.element_size()
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]  # as torch calls it
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        raise RuntimeError(f"{func} of tensors without values, outside of their meter")
+
+
+class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in torch
+    """Counts bytes and operations of what runs inside; all of it is on one device.
+
+    Attributes:
+        device: VALUELESS stands for a GPU.
+        now: Bytes of tensors that were made inside and still exist.
+        peak: Most of them at once; may be set to begin again.
+        convolutions, products: Floating-point operations; a multiply-add is two.
+    """
+
+    def __init__(self, device: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # untyped in torch
+        self.device = VALUELESS if device == "cuda" else torch.device(device)
+        self.now = self.peak = self.convolutions = self.products = 0
+        self._known: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # it would be loaded for that
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        wrappers: dict[int, Tensor] = {}
+        held = _held(args, wrappers)
+        named = {name: _held(value, wrappers) for name, value in kwargs.items()} if kwargs else {}
+        if named.get("device") is not None:
+            named["device"] = VALUELESS
+        if func is _ADDED:
+            self.convolutions += 2 * held[0].numel() * held[2][0].numel()
+            result, held = held[0], held[1:]
+        elif func is _ATTENTION:
+            q, k = held[:2]
+            self.products += 4 * q.numel() * k.shape[-2]
+            result = torch.empty_like(q), q.new_empty(q.shape[:-1], dtype=torch.float32)
+        else:
+            result = func(*held, **named)
+            count = flop_registry.get(func.overloadpacket)
+            if count is not None:
+                found = int(count(*held, **named, out_val=result))
+                if func is _CONVOLUTION:
+                    self.convolutions += found
+                    result = result.contiguous(memory_format=_layout(*held[:2]))
+                else:
+                    self.products += found
+        if isinstance(result, Tensor):
+            made: Any = wrappers.get(id(result))
+            made = self.wrapped(result) if made is None else made
+        elif isinstance(result, (tuple, list)):
+            made = [self.wrapped(x) if isinstance(x, Tensor) else x for x in result]
+        else:
+            made = result
+        self.peak = max(self.peak, self.now + self._inside(func, held))
+        return made
+
+    def wrapped(self, held: Tensor) -> Sized:
+        """A tensor of meta as one of the device, counted as long as its memory exists."""
+        storage = held.untyped_storage()
+        if storage not in self._known:
+            self._known[storage] = True
+            self.now += storage.nbytes()
+            weakref.finalize(storage, self._remove, storage.nbytes())
+        return Sized(held, self.device)
+
+    def _inside(self, func: Any, args: Any) -> int:
+        """Bytes that a library takes for as long as an operator runs.
+
+        Convolutions reorder their weights, and frames that do not lie channels last; torch's
+        attention on a CPU goes through blocks of queries and keys.
+        """
+        if func is _CONVOLUTION or func is _ADDED:
+            frames, weight = args[:2]
+            last = torch.channels_last if frames.dim() == 4 else torch.channels_last_3d
+            scattered = not frames.is_contiguous(memory_format=last)
+            copied = not weight.is_contiguous(memory_format=last)
+            return int(weight.nbytes * (1 + copied) + frames.nbytes * scattered)
+        if func is _ATTENTION:
+            tokens, channels = args[0].shape[-2:]
+            queries = 256 if tokens >= 768 else 64 if tokens >= 192 else 32
+            item = args[0].element_size()
+            return int(queries * ((4 + item % 4) * _KEYS + 4 * (channels + 2)))
+        return 0
+
+    def _remove(self, size: int) -> None:
+        self.now -= size
+
+
+def _layout(frames: Tensor, weight: Tensor) -> torch.memory_format:
+    """Layout of the result of a convolution: channels last where either suggests it."""
+    last = torch.channels_last if frames.dim() == 4 else torch.channels_last_3d
+    is_last = last in (suggest_memory_format(frames), suggest_memory_format(weight))
+    return last if is_last and frames.dtype != torch.float64 else torch.contiguous_format
+
+
+def _held(value: Any, wrappers: dict[int, Tensor]) -> Any:
+    """Arguments without their wrappers, which are filed by the identity of what they hold."""
+    if isinstance(value, Sized):
+        wrappers[id(value.held)] = value
+        return value.held
+    if isinstance(value, (tuple, list)):
+        return type(value)([_held(one, wrappers) for one in value])
+    return value
+
+
+@contextmanager
+def without_values(device: str) -> Iterator[Meter]:
+    """Inside, new tensors are on a device, "cpu" or "cuda", and have no values."""
+    adds_in_place(device, torch.float32)  # tried on values, once
+    with torch.inference_mode(False), torch.no_grad(), Meter(device) as meter:
+        yield meter
+
+
+# --- calls of a VAE
+
+SIDES = (64, 128, 256, 1024)
+"""Sides of square frames, px, that are measured for a plan that the table has nothing for."""
+_BETWEEN = 1.03  # times as much may frames between those sides take as in proportion
+
+
+class Valueless:
+    """A fast variant without values, and its meter. Use it with `with`.
+
+    Args:
+        vae: Its family.
+        config: Its sizes.
+        use: Use of the VAE.
+    """
+
+    def __init__(self, vae: VaeCode, config: Any, use: VaeUse) -> None:
+        self._vae, self._config, self._use = vae, config, use
+        self.dtype: torch.dtype = getattr(torch, use.dtype)
+
+    def __enter__(self) -> Self:
+        """Build it, inside of its meter."""
+        self._stack = ExitStack()
+        switches = self._use.switches
+        if switches.compile:  # norms then take a frame, as they do without kernels
+            switches = replace(switches, compile=False, kernels=False)
+        if self._use.device == "cuda" and switches.convolution == "auto":
+            switches = replace(switches, convolution="2d")
+        with torch.device("meta"):
+            weights = _loaded(self._vae.plain)(self._config).state_dict()
+        self.meter = self._stack.enter_context(without_values(self._use.device))
+        given = {name: self.meter.wrapped(value) for name, value in weights.items()}
+        del weights
+        options = {"device": self.meter.device, "dtype": self.dtype, "switches": switches}
+        self.fast = _loaded(self._vae.fast)(self._config, given, **options)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Leave the meter."""
+        self._stack.close()
+
+    def slices(self, call: str, size: Size) -> dict[str, int]:
+        """Memory of slices of a clip of some size while they go through a call, see `VaePeak`."""
+        piece, meter = self._vae.pieces(self._config, self._use.slice_frames)[call], self.meter
+        step, carry, result = getattr(self.fast, call), Carry(), None
+        if self._use.is_image:  # a first one leaves tables behind on a CPU
+            step(self.given(piece, size, 1), Carry(last=True))
+        self.fast.release()
+        steps = [1] if self._use.is_image else [piece.first, piece.later, piece.later]
+        start, peaks, counts, opens = meter.now, list[int](), list[int](), 0
+        for count in steps:
+            given = self.given(piece, size, count)
+            meter.peak, before = meter.now, meter.convolutions + meter.products
+            carry = carry.handed_over(last=self._use.is_image)
+            found, carry = step(given, carry)
+            peaks.append(meter.peak - start - given.nbytes + self.compiled_bytes + _SMALL_BYTES)
+            counts.append(meter.convolutions + meter.products - before)
+            result = found
+            del found, given
+            opens = opens or self.fast.workspace.bytes_held
+        return {
+            "first": peaks[0],
+            "later": max(peaks[1:], default=0),
+            "carry": carry.bytes_held,
+            "window": self.fast.workspace.bytes_held,
+            "opens": opens,
+            "result": result.nbytes if result is not None else 0,
+            "first_operations": counts[0],
+            "later_operations": counts[-1] if len(counts) > 1 else 0,
+        }
+
+    def given(self, piece: Piece, size: Size, steps: int) -> Tensor:
+        """Input of a call."""
+        height, width = size.height // piece.factor, size.width // piece.factor
+        if piece.is_clip:
+            return torch.empty(1, piece.channels, steps, height, width, dtype=self.dtype)
+        shape = (steps, piece.channels, height, width)
+        return torch.empty(shape, dtype=self.dtype, memory_format=torch.channels_last)
+
+    @property
+    def compiled_bytes(self) -> int:
+        """Bytes that a compiled norm takes at most on a CPU: a frame in float32."""
+        if not self._use.switches.compile or self._use.device != "cpu":
+            return 0
+        window = self.fast.workspace.bytes_held
+        exact = max(4, self.dtype.itemsize) // self.dtype.itemsize
+        return int(window * exact // (self._use.slice_frames + 2))
+
+
+def measure(vae: VaeCode, config: Any, use: VaeUse, sides: Sequence[int] = ()) -> UseMemory:
+    """Measures a VAE in one use on square frames of some sides; by default on few."""
+    more, sides = (1.0, sides) if sides else (_BETWEEN, SIDES)
+    found, weights = _points(vae, config, use, sides)
+    if use.device == "cuda" and use.switches.temporal_winograd:  # trials may choose either way
+        usual = replace(use, switches=replace(use.switches, temporal_winograd=False))
+        for call, points in _points(vae, config, usual, sides)[0].items():
+            for one, other in zip(found[call], points, strict=True):
+                one.update({name: max(one[name], other[name]) for name in FIGURES})
+    calls = dict[str, CallMemory]()
+    for call, points in found.items():
+        curves = {
+            name: tuple(zip(sides, (p[name] for p in points), strict=True)) for name in FIGURES
+        }
+        for name in ("first", "later"):
+            curves[name] = tuple((side, round(more * size)) for side, size in curves[name])
+        counts = ([p[f"{name}_operations"] for p in points] for name in ("first", "later"))
+        first, later = (_operations(sides, some) for some in counts)
+        calls[call] = CallMemory(bytes_of=curves, operations=(first, later))
+    return UseMemory(weights, calls)
+
+
+def _operations(sides: Sequence[int], counts: Sequence[int]) -> tuple[float, float]:
+    """Operations of a px and of its square, from the two largest frames."""
+    (less, some), (more, most) = ((s**2, c) for s, c in zip(sides[-2:], counts[-2:], strict=True))
+    squared = (most / more - some / less) / (more - less)
+    return most / more - squared * more, squared
+
+
+def _points(
+    vae: VaeCode, config: Any, use: VaeUse, sides: Sequence[int]
+) -> tuple[dict[str, list[dict[str, int]]], int]:
+    """Figures of each call at each size, and bytes of the weights."""
+    with Valueless(vae, config, use) as measured:
+        found = {
+            call: [measured.slices(call, Size(side, side)) for side in sides]
+            for call in vae.pieces(config, use.slice_frames)
+        }
+        measured.fast.release()
+        return found, measured.meter.now
+
+
+@dataclass(frozen=True, slots=True)
+class ClipUse:
+    """Memory of one direction of a clip, its results joined.
+
+    Attributes:
+        peak_bytes: Most bytes at once, without weights and without what it is given.
+        convolutions, products: Floating-point operations.
+    """
+
+    peak_bytes: int
+    convolutions: int
+    products: int
+
+    @property
+    def operations(self) -> int:
+        """All operations."""
+        return self.convolutions + self.products
+
+
+@lru_cache(maxsize=64)
+def clip_use(
+    vae: VaeCode,
+    config: Any,
+    use: VaeUse,
+    side: Side,
+    size: Size,
+    frames: int,
+    *,
+    whole: bool = False,
+) -> ClipUse:
+    """Memory of one direction of a clip.
+
+    Args:
+        vae: Its family.
+        config: Sizes of the VAE.
+        use: Use of the VAE.
+        side: The direction.
+        size: Size of frames that are or could be encoded, px.
+        frames: 1 + n * temporal_factor.
+        whole: The clip goes through at once, not in slices.
+    """
+    with Valueless(vae, config, use) as measured:
+        fast, meter = measured.fast, measured.meter
+        if not whole:
+            fast.enable_slicing(use.slice_frames)
+        steps = frames if side == "encode" else 1 + (frames - 1) // config.temporal_factor
+        given = measured.given(vae.pieces(config, use.slice_frames)[f"{side}_slice"], size, steps)
+        run = fast.posterior if side == "encode" else fast.decode
+        if frames == 1:  # a first image leaves tables behind on a CPU
+            run(given)
+            fast.release()
+        start = meter.peak = meter.now
+        before = meter.convolutions, meter.products
+        result = run(given)
+        peak = meter.peak - start + measured.compiled_bytes + _SMALL_BYTES
+        del result
+        return ClipUse(peak, meter.convolutions - before[0], meter.products - before[1])
+
+
+def _loaded(path: str) -> Any:
+    module, name = path.split(":")
+    return getattr(import_module(module), name)
