@@ -60,9 +60,10 @@ def trial(
                 with torch.inference_mode():
                     error = error_of(*given, **named)
             except failures as err:
-                lack = getattr(err, "inner_exception", err)
-                if is_out_of_memory(lack):
-                    raise lack from None
+                # TRAP: a variable for the inner error would keep all tensors of the trial, through
+                # its traceback, until the next garbage collection.
+                if is_out_of_memory(getattr(err, "inner_exception", err)):
+                    raise getattr(err, "inner_exception", err) from None
                 found = words(err, *given)
                 _log.log(level, "%s of %s: %s", error_of.__qualname__, given, found)
                 return found

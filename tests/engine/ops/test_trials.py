@@ -1,4 +1,6 @@
+import gc
 import math
+import weakref
 from unittest.mock import Mock
 
 import pytest
@@ -32,3 +34,20 @@ def test_only_named_errors_are_a_verdict_and_a_lack_of_memory_is_none() -> None:
     assert fault(1) == fault(1) == "1: no kernel"
     error.side_effect = lambda limit: 3.0
     assert (fault(2), fault(4)) == (WRONG.replace("2.0e-01", "3.0e+00"), "")
+
+
+def test_a_failed_trial_keeps_none_of_its_tensors() -> None:
+    made = list[weakref.ref[torch.Tensor]]()
+
+    @trial(0.1, RuntimeError)
+    def error() -> float:
+        tensor = torch.empty(8)
+        made.append(weakref.ref(tensor))
+        raise RuntimeError("no kernel")
+
+    gc.disable()
+    try:
+        assert error() == "no kernel"
+        assert made[0]() is None
+    finally:
+        gc.enable()

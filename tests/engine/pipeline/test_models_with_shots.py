@@ -15,6 +15,7 @@ from engine.core.errors import Cancelled, NumericOverflow
 from engine.core.geometry import Size
 from engine.jobs.checkpoint import Checkpoint
 from engine.models.seedvr2.upscaler import SeedVr2
+from engine.models.video_vae.measuring import Sized
 from engine.models.wan.upscaler import WanUpscaler
 from engine.models.wan.vae.fast import FastWanVae
 from engine.protocol.events import PlanDowngraded, TileDone
@@ -253,6 +254,8 @@ def test_overflow_makes_the_plan_wider(
     real, calls = FastWanVae.decode_slice, []
 
     def decode_slice(self: FastWanVae, *args: Any) -> Any:
+        if isinstance(args[0], Sized):  # a plan measures
+            return real(self, *args)
         calls.append(self)
         if len(calls) == 2:
             raise NumericOverflow("decoder", dtype="float16")
