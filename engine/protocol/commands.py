@@ -376,7 +376,7 @@ class DownloadUpdate(UpdateCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallUpdate(UpdateCommand):
-    """Check that the setup may be started; after TaskDone the sender starts it and ends."""
+    """Check that the setup may be started; after TaskDone the sender ends, starting it last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
