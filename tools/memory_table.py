@@ -20,14 +20,8 @@ from typing import Any
 from engine.core.paths import resource
 from engine.models.seedvr2.planning.vae_memory import VAES as SEEDVR2
 from engine.models.seedvr2.vae.config import VAE
-from engine.models.video_vae.measured_memory import (
-    FIGURES,
-    TABLE,
-    Curve,
-    MeasuredVae,
-    VaeUse,
-    between,
-)
+from engine.models.video_vae.measured_memory import TABLE, MeasuredVae, between
+from engine.models.video_vae.vae_use import FIGURES, Curve, VaeUse
 from engine.models.wan.planning.vae_memory import VAES as WAN
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22
 
@@ -66,14 +60,15 @@ def uses(name: str) -> Iterator[VaeUse]:
 
 def measured(name: str, use: VaeUse) -> dict[str, Any]:
     """One entry of the table."""
-    from engine.models.video_vae.measuring import call_memory, weights
+    from engine.models.video_vae.measuring import measure
 
-    one, calls = VAES[name], dict[str, dict[str, Any]]()
-    for call in one.vae.pieces(one.config, use.slice_frames):
-        found = call_memory(one.vae, one.config, call, use, SIDES[use.device])
-        calls[call] = {name: shortened(found.bytes_of[name]) for name in FIGURES}
-        calls[call]["operations"] = found.operations
-    return {"weights": weights(one.vae, one.config, use), "calls": calls}
+    found = measure(VAES[name].vae, VAES[name].config, use, SIDES[use.device])
+    calls: dict[str, dict[str, Any]] = {
+        call: {figure: shortened(one.bytes_of[figure]) for figure in FIGURES}
+        | {"operations": one.operations}
+        for call, one in found.calls.items()
+    }
+    return {"weights": found.weights, "calls": calls}
 
 
 def _measured(asked: tuple[str, VaeUse]) -> dict[str, Any]:

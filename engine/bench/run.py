@@ -19,7 +19,7 @@ from engine.core.messages import Message
 from engine.hardware import devices, torch_memory
 from engine.models import registry
 from engine.models.contracts import BenchRequest
-from engine.models.video_vae.measured import VaeModel
+from engine.models.video_vae.measured_memory import VaeModel
 from engine.settings.optimisations import (
     ALL,
     EXACT,

@@ -21,10 +21,9 @@ from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.dit.random_dit import MIDDLE, TEXT_LENGTH, DitRun, Kind, usual_run
 from engine.models.seedvr2.dit.random_file import RandomFile
 from engine.models.seedvr2.vae.config import VAE
-from engine.models.video_vae.measured import Side
-from engine.models.video_vae.measured_memory import VaeUse
 from engine.models.video_vae.measuring import ClipUse, clip_use
 from engine.models.video_vae.slicing import SlicedVae
+from engine.models.video_vae.vae_use import Side, VaeUse
 from engine.settings.optimisations import VaeSwitches
 from engine.settings.schema import JobSettings
 from engine.settings.store import load_engine_settings

@@ -26,7 +26,7 @@ from engine.settings.schema import JobSettings
 if TYPE_CHECKING:
     from engine.models.latents import LatentFormat
     from engine.models.upscalers import FrameUpscaler, ShotModel
-    from engine.models.video_vae.measured import VaeModel
+    from engine.models.video_vae.measured_memory import VaeModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,10 @@ class Cost:
     """Memory of one piece of work, in bytes.
 
     Attributes:
-        weights: Of the model.
+        weights: Bytes of the model's weights.
         activations: Frames in computation, the result included.
         workspace: Buffers, and what operators take for as long as they run.
-        carry: What a slice keeps for the next one.
+        carry: Bytes that a slice keeps for the next one.
     """
 
     weights: int = 0

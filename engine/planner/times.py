@@ -138,6 +138,13 @@ def stage_seconds(plan: Plan, budget: Budget, known: Rates) -> dict[str, float]:
     return {name: factor * s for name, s in stages_alone(plan, budget, known).items()}
 
 
+def cpu_seconds(plan: Plan, known: Rates) -> float:
+    """CPU time of a job on a CPU, of all its threads together; `tools.reports.prediction`."""
+    factor = known.factor(kind(plan))
+    work = sum(_processor(plan, known).values())
+    return known.cost("start") + _loading(plan) + factor * work
+
+
 def model_seconds(work: WorkPlan, frames: int, budget: Budget, known: Rates) -> float:
     """Seconds that the model alone takes for so many frames, without any correction.
 

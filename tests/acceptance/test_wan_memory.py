@@ -11,7 +11,7 @@ from engine.bench.memory import memory_of
 from engine.bench.run import BenchOptions
 from engine.bench.workload import vae_run
 from engine.core.geometry import Size
-from engine.models.video_vae.measured import Side
+from engine.models.video_vae.vae_use import Side
 from engine.models.wan.vae.config import WAN21, WAN22
 
 pytestmark = pytest.mark.slow  # minutes of a processor: hundreds of frames

@@ -13,6 +13,7 @@ from engine.core.errors import DownloadFailed, NotSafetensors, UpdateUnreachable
 from engine.core.messages import message
 from engine.planner.preset_choice import tiers
 from engine.protocol.plan import Notice
+from tests.app.conftest import texts
 from tests.helpers.old_words import old_words
 
 ROOT = Path(__file__).parents[2]
@@ -70,6 +71,16 @@ def test_no_english_word_is_left_in_the_chinese_window(bench):
         assert shown not in chinese or tr(shown) == shown, shown
     bench.use_language("en")
     assert bench.find("primaryAction").text() == "Start"
+
+
+def test_choices_of_a_started_film_follow_the_language(bench):
+    bench.start()
+    english = texts(bench.find("chosenText"))
+    bench.use_language("zh_CN")
+    assert tr("Size") in texts(bench.find("chosenText"))
+    assert "Size" not in texts(bench.find("chosenText"))
+    bench.use_language("en")
+    assert texts(bench.find("chosenText")) == english
 
 
 def test_messages_of_the_engine_and_those_inside_them_are_translated(qapp):

@@ -21,7 +21,7 @@ from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.dit.load import LoadOptions
 from engine.models.seedvr2.planning.vae_memory import VAES
 from engine.models.seedvr2.vae.config import VaeConfig
-from engine.models.video_vae.measured_memory import VaeUse
+from engine.models.video_vae.vae_use import VaeUse
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.plan import Plan
@@ -126,8 +126,9 @@ def test_the_bytes_of_a_gpu_depend_on_the_switches_of_a_vae() -> None:
         found = VAES.peak(VaeConfig(), "decode_low", use, Size(1920, 1088))
         return found.first, found.later
 
-    assert peak(kernels=False) == peak()  # the sums of a frame are less than a convolution takes
-    assert peak(fused_norm=False)[0] > peak()[0]
+    # the sums of a frame are less than a convolution takes
+    assert peak(kernels=False) == pytest.approx(peak(), rel=0.035)
+    assert peak(fused_norm=False)[0] > 1.04 * peak()[0]
     pairs = zip(peak(temporal_winograd=True), peak(), strict=True)
     assert all(some >= none for some, none in pairs)  # a trial may leave all layers their taps
     first, later = peak(chunked_attention=False)

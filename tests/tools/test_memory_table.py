@@ -9,8 +9,9 @@ import pytest
 
 from engine.core.geometry import Size
 from engine.core.paths import resource
-from engine.models.video_vae.measured_memory import FIGURES, TABLE, VaeUse
+from engine.models.video_vae.measured_memory import TABLE
 from engine.models.video_vae.measuring import Valueless
+from engine.models.video_vae.vae_use import FIGURES, VaeUse
 from tools.memory_table import VAES, table_text, uses
 
 USES = {name: list(uses(name)) for name in VAES}

@@ -21,7 +21,7 @@ from engine.models.lite import files
 from engine.models.lite.upscaler import upscaler
 from engine.models.seedvr2.dit import random_dit
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
-from engine.models.video_vae.measured import Side
+from engine.models.video_vae.vae_use import Side
 from tools.figures.calibration import CONVOLUTION_S, convolution, cpu_seconds
 from tools.figures.child import report
 

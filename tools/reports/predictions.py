@@ -27,8 +27,8 @@ from engine.models.seedvr2.plan import STEP, SeedVr2Plan, latents_of
 from engine.models.seedvr2.planning.requirements import stage_work
 from engine.models.seedvr2.planning.vae_memory import VAES
 from engine.models.seedvr2.vae.config import VAE
-from engine.models.video_vae.measured_memory import VaeUse
 from engine.models.video_vae.measuring import clip_use
+from engine.models.video_vae.vae_use import VaeUse
 from engine.planner import times
 from engine.planner.plan_job import Request, bare_plan
 from engine.planner.rates import Rates

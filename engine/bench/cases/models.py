@@ -33,8 +33,8 @@ from engine.models.community.network import load
 from engine.models.community.plan import LEAST_OVERLAP, CommunityPlan, NetworkCost
 from engine.models.community.upscaler import CommunityUpscaler, called, with_cost
 from engine.models.contracts import BenchWork
-from engine.models.video_vae.measured import Side
 from engine.models.video_vae.slicing import SlicedVae
+from engine.models.video_vae.vae_use import Side
 from engine.tiling.blend import Blender
 from engine.tiling.grid import tile_grid
 

@@ -33,8 +33,8 @@ from engine.models.seedvr2.planning import requirements
 from engine.models.seedvr2.planning.vae_memory import VAES
 from engine.models.seedvr2.upscaler import SeedVr2
 from engine.models.seedvr2.vae.fast import FastVae
-from engine.models.video_vae.measured_memory import VaeUse
 from engine.models.video_vae.measuring import clip_use
+from engine.models.video_vae.vae_use import VaeUse
 from engine.planner.rates import load_rates
 from engine.planner.times import model_seconds
 from engine.protocol.plan import WeightsPlan

@@ -24,9 +24,9 @@ from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.dit.random_dit import DitRun
 from engine.models.video_vae.frame_slices import as_frames
-from engine.models.video_vae.measured import Side
 from engine.models.video_vae.runner import FastSlicedVae
 from engine.models.video_vae.slicing import SlicedVae, slices
+from engine.models.video_vae.vae_use import Side
 from engine.ops.compiler import require_compiler
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.lanes import Lanes

@@ -45,9 +45,9 @@ from engine.core.messages import message
 from engine.files.model_files import Store, named, planned
 from engine.hardware.stage_meter import StageMeter
 from engine.models.video_vae.layers import Mark
-from engine.models.video_vae.measured import Side
 from engine.models.video_vae.runner import FastSlicedVae
 from engine.models.video_vae.slicing import SlicedVae
+from engine.models.video_vae.vae_use import Side
 from engine.protocol.plan import WeightsPlan
 from engine.settings.optimisations import ALL, EXACT, VaeSwitches
 

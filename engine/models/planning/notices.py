@@ -19,19 +19,19 @@ def chosen(code: str, case: str = "", **params: object) -> Notice:
 
 
 def chosen_tiles(code: str, count: int, tile: Size | None, tiles: str = "tiles") -> Notice:
-    """How frames are cut: "Frames are decoded in 4 tiles of 512x512."."""
+    """Notice of how frames are tiled: "Frames are decoded in 4 tiles of 512x512."."""
     whole = tile is None or count == 1
     return chosen(code, "whole" if whole else tiles, count=count, size=tile)
 
 
 def tiles_at_once(*at_once: int) -> Iterator[Notice]:
-    """That tiles are in work at the same time, of encoder or decoder."""
+    """Notice that two tiles of encoder or decoder are computed at the same time."""
     if max(at_once) > 1:
         yield chosen("at-once", count=max(at_once))
 
 
 def early_tiles(work: ShotPlan, latents: int, span: int) -> Iterator[Notice]:
-    """That tiles begin so many latents early after each span, where they do; 0: no tiles."""
+    """Notice that tiles begin n latents early after each span; 0: no tiles."""
     if latents and span and work.device == "cuda":
         frames = FRAMES_OF_LATENT * latents
         yield chosen("early", frames=frames, span=FRAMES_OF_LATENT * span)
@@ -72,7 +72,7 @@ def tiles_change(doing: str, old: Size | None, new: Size | None) -> Iterator[Mes
     Args:
         doing: "encoding" or "decoding".
         old: None for whole frames.
-        new: The same.
+        new: Tile of the new plan.
     """
     if old != new:
         code = "change.decode-tiles" if doing == "decoding" else "change.encode-tiles"
@@ -92,7 +92,7 @@ def warm_up_change(old: int, new: int) -> Iterator[Message]:
 
 
 def shot_notices(title: str, work: ShotPlan) -> Iterator[Notice]:
-    """What holds for every model that takes shots."""
+    """Notices for every model that takes shots."""
     if work.device == "cpu":
         yield Notice(code="slow-on-processor", severity="warning", params={"title": title})
     if work.shot_sensitivity is None:

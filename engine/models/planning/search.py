@@ -26,8 +26,8 @@ class PhaseMemory:
     """Bytes that are allocated at the same time, without weights.
 
     Attributes:
-        device: Of the device that computes.
-        host: Of main memory; where a processor computes, both lie there.
+        device: Bytes of the device that computes.
+        host: Bytes of RAM; where the CPU computes, both lie there.
     """
 
     device: int
@@ -49,7 +49,7 @@ class Streamed:
         buffers: Bytes on the device that are kept between slices until the room is needed.
         parks: Bytes of carries that leave the device after each visit of all tiles and come back
             for the next one.
-        opens: Those of them that `begins` counts; others are there since another shot.
+        opens: Part of them that `begins` counts; the rest exists since another shot.
         canvas: Bytes on the host of finished frames that are on their way out.
         result: Bytes on the device of what a slice gave.
     """
@@ -81,8 +81,8 @@ class MemoryRequirement:
     Attributes:
         weights: On the device, for as long as the job runs.
         working: Next to them on the device while each stage of the model works, by its name.
-        finishing: The same when frames are finished: what the job holds then, and the pictures.
-        between: The same while nothing of it works: what it keeps for the next frames.
+        finishing: Bytes when frames are finished: those of the job then, and the frames.
+        between: Bytes while none of it works: those kept for the next frames.
         hosts: In main memory while each stage works, and of "finishing" and "between", device or
             not: carries that wait, canvases, frames on their way; none for stages not in it.
         finished: Frames that are finished at a time.
@@ -120,15 +120,15 @@ class MemoryRequirement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """What a job may take, and what it would take with one plan of its model or another.
+    """Memory that a job may take, and its use with one plan of its model or another.
 
     Attributes:
-        budget: What the machine has.
+        budget: Budget of the computer.
         ram: Bytes of main memory of the whole program.
         device: Bytes of the GPU.
-        seconds: Of the model alone, for all frames of the job.
-        frames: Of the job.
-        processes: That make it, each with pinned memory of its own.
+        seconds: Seconds of the model alone, for all frames of the job.
+        frames: Number of frames of the job.
+        processes: Number of processes that make it, each with pinned memory of its own.
     """
 
     budget: Budget
@@ -164,7 +164,7 @@ def pairs_within(
 
     Args:
         first: Length of the first list, from the variant that takes most memory and is fastest on.
-        second: The same of the other list.
+        second: Length of the other list.
         fits: Whether a pair, by its indices, fits; asked for a few of them only.
     """
     if not (first and second and fits(first - 1, second - 1)):
@@ -186,8 +186,8 @@ def with_two_at_once(plan: P, room: Room, tiled: Iterable[str]) -> P:
     No GPU has shown how much time that saves, so the switch is off by default.
 
     Args:
-        plan: That the room holds with one tile at a time.
-        room: What there is.
+        plan: Plan that the room holds with one tile at a time.
+        room: Available memory.
         tiled: Field of the plan that says how many, of each direction with tiles. A VAE that is
             compiled gets one: what the compiler keeps between calls is not for two streams.
     """
@@ -268,7 +268,7 @@ def tilings(frame: Size, shared: int, each: int, least: int = EDGES[-1]) -> tupl
 
 
 def _sides(length: int, shared: int, each: int, least: int) -> list[tuple[int, int]]:
-    """How often a side is cut, and the shortest tiles that do it; the whole side first."""
+    """Numbers of cuts of a side, and the shortest tiles that do it; the whole side first."""
     found, count = [(1, length)], 2
     while True:
         side = -(-(length + (count - 1) * shared) // (count * each)) * each

@@ -36,7 +36,7 @@ from engine.models.seedvr2.plan import (
 from engine.models.seedvr2.planning import alternatives, requirements, search
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
 from engine.models.upscalers import ShotModel
-from engine.models.video_vae.measured import VaeModel, VaeVariants
+from engine.models.video_vae.measured_memory import VaeModel, VaeVariants
 from engine.protocol.plan import Notice, WeightsPlan
 from engine.settings.schema import JobSettings
 

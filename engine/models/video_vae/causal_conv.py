@@ -98,7 +98,7 @@ class CausalConv:
         return run(window.frames, into)
 
     def _lies(self, count: int, context: SliceContext) -> tuple[int, bool]:
-        """How many frames of the past lie in front of `count` new ones, and whether they fold."""
+        """Number of past frames in front of `count` new ones, and whether they fold."""
         if not self._begins(context):
             return self._conv.history, False
         switches = context.switches

@@ -24,7 +24,7 @@ class NormInput:
     Attributes:
         frames: [T, C, H, W].
         bias: [C] float32 (float64) of the convolution that made them, not added yet; None: nothing.
-        statistics: Of the frames, where the step that made them gave them.
+        statistics: Statistics of the frames, where the step that made them gave them.
     """
 
     frames: Tensor
@@ -145,7 +145,7 @@ class Norm(Protocol[ContextIn]):
         Args:
             given: [T, C, H, W], may be changed if a bias is left.
             out: [T, C, H, W], a view of a buffer.
-            context: Of the slice.
+            context: Context of the slice.
             silu: Apply SiLU.
             kept: [n, C, H, W], gets the last n frames of `out`, too.
         """

@@ -31,7 +31,7 @@ def check_finite(values: Tensor, part: str = "decoder") -> None:
 
     Args:
         values: [N, ...].
-        part: Of the model that they come from: "encoder" or "decoder".
+        part: Part of the model that they come from: "encoder" or "decoder".
 
     Raises:
         NumericOverflow: The planner takes a wider format.
@@ -46,7 +46,7 @@ def check_finite(values: Tensor, part: str = "decoder") -> None:
 
 
 def _as_stored(values: Tensor) -> Tensor:
-    """The same values in the order of memory, which torch would copy them to."""
+    """Values in the order of memory, which torch would copy them to."""
     order = sorted(range(values.dim()), key=values.stride, reverse=True)
     return values.permute(order)
 

@@ -1,4 +1,4 @@
-"""What calls of fast VAEs take, from a table of measurements. Loads no torch for what is in it.
+"""Memory of calls of fast VAEs, from a table of measurements. Loads no torch for its entries.
 
 `resources/memory.json` has the published VAEs with their usual switches; `python -m
 tools.memory_table` measures them again after a change of the code. Other sizes of models, other
@@ -11,169 +11,112 @@ import json
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from engine.core.geometry import Size
 from engine.core.paths import resource
-from engine.settings.optimisations import VaeSwitches
+from engine.models.video_vae.vae_use import (
+    FIGURES,
+    CallMemory,
+    Curve,
+    Operations,
+    Side,
+    UseMemory,
+    VaeCode,
+    VaePeak,
+    VaeUse,
+)
+from engine.protocol.plan import WeightsPlan
+
+if TYPE_CHECKING:
+    from engine.models.video_vae.slicing import SlicedVae
 
 TABLE = "memory.json"
 _EDGE = 4  # px beside each edge that layers add, at most, as means of all that exists at once
 
-Curve = tuple[tuple[int, int], ...]  # sides of square frames, px, and what they take
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """What a call of a VAE is given, slice by slice.
-
-    Attributes:
-        channels: Of its frames.
-        factor: Px of the frame that is encoded, or could be, for each position, on each side.
-        first: Steps in time of the first slice of a clip.
-        later: The same of all others.
-        is_clip: [1, C, T, h, w] is given; otherwise frames [T, C, h, w], channels last.
-    """
-
-    channels: int
-    factor: int
-    first: int
-    later: int
-    is_clip: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VaeUse:
-    """How a VAE is used.
-
-    Attributes:
-        dtype: Of values and weights. TRAP: a CPU without AVX-512 convolves 16-bit values
-            through copies in float32, up to 5 times these bytes; only a user's own choice of
-            `vae_precision` asks for that there.
-        device: On GPUs convolutions over time are counted as stacked ones ("2d"), which take more.
-        switches: Optimisations.
-        slice_frames: Of all slices but the first, which has one more.
-        is_image: One frame is all there is.
-    """
-
-    dtype: str = "float32"
-    device: Literal["cpu", "cuda"] = "cpu"
-    switches: VaeSwitches = field(default_factory=VaeSwitches)
-    slice_frames: int = 4
-    is_image: bool = False
-
-    @property
-    def name(self) -> str:
-        """Name in the table of a use with the usual switches."""
-        what = f"{self.slice_frames} frames" if not self.is_image else "image"
-        return f"{self.device} {self.dtype.replace('bfloat16', 'float16')} {what}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VaePeak:
-    """Bytes of slices that go through a call, without weights and without what it is given.
-
-    Attributes:
-        first: Most while the first slice of a clip is worked on.
-        later: The same of all other slices, the result of the one before included; 0 for images.
-        carry: Bytes that wait between two slices.
-        window: Bytes of the buffers that stay between two slices.
-        opens: The same after the first slice.
-        result: Bytes of what a slice gives.
-    """
-
-    first: int
-    later: int
-    carry: int
-    window: int
-    opens: int
-    result: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operations:
-    """Floating-point operations of slices that go through a call.
-
-    Attributes:
-        first: Of the first slice of a clip.
-        later: Of each of the others.
-    """
-
-    first: float
-    later: float
-
-
-FIGURES = ("first", "later", "carry", "window", "opens", "result")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallMemory:
-    """What a call takes, by the size of frames.
-
-    Attributes:
-        bytes_of: Curve of each field of `VaePeak`.
-        operations: For the first slice and for each of the others: operations of a px, and of its
-            square, which attention adds.
-    """
-
-    bytes_of: Mapping[str, Curve]
-    operations: tuple[tuple[float, float], tuple[float, float]]
-
 
 @dataclass(frozen=True, slots=True)
-class MeasuredVae:
-    """The VAEs of a family, whose calls are measured.
-
-    Attributes:
-        fast, plain: Module and class of both variants.
-        pieces: Configuration and frames of a slice -> what each call, by the name of its method,
-            is given.
-    """
-
-    fast: str
-    plain: str
-    pieces: Callable[[Any, int], Mapping[str, Piece]]
+class MeasuredVae(VaeCode):
+    """The VAEs of a family, and the memory of their calls."""
 
     def peak(self, config: Any, call: str, use: VaeUse, size: Size) -> VaePeak:
         """Bytes of a call on frames that are, or could be, encoded with a size in px."""
-        curves = self._memory(config, call, use).bytes_of
+        curves = _found(self, config, use).calls[call].bytes_of
         longer = size.width + size.height - 2 * math.sqrt(size.pixels)  # edges than a square's
         area = size.pixels + _EDGE * longer
         return VaePeak(**{name: round(between(curves[name], area)) for name in FIGURES})
 
     def operations(self, config: Any, call: str, use: VaeUse, size: Size) -> Operations:
         """Operations of a call on frames of a size in px."""
-        found, pixels = self._memory(config, call, use).operations, size.pixels
+        found, pixels = _found(self, config, use).calls[call].operations, size.pixels
         first, later = (each * pixels + squared * pixels**2 for each, squared in found)
         return Operations(first=first, later=later)
 
-    def weights(self, config: Any, use: VaeUse, *, image: bool = False) -> int:
-        """Bytes of the tables that are kept once everything is loaded.
+    def weights(self, config: Any, use: VaeUse) -> int:
+        """Bytes of the tables that are kept; slices do not count."""
+        return _found(self, config, replace(use, slice_frames=4)).weights
 
-        Args:
-            config: Of the VAE.
-            use: Its dtype, device and switches count.
-            image: Count those that are made when the first image comes.
-        """
-        use = replace(use, slice_frames=4, is_image=image)
-        found = _shipped(config, use)
-        return _measured_weights(self, config, use) if found is None else int(found["weights"])
 
-    def _memory(self, config: Any, call: str, use: VaeUse) -> CallMemory:
-        if _shipped(config, use) is None:
-            return _measured(self, config, call, use)
-        return _from_table(repr(config), use.name, call)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VaeVariants:
+    """Constructors of a VAE, and its measured memory.
+
+    Attributes:
+        plain: Makes it from a configuration, with random weights in float32.
+        fast: Makes it from a configuration and weights by name; keywords device, dtype, switches.
+        load: Loads it from a path; keywords form, config and those of `fast`.
+        measured: Memory of its calls.
+    """
+
+    plain: Callable[[Any], SlicedVae]
+    fast: Callable[..., SlicedVae]
+    load: Callable[..., SlicedVae]
+    measured: MeasuredVae
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VaeModel:
+    """One VAE.
+
+    Attributes:
+        id: For the command line.
+        title: For tables.
+        config: Sizes of the published one; `narrower` gives smaller ones.
+        published: A model in the catalogue that it belongs to.
+        variants: Loads torch.
+        config_of: Sizes of the VAE in a file that is here; a WeightsError where it is another.
+        sides: Sides that are not those of another VAE.
+    """
+
+    id: str
+    title: str
+    config: Any
+    published: str
+    variants: Callable[[], VaeVariants]
+    config_of: Callable[[WeightsPlan], Any]
+    sides: tuple[Side, ...] = ("encode", "decode")
 
 
 def between(curve: Curve, pixels: float) -> float:
-    """What square frames of so many px take, in proportion to those that were measured."""
+    """Bytes for square frames of n px a side, in proportion to the measured ones."""
     areas = [side**2 for side, _ in curve]
     place = min(max(1, bisect_left(areas, pixels)), len(curve) - 1)
     start, end = areas[place - 1 : place + 1]
     (_, low), (_, high) = curve[place - 1 : place + 1]
     return max(0.0, low + (high - low) * (pixels - start) / (end - start))
+
+
+@lru_cache(maxsize=512)
+def _found(vae: MeasuredVae, config: Any, use: VaeUse) -> UseMemory:
+    entry = _table().get(repr(config), {}).get(use.name) if use.is_usual else None
+    if entry is not None:
+        calls = {call: _from_table(figures) for call, figures in entry["calls"].items()}
+        return UseMemory(entry["weights"], calls)
+    from engine.models.video_vae.measuring import measure
+
+    return measure(vae, config, use)
 
 
 @cache
@@ -182,31 +125,7 @@ def _table() -> Mapping[str, Any]:
     return found
 
 
-@lru_cache(maxsize=256)
-def _shipped(config: Any, use: VaeUse) -> Any:
-    """The table's entry of a use; None: it is not in the table."""
-    if use.switches != VaeSwitches():
-        return None
-    return _table().get(repr(config), {}).get(use.name)
-
-
-@lru_cache(maxsize=256)
-def _from_table(config: str, use: str, call: str) -> CallMemory:
-    found = _table()[config][use]["calls"][call]
-    first, later = found["operations"]
-    curves = {name: tuple((side, size) for side, size in found[name]) for name in FIGURES}
+def _from_table(figures: Mapping[str, Any]) -> CallMemory:
+    first, later = figures["operations"]
+    curves = {name: tuple((side, size) for side, size in figures[name]) for name in FIGURES}
     return CallMemory(bytes_of=curves, operations=(tuple(first), tuple(later)))
-
-
-@lru_cache(maxsize=1024)
-def _measured(vae: MeasuredVae, config: Any, call: str, use: VaeUse) -> CallMemory:
-    from engine.models.video_vae.measuring import call_memory
-
-    return call_memory(vae, config, call, use)
-
-
-@lru_cache(maxsize=256)
-def _measured_weights(vae: MeasuredVae, config: Any, use: VaeUse) -> int:
-    from engine.models.video_vae.measuring import weights
-
-    return weights(vae, config, use)

@@ -21,12 +21,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from engine.core.geometry import Size
-from engine.models.video_vae.measured import Side
-from engine.models.video_vae.measured_memory import (
+from engine.models.video_vae.vae_use import (
     FIGURES,
     CallMemory,
-    MeasuredVae,
     Piece,
+    Side,
+    UseMemory,
+    VaeCode,
     VaeUse,
 )
 from engine.ops.conv.causal_conv import Carry
@@ -187,7 +188,7 @@ def without_values(device: str) -> Iterator[Meter]:
 
 # --- calls of a VAE
 
-SIDES = (64, 128, 256, 512, 1024)
+SIDES = (64, 128, 256, 1024)
 """Sides of square frames, px, that are measured for a plan that the table has nothing for."""
 _BETWEEN = 1.03  # times as much may frames between those sides take as in proportion
 
@@ -198,13 +199,12 @@ class Valueless:
     Args:
         vae: Its family.
         config: Its sizes.
-        use: How it is used.
+        use: Use of the VAE.
     """
 
-    def __init__(self, vae: MeasuredVae, config: Any, use: VaeUse) -> None:
+    def __init__(self, vae: VaeCode, config: Any, use: VaeUse) -> None:
         self._vae, self._config, self._use = vae, config, use
         self.dtype: torch.dtype = getattr(torch, use.dtype)
-        self._has_image_tables = False
 
     def __enter__(self) -> Self:
         """Build it, inside of its meter."""
@@ -221,8 +221,6 @@ class Valueless:
         del weights
         options = {"device": self.meter.device, "dtype": self.dtype, "switches": switches}
         self.fast = _loaded(self._vae.fast)(self._config, given, **options)
-        del given
-        self.weights = self.meter.now
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -230,13 +228,12 @@ class Valueless:
         self._stack.close()
 
     def slices(self, call: str, size: Size) -> dict[str, int]:
-        """What slices of a clip of some size take while they go through a call, see `VaePeak`."""
+        """Memory of slices of a clip of some size while they go through a call, see `VaePeak`."""
         piece, meter = self._vae.pieces(self._config, self._use.slice_frames)[call], self.meter
-        if self._use.is_image and not self._has_image_tables:
-            self._has_image_tables = True  # a first image leaves tables behind on a CPU
-            self.slices(call, size)
-        self.fast.release()
         step, carry, result = getattr(self.fast, call), Carry(), None
+        if self._use.is_image:  # a first one leaves tables behind on a CPU
+            step(self.given(piece, size, 1), Carry(last=True))
+        self.fast.release()
         steps = [1] if self._use.is_image else [piece.first, piece.later, piece.later]
         start, peaks, counts, opens = meter.now, list[int](), list[int](), 0
         for count in steps:
@@ -278,29 +275,26 @@ class Valueless:
         return int(window * exact // (self._use.slice_frames + 2))
 
 
-def call_memory(
-    vae: MeasuredVae, config: Any, call: str, use: VaeUse, sides: Sequence[int] = ()
-) -> CallMemory:
-    """What a call takes, from square frames of some sides."""
+def measure(vae: VaeCode, config: Any, use: VaeUse, sides: Sequence[int] = ()) -> UseMemory:
+    """Measures a VAE in one use on square frames of some sides; by default on few."""
     more, sides = (1.0, sides) if sides else (_BETWEEN, SIDES)
-    found = _points(vae, config, call, use, sides)
-    if use.device == "cuda" and use.switches.temporal_winograd:  # trials may choose
+    found, weights = _points(vae, config, use, sides)
+    if use.device == "cuda" and use.switches.temporal_winograd:  # trials may choose either way
         usual = replace(use, switches=replace(use.switches, temporal_winograd=False))
-        for one, other in zip(found, _points(vae, config, call, usual, sides), strict=True):
-            one.update({name: max(one[name], other[name]) for name in FIGURES})
-    return CallMemory(
-        bytes_of={
-            name: tuple(
-                (side, round(one[name] * (more if name in ("first", "later") else 1)))
-                for side, one in zip(sides, found, strict=True)
-            )
-            for name in FIGURES
-        },
-        operations=(
-            _operations(sides, [one["first_operations"] for one in found]),
-            _operations(sides, [one["later_operations"] for one in found]),
-        ),
-    )
+        for call, points in _points(vae, config, usual, sides)[0].items():
+            for one, other in zip(found[call], points, strict=True):
+                one.update({name: max(one[name], other[name]) for name in FIGURES})
+    calls = dict[str, CallMemory]()
+    for call, points in found.items():
+        curves = {
+            name: tuple(zip(sides, (p[name] for p in points), strict=True)) for name in FIGURES
+        }
+        for name in ("first", "later"):
+            curves[name] = tuple((side, round(more * size)) for side, size in curves[name])
+        counts = ([p[f"{name}_operations"] for p in points] for name in ("first", "later"))
+        first, later = (_operations(sides, some) for some in counts)
+        calls[call] = CallMemory(bytes_of=curves, operations=(first, later))
+    return UseMemory(weights, calls)
 
 
 def _operations(sides: Sequence[int], counts: Sequence[int]) -> tuple[float, float]:
@@ -311,26 +305,21 @@ def _operations(sides: Sequence[int], counts: Sequence[int]) -> tuple[float, flo
 
 
 def _points(
-    vae: MeasuredVae, config: Any, call: str, use: VaeUse, sides: Sequence[int]
-) -> list[dict[str, int]]:
+    vae: VaeCode, config: Any, use: VaeUse, sides: Sequence[int]
+) -> tuple[dict[str, list[dict[str, int]]], int]:
+    """Figures of each call at each size, and bytes of the weights."""
     with Valueless(vae, config, use) as measured:
-        return [measured.slices(call, Size(side, side)) for side in sides]
-
-
-def weights(vae: MeasuredVae, config: Any, use: VaeUse) -> int:
-    """Bytes of the tables of encoder and decoder; for images those that one leaves behind too."""
-    with Valueless(vae, config, use) as measured:
-        if use.is_image:
-            for call in ("encode_slice", "decode_slice"):
-                measured.slices(call, Size(64, 64))
-            measured.fast.release()
-        found: int = measured.meter.now
-        return found
+        found = {
+            call: [measured.slices(call, Size(side, side)) for side in sides]
+            for call in vae.pieces(config, use.slice_frames)
+        }
+        measured.fast.release()
+        return found, measured.meter.now
 
 
 @dataclass(frozen=True, slots=True)
 class ClipUse:
-    """What one direction of a clip takes, its results joined.
+    """Memory of one direction of a clip, its results joined.
 
     Attributes:
         peak_bytes: Most bytes at once, without weights and without what it is given.
@@ -349,7 +338,7 @@ class ClipUse:
 
 @lru_cache(maxsize=64)
 def clip_use(
-    vae: MeasuredVae,
+    vae: VaeCode,
     config: Any,
     use: VaeUse,
     side: Side,
@@ -358,14 +347,14 @@ def clip_use(
     *,
     whole: bool = False,
 ) -> ClipUse:
-    """What one direction of a clip takes.
+    """Memory of one direction of a clip.
 
     Args:
         vae: Its family.
         config: Sizes of the VAE.
-        use: How it is used.
+        use: Use of the VAE.
         side: The direction.
-        size: Of frames that are or could be encoded, px.
+        size: Size of frames that are or could be encoded, px.
         frames: 1 + n * temporal_factor.
         whole: The clip goes through at once, not in slices.
     """

@@ -35,8 +35,8 @@ class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
     Args:
         config: Sizes of the model.
         weights: Published name -> tensor; read one at a time.
-        device: Where to work.
-        dtype: Of activations and convolutions; norms are computed in float32 (float64).
+        device: Device to work on.
+        dtype: Type of activations and convolutions; norms are computed in float32 (float64).
         switches: Which optimisations to use; None: the usual ones.
 
     Raises:
@@ -45,7 +45,7 @@ class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
     Attributes:
         config: Sizes of the model.
         context_type: Class of the context, set by the family.
-        parts: Of encoder and decoder.
+        parts: Parts of encoder and decoder.
         trace: Called with the module path and a copy of the result of each part,
             [1, C, T, H, W], of the first clip of a batch.
     """
@@ -77,6 +77,17 @@ class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
     def build_parts(self, weights: Mapping[str, Tensor]) -> Parts[AnyContext]:
         """The parts of encoder and decoder; everything else is set when this is called."""
 
+    @classmethod
+    def of(cls, vae: SlicedVae) -> Self:
+        """A VAE whose parts can be given tiles.
+
+        Raises:
+            ValueError: It is not of this variant; an error in the caller.
+        """
+        if not isinstance(vae, cls):
+            raise ValueError("only the fast variant works in tiles")
+        return vae
+
     def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Encode one slice; see `SlicedVae`."""
         found, carry = self.run_clips("encode", frames, carry)
@@ -87,7 +98,7 @@ class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
         return self.run_clips("decode", latent, carry)
 
     def conv_options(self) -> ConvOptions:
-        """How the convolutions are computed."""
+        """Ways in which the convolutions are computed."""
         return ConvOptions(
             dtype=self.dtype,
             form=_form(self.switches, self.device, self.dtype),

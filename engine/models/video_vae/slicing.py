@@ -73,7 +73,7 @@ class SlicedVae(ABC):
 
         Args:
             latent: [B, L, t, h, w], unscaled; t >= 1.
-            carry: As for `encode_slice`.
+            carry: Passed as to `encode_slice`.
 
         Returns:
             Frames [B, 3, T, H, W], not clipped, T = temporal_factor * t, in the first slice
@@ -84,8 +84,8 @@ class SlicedVae(ABC):
         """Work through longer clips in slices.
 
         Args:
-            frames: Of a slice, a multiple of `config.temporal_factor`; the first one takes one
-                more. None takes the number that the model was published with.
+            frames: Frames of a slice, a multiple of `config.temporal_factor`; the first one takes
+                one more. None takes the number that the model was published with.
         """
         frames = self.usual_slice_frames if frames is None else frames
         if frames < 1 or frames % self.config.temporal_factor:

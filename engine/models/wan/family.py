@@ -22,7 +22,7 @@ from engine.models.planning.search import (
     tile_of,
 )
 from engine.models.upscalers import ShotModel
-from engine.models.video_vae.measured import VaeModel, VaeVariants
+from engine.models.video_vae.measured_memory import VaeModel, VaeVariants
 from engine.models.wan import files
 from engine.models.wan.latents.format import WanLatents
 from engine.models.wan.plan import WanPlan

@@ -35,15 +35,15 @@ from engine.tiling.grid import tile_grid
 
 
 def smaller(plan: SeedVr2Plan, stage: str = "") -> SeedVr2Plan | None:
-    """The same with less on the device; None at the minimum.
+    """Plan with less on the device; None at the minimum.
 
     The stage that ran out, or else the one that needs most, takes less in the new plan; where
     nothing can be made smaller there, fewer weights stay, and last what any other stage takes.
 
     Args:
-        plan: That needs too much.
-        stage: That ran out of memory: "encode", "transformer" or "decode"; "" where that is not
-            known.
+        plan: Plan that needs too much.
+        stage: Stage that ran out of memory: "encode", "transformer" or "decode"; "" where that
+            is not known.
     """
     now = needs(plan)
     for changed in (replace(plan, encode_at_once=1, decode_at_once=1), replace(plan, parks=True)):
@@ -62,7 +62,7 @@ def smaller(plan: SeedVr2Plan, stage: str = "") -> SeedVr2Plan | None:
 
 
 def less_on_host(plan: SeedVr2Plan) -> SeedVr2Plan | None:
-    """The same with less in main memory; None at the minimum."""
+    """Plan with less RAM; None at the minimum."""
     if plan.encode_tile or plan.decode_tile:
         if not plan.warm_up:
             return replace(plan, warm_up=WARM_UP)
@@ -75,7 +75,7 @@ def less_on_host(plan: SeedVr2Plan) -> SeedVr2Plan | None:
 
 
 def _smaller_stage(plan: SeedVr2Plan, stage: str) -> SeedVr2Plan | None:
-    """With less for one stage; None where it takes as little as it can."""
+    """Plan with less for one stage; None at its minimum."""
     steps = {"encode": _encoding_less, "transformer": _shorter, "decode": _decoding_less}
     now = needs(plan).stages[stage]
     less = (one for one in steps[stage](plan) if needs(one).stages[stage] < now)
@@ -159,7 +159,7 @@ def _next_clip(plan: SeedVr2Plan, *, more: bool) -> int | None:
 
 
 def _longer_spans(plan: SeedVr2Plan) -> SeedVr2Plan | None:
-    """With spans twice as long at most; None where nothing begins again, or no span may be longer.
+    """Plan with spans at most twice as long; None where none may be longer or none begins again.
 
     No search takes a plan beyond those limits however much main memory there is.
     """
@@ -265,7 +265,7 @@ def _blocks(plan: SeedVr2Plan) -> Iterator[Notice]:
 
 
 def changes(old: SeedVr2Plan, new: SeedVr2Plan) -> Iterator[Message]:
-    """What differs between two plans, the main thing first."""
+    """Differences between two plans, the main one first."""
     if old.vae_dtype != new.vae_dtype:
         yield message("change.dtype", before=old.vae_dtype, after=new.vae_dtype)
     if old.clip != new.clip:
@@ -288,7 +288,7 @@ def changes(old: SeedVr2Plan, new: SeedVr2Plan) -> Iterator[Message]:
 
 
 def notices(plan: SeedVr2Plan, title: str) -> Iterator[Notice]:
-    """What the user should know before the start."""
+    """Notices that the user should read before the start."""
     yield from shared.shot_notices(title, plan)
     if plan.decodes_whole_tiles:
         yield Notice(code="decoder-in-tiles", severity="info")

@@ -1,4 +1,4 @@
-"""What SeedVR2 jobs need and how much they compute, from plans alone."""
+"""Memory and operations of SeedVR2 jobs, from plans alone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.models.seedvr2.planning import vae_memory
 from engine.models.seedvr2.planning.vae_memory import VAES, Asked
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.tiling import decoder_reach, encoder_reach
-from engine.models.video_vae.measured_memory import VaeUse
+from engine.models.video_vae.vae_use import VaeUse
 
 _EXACT = 4  # bytes of a number of latents and of finished frames
 _COLOURS = 3
@@ -32,7 +32,7 @@ _SOURCE_BYTES = 2  # of the source's frames that wait for their result, for each
 
 @lru_cache(maxsize=4096)
 def needs(plan: SeedVr2Plan) -> MemoryRequirement:
-    """What a job takes."""
+    """Memory of a job."""
     dit, vae = files.configs(plan)
     found = _stages(vae, plan, _transformer(dit, plan))
     on_gpu = plan.device == "cuda"
@@ -110,7 +110,7 @@ def tiled(plan: SeedVr2Plan) -> Iterator[str]:
 
 
 def streamed_bytes(plan: SeedVr2Plan) -> int:
-    """Of weights that come to the GPU again for every clip; what may be pinned."""
+    """Bytes of weights that are copied to the GPU for every clip, and may be pinned."""
     if plan.blocks_on_device is None or plan.device != "cuda":
         return 0
     dit, _ = files.configs(plan)
@@ -195,7 +195,7 @@ def _finishing(plan: SeedVr2Plan, pictures: int) -> int:
 
 
 def _latent_bytes(vae: VaeConfig, plan: SeedVr2Plan) -> int:
-    """Of one latent."""
+    """Bytes of one latent."""
     return plan.padded.pixels // vae.spatial_factor**2 * vae.latent_channels * _EXACT
 
 
@@ -238,7 +238,7 @@ def _waiting_latents(plan: SeedVr2Plan) -> int:
 
 def _vae_weights(vae: VaeConfig, plan: SeedVr2Plan) -> int:
     image = plan.film == 1 and plan.device == "cpu"
-    return VAES.weights(vae, _vae_use(plan), image=image)
+    return VAES.weights(vae, replace(_vae_use(plan), is_image=image))
 
 
 def _vae_use(plan: SeedVr2Plan) -> VaeUse:
@@ -250,7 +250,7 @@ def _vae_use(plan: SeedVr2Plan) -> VaeUse:
 
 
 def _dit_weights(dit: DitConfig, plan: SeedVr2Plan, *, buffers: int) -> int:
-    """With so many buffers for blocks that come and go."""
+    """Bytes with n staging buffers for streamed blocks."""
     stored, stay = _stored(dit, plan), plan.blocks_on_device
     return dit_cost.resident_bytes(dit, stored, stay, buffers=buffers, device=plan.device)
 
@@ -265,7 +265,7 @@ def _transformer(dit: DitConfig, plan: SeedVr2Plan) -> tuple[int, int]:
 
 
 def _stored(dit: DitConfig, plan: SeedVr2Plan) -> WeightBytes:
-    """As kept on the device: packed formats stay packed, others take the transformer's type."""
+    """Bytes per weight on the device: packed formats stay packed, others take the type."""
     if plan.products != "none":
         return dit_cost.weight_bytes(dit, FORMAT_BYTES[plan.products], plan.dtype)
     if plan.dit.is_here:
@@ -282,7 +282,7 @@ def vae_work(plan: SeedVr2Plan, frames: int) -> tuple[float, float]:
     of_encode, of_low, of_high = (_part_flops(vae, plan, call) for call in calls)
 
     def in_tiles(one: _PartFlops, boxes: list[Size], span: int, first: int) -> float:
-        """Of a part in which the first latent of a clip takes as long as so many frames."""
+        """Operations of a part in which the first latent of a clip takes as long as n frames."""
         begins = _again(frames, span) if plan.warm_up else 0
         early = STEP * (plan.warm_up - 1) + first
         taken = one.total(frames + early * begins, 1 + begins)
@@ -302,7 +302,7 @@ def vae_work(plan: SeedVr2Plan, frames: int) -> tuple[float, float]:
 
 
 def _again(frames: int, span: int) -> int:
-    """How often a film of one shot goes on with another span."""
+    """Number of times a video of one shot continues with another span."""
     return -(-latents_of(frames) // span) - 1
 
 
@@ -314,14 +314,13 @@ class _PartFlops:
     beginning: float
 
     def total(self, frames: int, beginnings: int) -> float:
-        """Of so many frames."""
+        """Operations of n frames."""
         return self.frame * frames + self.beginning * beginnings
 
 
 def _part_flops(vae: VaeConfig, plan: SeedVr2Plan, call: str) -> _PartFlops:
     """Operations of whole frames in a call."""
-    use = replace(_vae_use(plan), is_image=False)
-    found = VAES.operations(vae, call, use, plan.padded)
+    found = VAES.operations(vae, call, _vae_use(plan), plan.padded)
     frame = found.later / STEP
     return _PartFlops(frame, found.first - (STEP + 1) * frame)
 

@@ -59,7 +59,7 @@ def fitted(plan: SeedVr2Plan, room: Room) -> SeedVr2Plan:
 
     Args:
         plan: The largest; what the user chose is the largest there.
-        room: What there is.
+        room: Available memory.
     """
     search = _Search(plan, room)
     found = search.best() or search.smallest()
@@ -72,7 +72,7 @@ def encoder_tiles(vae: VaeConfig, frame: Size) -> tuple[Size, ...]:
 
 
 def decoder_tiles(vae: VaeConfig, frame: Size, *, is_whole: bool) -> tuple[Size, ...]:
-    """The same of the decoder, of all of it or of its large part."""
+    """Tiles of the decoder, of all of it or of its large part."""
     if is_whole:
         return tilings(frame, whole_shared(vae) * vae.spatial_factor, vae.spatial_factor)
     each = pixels_per_feature(vae)
@@ -85,7 +85,7 @@ def shared_of(clip: int) -> int:
 
 
 def with_clip(plan: SeedVr2Plan, latents: int) -> SeedVr2Plan:
-    """The same with clips of so many latents."""
+    """Plan with clips of n latents."""
     if latents == plan.latents:
         return plan
     if plan.join == "latents":
@@ -162,7 +162,7 @@ class _Search:
 
     @cached_property
     def blocks(self) -> tuple[int | None, ...]:
-        """How many stay on the device, most first; None are all, and the text's weights too."""
+        """Numbers of blocks on the device, most first; None: all, and the text's weights too."""
         first, layers = self.plan.blocks_on_device, self.config.layers
         fewer = range(layers if first is None else min(first, layers), -1, -BLOCKS_STEP)
         found = dict.fromkeys([first, *fewer, 0])
@@ -211,7 +211,7 @@ class _Search:
         return self._with_more_blocks(min(fast, key=self._burden))
 
     def _burden(self, plan: SeedVr2Plan) -> tuple[int, int]:
-        """What decides among plans that are as fast: tiles, then main memory."""
+        """Order of plans that are equally fast: tiles, then RAM."""
         tiled = sum(tile is not None for tile in (plan.encode_tile, plan.decode_tile))
         return tiled, self._waiting(plan)
 
@@ -240,13 +240,13 @@ class _Search:
                 yield plan
 
     def _least_seconds(self, base: SeedVr2Plan) -> float:
-        """What a plan takes at least: whole frames in one span, nothing that comes and goes."""
+        """Least seconds of a plan: whole frames in one span, no streamed blocks."""
         span = latents_of(self.room.frames)
         whole = replace(base, encode_tile=None, decode_tile=None, encode_span=span)
         return self.room.seconds(replace(whole, decodes_whole_tiles=False, blocks_on_device=None))
 
     def _filled(self, base: SeedVr2Plan) -> Iterator[SeedVr2Plan]:
-        """With the tiles and spans that take least time among those that fit, if any do."""
+        """Plans with the tiles and spans that take least time among those that fit, if any do."""
         small, longest = self._smallest(base), self._longest_span(base)
         decode = self._decoder_tiles(is_whole=base.decodes_whole_tiles)
 
@@ -269,7 +269,7 @@ class _Search:
         made: Callable[[Size | None, int], SeedVr2Plan],
         longest: int,
     ) -> dict[Size | None, None]:
-        """Those worth trying: whole frames, and the largest that fit for short and long spans."""
+        """Tiles worth trying: whole frames, and the largest that fit for short and long spans."""
         cut = [tile for tile in tiles if tile is not None]
         found: dict[Size | None, None] = {}
         if None in tiles and self._fits_device(made(None, USUAL_SPAN)):
@@ -281,7 +281,7 @@ class _Search:
         return found
 
     def _spanned(self, plan: SeedVr2Plan, longest: int) -> Iterator[SeedVr2Plan]:
-        """With pairs of spans that there is room for, of which none is longer than another."""
+        """Plans with pairs of spans that fit, of which none is longer than another."""
         encode = self._spans(longest)
         decode = (USUAL_SPAN,) if plan.decode_tile is None else encode
 
@@ -301,7 +301,7 @@ class _Search:
         return self.room.ram(plan) - self.room.processes * plan.pin_bytes
 
     def _most_waiting(self, plan: SeedVr2Plan) -> int:
-        """That it may take; long spans leave some to other programs."""
+        """RAM that it may take; long spans leave some to other programs."""
         most = self.room.budget.ram_bytes
         if not self.on_gpu or plan.encode_span == plan.decode_span == USUAL_SPAN:
             return most
@@ -325,7 +325,7 @@ class _Search:
         return tuple(dict.fromkeys((*found, USUAL_SPAN)))
 
     def _with_more_blocks(self, plan: SeedVr2Plan) -> SeedVr2Plan:
-        """With as many blocks on the GPU as there is room for next to its tiles."""
+        """Plan with as many blocks on the GPU as fit next to its tiles."""
         for blocks in self.blocks:
             if blocks == plan.blocks_on_device:
                 break
@@ -335,7 +335,7 @@ class _Search:
         return plan
 
     def _pinned(self, plan: SeedVr2Plan) -> SeedVr2Plan:
-        """With copies of streamed weights in main memory, as far as there is room for them.
+        """Plan with copies of streamed weights in RAM, as far as they fit.
 
         What else may be pinned is for carries, which pass less often.
         """
@@ -361,5 +361,5 @@ class _Search:
 
 
 def _price(better: Quality, poorer: Quality) -> float:
-    """How many times as long a better class may take."""
+    """Factor by which a better class may take longer."""
     return PRICES["tile-statistics" if better.clips == poorer.clips else "clips"]

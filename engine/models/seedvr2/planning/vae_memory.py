@@ -1,4 +1,4 @@
-"""What the VAE of SeedVR2 needs while shots stream through it.
+"""Memory of SeedVR2's VAE while shots stream through it.
 
 Its calls are measured; what `encode_stream` and `decode_stream` keep around them is counted here,
 from sizes alone. The tests compare both.
@@ -15,7 +15,8 @@ from engine.models.planning.search import PhaseMemory, Streamed
 from engine.models.seedvr2.plan import STEP, latents_of
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.tiling import USUAL_SPAN, pieces, split_tiles, whole_tiles
-from engine.models.video_vae.measured_memory import MeasuredVae, VaePeak, VaeUse
+from engine.models.video_vae.measured_memory import MeasuredVae
+from engine.models.video_vae.vae_use import VaePeak, VaeUse
 from engine.settings.optimisations import VaeSwitches
 from engine.tiling.grid import tile_grid
 
@@ -35,13 +36,13 @@ _EXACT = 4  # bytes of a number of latents and of finished frames
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """How shots go through the VAE, both ways.
+    """Use of the VAE for shots, in both directions.
 
     Attributes:
-        config: Of the VAE.
+        config: Configuration of the VAE.
         frame: Padded frames, px.
         device: "cpu" or "cuda".
-        dtype: Of the values.
+        dtype: Type of the values.
         switches: Optimisations.
         tile: Most px at a time; None for whole frames.
         warm_up: Latents that tiles begin early; 0 where they go on with a carry.
@@ -87,7 +88,7 @@ class Asked:
 
     @property
     def tile_pixels(self) -> int:
-        """Of a tile at most."""
+        """Size of a tile at most."""
         return (self.tile or self.frame).pixels
 
     @property
@@ -101,7 +102,7 @@ class Asked:
         return DTYPE_BYTES[self.dtype]
 
     def peak(self, call: str, size: Size) -> VaePeak:
-        """What a call of the VAE takes on frames of a size, slice by slice."""
+        """Memory of a call of the VAE on frames of a size, slice by slice."""
         use = VaeUse(
             dtype=self.dtype,
             device="cuda" if self.on_gpu else "cpu",
@@ -114,7 +115,7 @@ class Asked:
 
 @lru_cache(maxsize=512)
 def encoding(asked: Asked) -> Streamed:
-    """Of encoding."""
+    """Memory of the streaming encoder."""
     boxes = encode_boxes(asked)
     found = asked.peak("encode_slice", boxes[0])
     latent = asked.config.latent_channels * _EXACT
@@ -143,7 +144,7 @@ def encoding(asked: Asked) -> Streamed:
 
 @lru_cache(maxsize=512)
 def decoding(asked: Asked) -> Streamed:
-    """Of decoding."""
+    """Memory of the streaming decoder."""
     if asked.tile is None:
         return _whole(asked, asked.peak("decode_slice", asked.frame))
     boxes = decode_boxes(asked, asked.tile)
@@ -159,13 +160,13 @@ def decoding(asked: Asked) -> Streamed:
 
 
 def _tiled(asked: Asked, low: VaePeak | None, tile: VaePeak, tiles: int, features: int) -> Streamed:
-    """Where tiles visit the features of some latents, each of so many bytes.
+    """Memory where tiles visit the features of some latents, each of n bytes.
 
     Args:
-        asked: What is decoded.
-        low: What whole frames go through before.
-        tile: What a tile goes through.
-        tiles: How many.
+        asked: Use of the VAE.
+        low: Memory of the part that whole frames go through before.
+        tile: Memory of the part that a tile goes through.
+        tiles: Number of tiles.
         features: Bytes for each latent.
     """
     early, fresh = asked.early * features, asked.span * features

@@ -30,7 +30,7 @@ class VaeConfig:
         quant_conv: A 1x1x1 convolution follows the encoder.
         post_quant_conv: A 1x1x1 convolution comes before the decoder.
         slice_frames: Frames of a slice after the first one; the first has one more.
-        scaling_factor: What the transformer's latents are multiplied by; the VAE itself takes
+        scaling_factor: Factor of the transformer's latents; the VAE itself takes
             and gives unscaled ones.
     """
 
@@ -78,7 +78,7 @@ class VaeConfig:
         return max(1, self.slice_frames // self.temporal_factor)
 
     def narrower(self, parts: int) -> VaeConfig:
-        """The same with a part of the channels; a group keeps one at least."""
+        """Configuration with a part of the channels; a group keeps one at least."""
         widths = tuple(width // parts for width in self.block_out_channels)
         groups = min(self.norm_groups, *widths)
         return replace(self, block_out_channels=widths, norm_groups=groups)
@@ -95,7 +95,7 @@ def infer_vae_config(shapes: Shapes, metadata: Mapping[str, str]) -> VaeConfig:
 
     Args:
         shapes: Name and shape of every tensor.
-        metadata: Of the file. Its entry "config" (JSON; the sizes themselves or under
+        metadata: Metadata of the file. Its entry "config" (JSON; the sizes themselves or under
             "constructor") has what shapes do not show: groups of the norms and frames of a slice.
 
     Raises:

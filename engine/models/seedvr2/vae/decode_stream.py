@@ -38,9 +38,9 @@ class SeedVr2DecodeStream:
     Args:
         vae: Its decoder.
         frame: Size of the frames.
-        tiling: How they are cut; None for whole ones.
+        tiling: Tiling of the frames; None for whole ones.
         watch: Called with every decoded tile.
-        parking: Where carries wait in main memory; None for a place of its own.
+        parking: Store in RAM for waiting carries; None for one of its own.
         first: Number of the first frame.
         begin: Latent of the shot that is decoded first.
         end: Latents of the shot that are wanted: a span ends as soon as they are there; None: all.
@@ -74,7 +74,7 @@ class SeedVr2DecodeStream:
         self._count = first  # frames are counted, from this one on
         self._tiled: _Tiled | None = None
         if tiling is not None:
-            fast = vae.in_parts()
+            fast = FastVae.of(vae)
             part: _All | _HighPart = _All(fast) if tiling.is_whole else _HighPart(fast)
             self._tiled = _Tiled(part, frame, tiling, self._parking, begin, end, advance)
 
@@ -139,11 +139,11 @@ class _Part(Protocol):
         ...
 
     def apart(self, count: int) -> list[_Part]:
-        """As often as it is to work at a time, see `FastSlicedVae.apart`."""
+        """Decoders that work at the same time, see `FastSlicedVae.apart`."""
         ...
 
     def tiles(self, latent: Size, tiling: Tiling) -> SplitTiles:
-        """How a frame of so many latent positions is cut."""
+        """Tiles of a frame of n latent positions."""
         ...
 
     def times(self) -> int:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.core.geometry import Size
+from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.load import Vae
 from engine.models.seedvr2.vae.tiling import Tiling
 from engine.models.upscalers import Advance, no_advance
@@ -28,8 +29,8 @@ class SeedVr2EncodeStream:
     Args:
         vae: Its encoder.
         frame: Size of the frames.
-        tiling: How they are cut; None for whole ones.
-        parking: Where carries wait in main memory; None for a place of its own.
+        tiling: Tiling of the frames; None for whole ones.
+        parking: Store in RAM for waiting carries; None for one of its own.
         begin: Latent of the shot that the first frame is the last one of.
         end: Latents of the shot that are wanted: a span ends as soon as they are there; None: all.
         advance: Called after each slice of a tile.
@@ -110,7 +111,7 @@ class SeedVr2EncodeStream:
     ) -> Iterator[Tensor]:
         """Latents [t, L, h, w] float32 of each tile."""
         lanes = Lanes(device, min(self._at_once, len(self._boxes)))
-        vaes = [self._vae] if lanes.count == 1 else self._vae.in_parts().apart(lanes.count)
+        vaes = [self._vae] if lanes.count == 1 else FastVae.of(self._vae).apart(lanes.count)
 
         def one(index: int, lane: int) -> Generator[None, None, Tensor]:
             return self._tile(index, vaes[lane], slices, device, last)

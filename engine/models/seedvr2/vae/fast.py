@@ -40,16 +40,12 @@ class FastVae(FastSlicedVae[SliceContext, VaeConfig], SeedVr2VaeVariant):
         self._low, self._high = decoder(build, self.config)
         return {"encode": encoder(build, self.config), "decode": [*self._low, *self._high]}
 
-    def in_parts(self) -> FastVae:
-        """This VAE itself."""
-        return self
-
     def decode_low(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """The part of the decoder at low resolution, which sees the whole frame.
 
         Args:
             latent: [1, L, t, h, w], a slice.
-            carry: Of this part.
+            carry: Carry of this part.
 
         Returns:
             Features [T, C, 2*h, 2*w] in channels last, T = 2*t, one less in the first slice; the
@@ -64,7 +60,7 @@ class FastVae(FastSlicedVae[SliceContext, VaeConfig], SeedVr2VaeVariant):
 
         Args:
             features: [T, C, y, x], a box of what `decode_low` returned; not changed.
-            carry: Of this part and this tile.
+            carry: Carry of this part and this tile.
 
         Returns:
             Frames [T', 3, 4*y, 4*x], not clipped, T' = 2*T, one less in the first slice; the next

@@ -76,14 +76,14 @@ class GroupNorm:
             keep_last(out, kept)
 
     def _in_steps(self, frames: Tensor, *, silu: bool) -> Tensor:
-        """As in the plain variant, on contiguous frames for the same reason (see `FrameNorm`)."""
+        """Norm as in the plain variant, on contiguous frames for the reason of `FrameNorm`."""
         weight, bias = (part.to(frames.dtype) for part in self._affine)
         normed = F.group_norm(frames.contiguous(), self._groups, weight, bias, self._eps)
         return F.silu(normed) if silu else normed
 
 
 class CompiledGroupNorm(GroupNorm):
-    """The same as torch compiles it; what it cannot compile is done as without the switch."""
+    """Norm compiled by torch; what it cannot compile is done as without the switch."""
 
     def write(
         self,
@@ -109,9 +109,9 @@ class SeedVr2VaeBuilder:
     """Reads tensors by their published names, folds them, and keeps what will be used.
 
     Args:
-        config: Of the VAE.
+        config: Configuration of the VAE.
         weights: Published name -> tensor; a tensor is asked for once, when it is needed.
-        device: Where the parts will work; folds are computed there too.
+        device: Device of the parts; folds are computed there too.
         options: Precision and method of the convolutions.
         switches: Which folds are made.
 

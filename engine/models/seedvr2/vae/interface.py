@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.video_vae.slicing import SlicedVae
-
-if TYPE_CHECKING:
-    from engine.models.seedvr2.vae.fast import FastVae
 
 
 class SeedVr2VaeVariant(SlicedVae):
@@ -19,11 +14,3 @@ class SeedVr2VaeVariant(SlicedVae):
     """
 
     config: VaeConfig
-
-    def in_parts(self) -> FastVae:
-        """The variant whose parts can be given tiles.
-
-        Raises:
-            ValueError: This variant has none; an error in the caller.
-        """
-        raise ValueError("only the fast variant works in tiles")

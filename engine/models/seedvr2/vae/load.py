@@ -36,8 +36,8 @@ def load_vae(
     Args:
         path: Safetensors file with the published names, any floating-point format.
         form: "plain" follows the specification, "fast" gives the same sooner.
-        device: Where it computes.
-        dtype: What it computes in; the file's weights are converted once.
+        device: Device that it computes on.
+        dtype: Type that it computes in; the file's weights are converted once.
         switches: Optimisations of the fast variant; None: the usual ones.
         config: None reads it from the file.
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from engine.core.geometry import Box, Size
 from engine.models.seedvr2.vae.config import VaeConfig
-from engine.models.video_vae.measured_memory import Piece
+from engine.models.video_vae.vae_use import Piece
 from engine.tiling.grid import smallest_tile, tile_grid
 from engine.tiling.latent_clips import Lookback
 
@@ -25,7 +25,7 @@ USUAL_SPAN = 8  # latents
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tiling:
-    """How frames are cut into tiles, and how a tile continues in time.
+    """Division of frames into tiles, and continuation of a tile in time.
 
     Attributes:
         tile: Most pixels computed at a time; of the decoder's large part with its halo, see
@@ -105,14 +105,14 @@ def encoder_reach(config: VaeConfig) -> int:
 
 
 def encoder_lookback(config: VaeConfig, tiling: Tiling | None) -> Lookback:
-    """Where the encoder has to begin for a latent to be the same."""
+    """Place where the encoder has to begin for a latent to be the same."""
     if tiling is None or not tiling.warm_up:
         return Lookback(encoder_reach(config))
     return Lookback(tiling.warm_up, tiling.span)
 
 
 def decoder_lookback(config: VaeConfig, tiling: Tiling | None) -> Lookback:
-    """The same of the decoder; where tiles begin early, its small part is known by then."""
+    """Place where the decoder has to begin; where tiles begin early, its small part is known."""
     if tiling is None or not tiling.warm_up:
         return Lookback(decoder_reach(config))
     return Lookback(tiling.warm_up + decoder_reach(config), tiling.span)
@@ -124,7 +124,7 @@ _WHOLE_MARGIN = 16  # px at the edge of such a tile that are never shown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitTiles:
-    """How a frame is cut.
+    """Tiles of a frame.
 
     Attributes:
         factor: Pixels of the result per feature, on each side.
@@ -171,7 +171,7 @@ def split_tiles(config: VaeConfig, latent: Size, tile: Size, blend: int) -> Spli
     """Cut the features of a frame into as few tiles as `tile` permits, no larger than needed.
 
     Args:
-        config: Of the VAE.
+        config: Configuration of the VAE.
         latent: Size of the frame in latent positions.
         tile: Most pixels of the result that are computed at a time, halo included; a multiple of
             4 (the published model) on both sides. A frame's side or more: not cut on that side.
@@ -195,7 +195,7 @@ def whole_tiles(config: VaeConfig, latent: Size, tile: Size) -> SplitTiles:
     """Cut a frame into tiles that go through all of the decoder; a feature is a latent position.
 
     Args:
-        config: Of the VAE.
+        config: Configuration of the VAE.
         latent: Size of the frame in latent positions.
         tile: Most pixels of the result that are computed at a time.
 

@@ -1,4 +1,4 @@
-"""What jobs with a Wan VAE need and how much they compute, from plans alone."""
+"""Memory and operations of jobs with a Wan VAE, from plans alone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _NOTHING = Streamed(
 
 @lru_cache(maxsize=4096)
 def needs(plan: WanPlan) -> MemoryRequirement:
-    """What a plan takes."""
+    """Memory of a plan."""
     encode, decode = passes(plan)
     if plan.stages != WanPlan.stages:
         return encode_needs(encode) if "encode" in plan.stages else decode_needs(decode)
@@ -49,17 +49,17 @@ def needs(plan: WanPlan) -> MemoryRequirement:
 
 
 def encode_needs(asked: Pass) -> MemoryRequirement:
-    """Of a job that only encodes."""
+    """Memory of a job that only encodes."""
     return _job(asked, encode_way(asked), _NOTHING)
 
 
 def decode_needs(asked: Pass) -> MemoryRequirement:
-    """Of a job that only decodes."""
+    """Memory of a job that only decodes."""
     return _job(asked, _NOTHING, decode_way(asked))
 
 
 def _job(asked: Pass, encode: Streamed, decode: Streamed) -> MemoryRequirement:
-    """Of both ways, which take turns and share their buffers."""
+    """Memory of both directions, which take turns and share their buffers."""
     buffers = max(encode.buffers, decode.buffers)
     frames = (asked.slice_frames + 1) * asked.frame.pixels * _FRAME_BYTES
     held = PhaseMemory((frames if encode is not _NOTHING else 0) + _latents(asked) + _SMALL_BYTES)
@@ -144,7 +144,7 @@ def padded_size(config: WanConfig, size: Size) -> Size:
 
 
 def passes(plan: WanPlan) -> tuple[Pass, Pass]:
-    """How a plan encodes and decodes."""
+    """Use of the VAE by a plan."""
     encode = Pass(
         config=files.wan_config(plan.vae, plan.model),
         frame=plan.padded,
@@ -172,7 +172,7 @@ def tiled(plan: WanPlan) -> Iterator[str]:
 
 
 def _repeated(asked: Pass, boxes: list[split.TileBox], cut: split.Cut) -> float:
-    """How often a frame is computed: tiles know more than they show, and may begin early."""
+    """Number of times a frame is computed: tiles overlap, and may begin early."""
     if len(boxes) == 1:
         return 1.0
     shared = sum(box.outer.size.pixels for box in boxes) / features_of(asked.frame, cut)

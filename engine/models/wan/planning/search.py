@@ -28,7 +28,7 @@ def fitted(plan: WanPlan, room: Room) -> WanPlan:
 
     Args:
         plan: The largest; what the user chose is the largest there.
-        room: What there is.
+        room: Available memory.
     """
     found = _fitted(plan, room)
     return with_two_at_once(found, room, tiled(found))

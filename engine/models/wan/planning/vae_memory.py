@@ -1,4 +1,4 @@
-"""What the Wan VAEs need while shots stream through them.
+"""Memory of the Wan VAEs while shots stream through them.
 
 Their calls are measured; what `streams` and `tiled` of that family keep around them is counted
 here, from sizes alone. The tests compare both.
@@ -12,7 +12,8 @@ from functools import lru_cache
 from engine.core.geometry import Size
 from engine.models.memory_cost import DTYPE_BYTES
 from engine.models.planning.search import PhaseMemory, Streamed
-from engine.models.video_vae.measured_memory import MeasuredVae, VaePeak, VaeUse
+from engine.models.video_vae.measured_memory import MeasuredVae
+from engine.models.video_vae.vae_use import VaePeak, VaeUse
 from engine.models.wan.vae import split
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
@@ -29,13 +30,13 @@ _COLOURS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """How a VAE works on shots.
+    """Use of a VAE for shots.
 
     Attributes:
-        config: Of the VAE.
+        config: Configuration of the VAE.
         frame: Size of the frames that are encoded, or would be.
         device: "cpu" or "cuda".
-        dtype: Of the values.
+        dtype: Type of the values.
         tile: Most px computed at a time, of a frame (encoder) or a result (decoder); None for
             whole frames.
         slice_frames: At a time.
@@ -76,7 +77,7 @@ class Pass:
 
     @property
     def use(self) -> VaeUse:
-        """How the VAE is used."""
+        """Use of the VAE, for the table."""
         return VaeUse(
             dtype=self.dtype,
             device="cuda" if self.on_gpu else "cpu",
@@ -85,13 +86,13 @@ class Pass:
         )
 
     def peak(self, call: str, size: Size | None = None) -> VaePeak:
-        """What a call takes on frames of a size; None: on whole ones."""
+        """Memory of a call on frames of a size; None: on whole ones."""
         return VAES.peak(self.config, call, self.use, size or self.frame)
 
 
 @lru_cache(maxsize=512)
 def encode_way(asked: Pass) -> Streamed:
-    """Of encoding."""
+    """Memory of the streaming encoder."""
     config, boxes = asked.config, encode_tiles(asked)
     if len(boxes) == 1:
         return _whole(asked.peak("encode_slice"))
@@ -123,7 +124,7 @@ def encode_way(asked: Pass) -> Streamed:
 
 @lru_cache(maxsize=512)
 def decode_way(asked: Pass) -> Streamed:
-    """Of decoding."""
+    """Memory of the streaming decoder."""
     config, boxes = asked.config, decode_tiles(asked)
     if len(boxes) == 1:
         return _whole(asked.peak("decode_slice"), is_alone=asked.drips)
@@ -159,7 +160,7 @@ def decode_way(asked: Pass) -> Streamed:
 
 
 def _whole(found: VaePeak, *, is_alone: bool = False) -> Streamed:
-    """Of whole frames; with slices that come alone the result of the one before has gone."""
+    """Memory of whole frames; with single slices the result of the one before is freed."""
     return Streamed(
         begins=PhaseMemory(found.first),
         steady=(PhaseMemory(found.later - (found.result if is_alone else 0)),),
@@ -176,13 +177,13 @@ class _SplitBytes:
     """Both halves of a way, and what passes.
 
     Attributes:
-        low: What whole frames go through.
-        high: What a tile goes through.
+        low: Memory of the part that whole frames go through.
+        high: Memory of the part that a tile goes through.
         taken: Bytes for each latent that tiles take, of whole frames.
-        given: The same that they give.
+        given: Bytes of their results.
         early: Bytes that tiles take once more.
-        tiles: How many.
-        share: Of a frame that is one tile.
+        tiles: Number of tiles.
+        share: Share of a frame that is one tile.
     """
 
     low: VaePeak

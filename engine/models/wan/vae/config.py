@@ -48,7 +48,7 @@ class WanConfig:
         latent_channels: Channels of the latent; the encoder gives twice as many (mean, logvar).
         multipliers: Width of each stage of the encoder, in units of `dim`; the decoder runs
             through them backwards.
-        residual_blocks: Of an encoder stage; a decoder stage has one more.
+        residual_blocks: Number in an encoder stage; a decoder stage has one more.
         time_down: For each stage of the encoder with a downsampler: does it halve time too? The
             decoder runs through them backwards.
         in_channels: Colours of a frame that is encoded.
@@ -89,7 +89,7 @@ class WanConfig:
 
     @property
     def upscale(self) -> int:
-        """How much larger decoded pictures are than encoded ones, per side."""
+        """Factor of decoded frames over encoded ones, per side."""
         return _FACTORS[self.out_channels]
 
     @property
@@ -98,7 +98,7 @@ class WanConfig:
         return 1
 
     def narrower(self, parts: int) -> WanConfig:
-        """The same with a part of the channels."""
+        """Configuration with a part of the channels."""
         return replace(self, dim=self.dim // parts, dec_dim=self.dec_dim // parts)
 
     @property
@@ -108,7 +108,7 @@ class WanConfig:
 
     @property
     def encoder_stages(self) -> tuple[Stage, ...]:
-        """From full size down to latent positions."""
+        """Stages from full size down to latent positions."""
         widths = [self.dim * multiplier for multiplier in (1, *self.multipliers)]
         times = (*self.time_down, None)
         return tuple(
@@ -125,7 +125,7 @@ class WanConfig:
 
     @property
     def decoder_stages(self) -> tuple[Stage, ...]:
-        """From latent positions up to full size; upsamplers of Wan 2.1 halve the channels."""
+        """Stages from latent positions to full size; upsamplers of Wan 2.1 halve the channels."""
         widths = [self.dec_dim * multiplier for multiplier in reversed(self.multipliers)]
         shrink = 2 if self.layout == "2.1" else 1
         results = [width // shrink for width in widths[:-1]] + widths[-1:]
@@ -182,7 +182,7 @@ def infer_wan_config(shapes: Shapes) -> WanConfig:
 
 
 def _out_channels(shapes: Shapes, usual: WanConfig) -> int:
-    """Of decoded frames; refuses variants for pictures with transparency, and all others."""
+    """Channels of decoded frames; refuses variants with transparency, and all others."""
     fold = usual.patch**2
     reads = size(shapes, "encoder.conv1.weight", 1, 3 * fold)
     head = ("decoder.head.2.weight", "decoder.head.2.bias")
@@ -202,7 +202,7 @@ def _encoder_width(shapes: Shapes, otherwise: int) -> int:
 
 
 def _decoder_width(shapes: Shapes, otherwise: int) -> int:
-    """Of the last block: in 2.1 the parts of all stages are counted through."""
+    """Number of the last block: in 2.1 the parts of all stages are counted through."""
     names = ["decoder.head.0.gamma", *_in_block("decoder.upsamples.14.")]
     names += _in_block("decoder.upsamples.3.upsamples.2.")
     return agreed([size(shapes, name, 0, 0) for name in names], otherwise)

@@ -47,16 +47,12 @@ class FastWanVae(FastSlicedVae[SliceContext, WanConfig], WanVaeVariant):
             "decode": [*self._decoder.low, *self._decoder.high],
         }
 
-    def in_parts(self) -> FastWanVae:
-        """This form."""
-        return self
-
     def encode_high(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """The part of the encoder at high resolution, which may be given a tile.
 
         Args:
             frames: [T, 3, H, W] in [-1, 1], a slice or a box of it; not changed.
-            carry: Of this half and this tile.
+            carry: Carry of this half and this tile.
 
         Returns:
             Features [T', C, y, x] in channels last, see `split.encode_cut`; the next carry.
@@ -68,7 +64,7 @@ class FastWanVae(FastSlicedVae[SliceContext, WanConfig], WanVaeVariant):
 
         Args:
             features: [T, C, y, x] of whole frames; not changed.
-            carry: Of this half.
+            carry: Carry of this half.
 
         Returns:
             Mean and log-variance [1, 2*L, t, h, w], the latter clamped; the next carry.
@@ -81,7 +77,7 @@ class FastWanVae(FastSlicedVae[SliceContext, WanConfig], WanVaeVariant):
 
         Args:
             latent: [1, L, t, h, w], a slice.
-            carry: Of this half.
+            carry: Carry of this half.
 
         Returns:
             Features [T, C, y, x] in channels last, see `split.decode_cut`; the next carry.
@@ -98,7 +94,7 @@ class FastWanVae(FastSlicedVae[SliceContext, WanConfig], WanVaeVariant):
 
         Args:
             features: [T, C, y, x], a box of what `decode_low` gave; not changed.
-            carry: Of this half and this tile.
+            carry: Carry of this half and this tile.
 
         Returns:
             Finished pictures [T', 3, H, W] of the box, not clipped; the next carry.

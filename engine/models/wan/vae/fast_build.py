@@ -1,4 +1,4 @@
-"""From weights of the published names to single parts of the fast variant."""
+"""Builds single parts of the fast variant of weights with the published names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class WanVaeBuilder:
 
     Args:
         weights: Published name -> tensor; a tensor is asked for once, when it is needed.
-        device: Where the parts will work; folds are computed there too.
+        device: Device of the parts; folds are computed there too.
         options: Precision and method of the convolutions.
         switches: Which folds are made.
 

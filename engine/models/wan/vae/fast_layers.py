@@ -44,7 +44,7 @@ class FastWanRmsNorm:
         keep_last(out, kept)
 
     def _in_steps(self, frames: Tensor, *, silu: bool) -> Tensor:
-        """As the plain variant does it."""
+        """Norm as in the plain variant."""
         gamma = self._gamma[:, None, None]
         length = torch.linalg.vector_norm(frames, dim=1, keepdim=True, dtype=gamma.dtype)
         scale = len(gamma) ** 0.5 / length.clamp(min=_LEAST_LENGTH)
@@ -53,7 +53,7 @@ class FastWanRmsNorm:
 
 
 class CompiledWanRmsNorm(FastWanRmsNorm):
-    """The same as torch compiles it; what it cannot compile is done as without the switch."""
+    """Norm compiled by torch; what it cannot compile is done as without the switch."""
 
     def write(
         self,
@@ -118,7 +118,7 @@ class Bridged:
     Args:
         name: Module path.
         parts: In order.
-        shortcut: From the input to the output of all of them.
+        shortcut: Shortcut from the input to the output of all of them.
     """
 
     def __init__(self, name: str, parts: Sequence[Part[SliceContext]], shortcut: Shortcut) -> None:

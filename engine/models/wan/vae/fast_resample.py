@@ -50,11 +50,11 @@ class Enlarger(Protocol):
 
 
 class SteppedEnlarger:
-    """As the specification has it: every pixel four times, then the convolution.
+    """Enlargement of the specification: every pixel four times, then the convolution.
 
     Args:
         conv: 3x3, of single frames.
-        channels: Of its result.
+        channels: Channels of its result.
 
     Memory: four times the source and the result; where it is chunked those of one frame.
     """
@@ -103,7 +103,7 @@ class FastWanUpsampler:
         context.put(result, self.name)
 
     def _frames(self, source: Tensor, context: SliceContext) -> Iterator[tuple[Tensor, slice]]:
-        """What is enlarged, and the places of the result that it goes to."""
+        """Frames that are enlarged, and the places of the result that they go to."""
         if self._time is None:
             yield source, slice(None)
             return

@@ -35,7 +35,7 @@ class Averaged:
 
     Args:
         name: Module path.
-        stage: What it goes around.
+        stage: Stage that it goes around.
 
     Memory: the means, as large as the result; a half more while they are made.
     """
@@ -92,7 +92,7 @@ class Repeated:
 
     Args:
         name: Module path.
-        stage: What it goes around.
+        stage: Stage that it goes around.
 
     Memory: the stage's input; its result once more only for an observer.
     """

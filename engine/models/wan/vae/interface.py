@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from engine.models.video_vae.slicing import SlicedVae
-
-if TYPE_CHECKING:
-    from engine.models.wan.vae.config import WanConfig
-    from engine.models.wan.vae.fast import FastWanVae
+from engine.models.wan.vae.config import WanConfig
 
 
 class WanVaeVariant(SlicedVae):
@@ -22,11 +17,3 @@ class WanVaeVariant(SlicedVae):
     """
 
     config: WanConfig
-
-    def in_parts(self) -> FastWanVae:
-        """The variant whose parts can be given tiles.
-
-        Raises:
-            ValueError: This variant has none; an error in the caller.
-        """
-        raise ValueError("only the fast variant works in tiles")

@@ -38,8 +38,8 @@ def load_wan(
         path: Safetensors file or .pth, with the names of Wan, ComfyUI or diffusers, in any
             floating-point format.
         form: "plain" follows the specification, "fast" gives the same sooner.
-        device: Where it computes.
-        dtype: What it computes in; the file's values are converted once.
+        device: Device that it computes on.
+        dtype: Type that it computes in; the file's values are converted once.
         switches: Optimisations of the fast variant; None: the usual ones.
         config: None reads it from the file.
 

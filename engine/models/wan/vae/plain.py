@@ -331,7 +331,7 @@ class WanVae(nn.Module, WanVaeVariant):
 
 
 def pictures(frames: Tensor, config: WanConfig) -> Tensor:
-    """What the decoder's head gives, [B, C, T, h, w], as pictures [B, 3, T, H, W].
+    """Frames [B, 3, T, H, W] of the result of the decoder's head, [B, C, T, h, w].
 
     Wan 2.2 unfolds its patches (channel 4 * colour + 2 * column + row), the 2x decoder shuffles
     its channels into pixels (channel 4 * colour + 2 * row + column), the others are done.

@@ -79,5 +79,5 @@ def _decoded(stages: Sequence[Stage], wrong: int) -> int:
 
 
 def _rounded_up(count: int, each: int) -> int:
-    """How many of `each` hold so many."""
+    """Number of `each` that hold n."""
     return -(-count // each)

@@ -1,4 +1,4 @@
-"""Where the Wan VAEs are cut in two, and the tiles of the local half: integers only.
+"""The cut of the Wan VAEs in two halves, and the tiles of the local half: integers only.
 
 Encoder and decoder have a half with the attention, at low resolution, which sees whole frames, and
 a local half at high resolution with most of the work and memory. Features pass between them.
@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.core.geometry import Box, Size
-from engine.models.video_vae.measured_memory import Piece
+from engine.models.video_vae.vae_use import Piece
 from engine.tiling.grid import cells, smallest_tile, tile_grid
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ LATENTS_PER_VISIT = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """What passes between the two halves.
+    """Features that pass between the two halves.
 
     Attributes:
         factor: Pixels of the encoded frame for each feature, on each side. Decoded frames may be
@@ -52,8 +52,8 @@ class TileBox:
     """A tile, in features.
 
     Attributes:
-        outer: What is computed.
-        inner: What is right in it and shown; over all tiles these make the frame, each once.
+        outer: Box that is computed.
+        inner: Box in it that is right and shown; over all tiles these make the frame, each once.
     """
 
     outer: Box
@@ -77,7 +77,7 @@ def is_cut_inside(config: WanConfig) -> bool:
 
 
 def decoder_high_stages(config: WanConfig) -> tuple[Stage, ...]:
-    """What the decoder's high half has of each of its stages."""
+    """Layers of each stage in the decoder's high half."""
     first, *others = config.decoder_stages[decoder_low_stages(config) :]
     return replace(first, blocks=0) if is_cut_inside(config) else first, *others
 
@@ -88,7 +88,7 @@ def encoder_high_stages(config: WanConfig) -> int:
 
 
 def decode_cut(config: WanConfig) -> Cut:
-    """Where the decoder is cut.
+    """Cut of the decoder.
 
     The halo is counted backwards from the picture, in positions of each stage: a 3x3 convolution
     sees one more, two of them in each residual block, one in an upsampler, whose own step halves
@@ -106,7 +106,7 @@ def decode_cut(config: WanConfig) -> Cut:
 
 
 def encode_cut(config: WanConfig) -> Cut:
-    """Where the encoder is cut.
+    """Cut of the encoder.
 
     Counted backwards from a feature as in `decode_cut`. A downsampler reads position 2x to 2x + 2
     for its x, so it looks one to the right and none to the left: published 16 px of the (folded)
@@ -180,7 +180,7 @@ def tiles(canvas: Size, tile: Size, cut: Cut) -> list[TileBox]:
         canvas: The frame in features.
         tile: Most features that are computed at a time, halo included; at least `least_tile` on
             a side that is shorter than the frame's.
-        cut: Of the encoder or decoder.
+        cut: Cut of the encoder or decoder.
 
     Raises:
         ValueError: The tile is smaller than `least_tile`.
@@ -194,7 +194,7 @@ def encode_tiles(config: WanConfig, frame: Size, tile: Size | None) -> list[Tile
     """Tiles of a frame that is encoded.
 
     Args:
-        config: Of the VAE.
+        config: Configuration of the VAE.
         frame: In px, a multiple of `config.spatial_factor`.
         tile: Most px computed at a time, halo included; None for the whole frame.
     """
@@ -206,7 +206,7 @@ def decode_tiles(config: WanConfig, frame: Size, tile: Size | None) -> list[Tile
     """Tiles of a frame that is decoded.
 
     Args:
-        config: Of the VAE.
+        config: Configuration of the VAE.
         frame: In px as it would be encoded, a multiple of `config.spatial_factor`.
         tile: Most px of the result computed at a time, halo included; None for the whole frame.
     """

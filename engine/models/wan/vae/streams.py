@@ -16,6 +16,7 @@ from engine.core.geometry import Box, Size
 from engine.models.upscalers import DecodedTile, Watch
 from engine.models.video_vae.frame_slices import as_clip, as_frames, check_finite
 from engine.models.video_vae.slicing import slices
+from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.interface import WanVaeVariant
 from engine.models.wan.vae.split import decode_tiles, encode_tiles
 from engine.models.wan.vae.tiled import TiledHalf, decode_pass, encode_pass
@@ -35,9 +36,9 @@ class Streaming:
         warm_up: 0: every tile continues with its carry, which waits in host memory. Else it begins
             so many latents earlier, which costs their time; exact from `encode_warm_up` and
             `decode_warm_up` on.
-        parks: With tiles: the carry of the low half waits on the host meanwhile.
+        parks: Whether, with tiles, the carry of the low half waits on the host.
         slice_latents: Latents worked on at a time; at the start of a shot one more.
-        parking: Where carries wait in main memory.
+        parking: Store in RAM for waiting carries.
         at_once: Tiles that are in work at a time, on a stream each.
     """
 
@@ -86,7 +87,7 @@ class WanEncodeStream:
         self._size = streaming.slice_latents * vae.config.temporal_factor
         tiles = encode_tiles(vae.config, frame, streaming.tile)
         if len(tiles) > 1:
-            fast = vae.in_parts()
+            fast = FastWanVae.of(vae)
             tiled = encode_pass(fast, streaming.slice_latents, streaming.warm_up)
             self._high = TiledHalf(tiled, tiles, streaming.parking, streaming.at_once)
             self._step = fast.encode_low
@@ -166,7 +167,7 @@ class WanDecodeStream:
         self._boxes = [Box(0, 0, canvas.width, canvas.height)]
         tiles = decode_tiles(vae.config, frame, streaming.tile)
         if len(tiles) > 1:
-            fast = vae.in_parts()
+            fast = FastWanVae.of(vae)
             tiled = decode_pass(fast, streaming.slice_latents, streaming.warm_up)
             self._high = TiledHalf(tiled, tiles, streaming.parking, streaming.at_once)
             self._step = fast.decode_low

@@ -98,8 +98,8 @@ class TiledHalf:
 
     Args:
         tiled: The computation.
-        tiles: Of a frame.
-        parking: Where carries wait.
+        tiles: Tiles of a frame.
+        parking: Store for waiting carries.
         at_once: Tiles that are in work at a time, on a stream each.
 
     Memory: on the device one tile of a slice, and its carry, of each that is in work. On the host
@@ -215,7 +215,7 @@ class _Canvas:
     """Results of a visit on the host, made of what the tiles show.
 
     Args:
-        due: How many.
+        due: Number of them.
         shown: The part of each that a tile shows.
     """
 

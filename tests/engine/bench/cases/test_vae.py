@@ -15,7 +15,7 @@ from engine.bench.run import BenchOptions, vae_models
 from engine.bench.workload import vae_run
 from engine.core.geometry import Size
 from engine.models.seedvr2.vae.config import VAE
-from engine.models.video_vae.measured import Side
+from engine.models.video_vae.vae_use import Side
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22
 from tests.helpers.extended import extended
 from tests.helpers.seedvr2 import tiny_config

@@ -16,8 +16,8 @@ from engine.core.geometry import Size
 from engine.models.seedvr2.planning.vae_memory import VAES as SEEDVR2_VAES
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.fast import FastVae
-from engine.models.video_vae.measured_memory import VaeUse
 from engine.models.video_vae.measuring import clip_use
+from engine.models.video_vae.vae_use import VaeUse
 from engine.models.wan.planning.vae_memory import VAES as WAN_VAES
 from engine.models.wan.vae.fast import FastWanVae
 from engine.ops import compiler

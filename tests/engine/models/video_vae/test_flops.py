@@ -17,9 +17,9 @@ from engine.core.geometry import Size
 from engine.models.seedvr2.planning.vae_memory import VAES as SEEDVR2
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
 from engine.models.seedvr2.vae.fast import FastVae
-from engine.models.video_vae.measured import Side
-from engine.models.video_vae.measured_memory import MeasuredVae, VaeUse
+from engine.models.video_vae.measured_memory import MeasuredVae
 from engine.models.video_vae.measuring import ClipUse, clip_use
+from engine.models.video_vae.vae_use import Side, VaeUse
 from engine.models.wan.planning.vae_memory import VAES as WAN
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22
 from engine.models.wan.vae.fast import FastWanVae

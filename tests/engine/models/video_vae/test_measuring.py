@@ -16,9 +16,9 @@ from engine.core.geometry import Size
 from engine.models.seedvr2.planning.vae_memory import VAES as SEEDVR2_VAES
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
 from engine.models.seedvr2.vae.fast import FastVae
-from engine.models.video_vae.measured import Side
-from engine.models.video_vae.measured_memory import MeasuredVae, VaeUse
+from engine.models.video_vae.measured_memory import MeasuredVae
 from engine.models.video_vae.measuring import clip_use
+from engine.models.video_vae.vae_use import Side, VaeUse
 from engine.models.wan.planning.vae_memory import VAES as WAN_VAES
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22
 from engine.models.wan.vae.fast import FastWanVae
@@ -215,7 +215,7 @@ def test_tables_are_counted(name: str, dtype: str) -> None:
                 fast.posterior(clip)
                 fast.decode(latent)
                 fast.release()
-            total = vaes.weights(config, use, image=True)
+            total = vaes.weights(config, replace(use, is_image=True))
             assert total == pytest.approx(found.left_bytes + made.left_bytes, rel=0.005)
 
 

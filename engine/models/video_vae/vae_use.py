@@ -1,0 +1,153 @@
+"""Uses of a VAE, and the measurements of its calls: plain data. Loads no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from engine.models.memory_cost import DTYPE_BYTES
+from engine.settings.optimisations import VaeSwitches
+
+Side = Literal["encode", "decode"]
+Curve = tuple[tuple[int, int], ...]  # sides of square frames, px, and what they take
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Input of a call of a VAE, slice by slice.
+
+    Attributes:
+        channels: Channels of its frames.
+        factor: Px of the frame that is encoded, or could be, for each position, on each side.
+        first: Steps in time of the first slice of a clip.
+        later: Steps in time of all other slices.
+        is_clip: [1, C, T, h, w] is given; otherwise frames [T, C, h, w], channels last.
+    """
+
+    channels: int
+    factor: int
+    first: int
+    later: int
+    is_clip: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VaeUse:
+    """Use of a VAE.
+
+    Attributes:
+        dtype: Type of values and weights. TRAP: a CPU without AVX-512 convolves 16-bit values
+            through copies in float32, up to 5 times these bytes; only a user's own choice of
+            `vae_precision` asks for that there.
+        device: On GPUs convolutions over time are counted as stacked ones ("2d"), which take more.
+        switches: Optimisations.
+        slice_frames: Frames of all slices but the first, which has one more.
+        is_image: One frame is all there is.
+    """
+
+    dtype: str = "float32"
+    device: Literal["cpu", "cuda"] = "cpu"
+    switches: VaeSwitches = field(default_factory=VaeSwitches)
+    slice_frames: int = 4
+    is_image: bool = False
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether all switches that count here are at their defaults."""
+        is_half = DTYPE_BYTES[self.dtype] == 2
+        convolution = "3d" if self.device == "cpu" and is_half else "2d"
+        asked = replace(self.switches, fp16_accumulation=False)
+        if asked.convolution == convolution:
+            asked = replace(asked, convolution="auto")
+        if asked.first_frame_fold:
+            asked = replace(asked, image_mode=True)
+        if self.device == "cpu":
+            asked = replace(asked, kernels=True, chunked_attention=True)
+        return asked == VaeSwitches()
+
+    @property
+    def name(self) -> str:
+        """Name in the table of a use with the usual switches."""
+        what = f"{self.slice_frames} frames" if not self.is_image else "image"
+        return f"{self.device} {self.dtype.replace('bfloat16', 'float16')} {what}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VaePeak:
+    """Bytes of slices that go through a call, without weights and without what it is given.
+
+    Attributes:
+        first: Most while the first slice of a clip is worked on.
+        later: Most during all other slices, with the result of the one before; 0 for images.
+        carry: Bytes that wait between two slices.
+        window: Bytes of the buffers that stay between two slices.
+        opens: Bytes of those buffers after the first slice.
+        result: Bytes of what a slice gives.
+    """
+
+    first: int
+    later: int
+    carry: int
+    window: int
+    opens: int
+    result: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operations:
+    """Floating-point operations of slices that go through a call.
+
+    Attributes:
+        first: Operations of the first slice of a clip.
+        later: Operations of each of the others.
+    """
+
+    first: float
+    later: float
+
+
+FIGURES = ("first", "later", "carry", "window", "opens", "result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallMemory:
+    """Memory and operations of a call, by the size of frames.
+
+    Attributes:
+        bytes_of: Curve of each field of `VaePeak`.
+        operations: For the first slice and for each of the others: operations of a px, and of its
+            square, which attention adds.
+    """
+
+    bytes_of: Mapping[str, Curve]
+    operations: tuple[tuple[float, float], tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class UseMemory:
+    """Memory and operations of a VAE in one use.
+
+    Attributes:
+        weights: Bytes of the tables of encoder and decoder that are kept once everything is loaded;
+            of images those too that the first one leaves behind.
+        calls: Memory of each call, by the name of its method.
+    """
+
+    weights: int
+    calls: Mapping[str, CallMemory]
+
+
+@dataclass(frozen=True, slots=True)
+class VaeCode:
+    """The code of a family's VAEs, whose calls are measured.
+
+    Attributes:
+        fast, plain: Module and class of both variants.
+        pieces: Input of each call, by the name of its method, for a configuration and the frames of
+            a slice.
+    """
+
+    fast: str
+    plain: str
+    pieces: Callable[[Any, int], Mapping[str, Piece]]
