@@ -35,21 +35,13 @@ from engine.planner.rates import Rates
 from engine.planner.times import name_of
 from engine.protocol.report import BenchReport, MeasuredRate
 from engine.settings.optimisations import optimisations
+from engine.video.write.encoders import ON_PROCESSOR
 
 Report = Callable[[int, int, Message | None], None]  # steps done, of how many, the one that begins
 _LIMIT_S = 45.0  # no step begins later: a busy or slow computer keeps the default costs
 _FIXED = {"start": "s a job", "frame": "s a frame", "check": "s a frame"}
 _OF_MODELS = ("vae", "transformer")
-_CODECS = {
-    "libx264": "H.264",
-    "libx265": "HEVC",
-    "libsvtav1": "AV1",
-    "prores_ks": "ProRes",
-    "ffv1": "FFV1",
-    "png": "PNG",
-    "tiff": "TIFF",
-    "encoder": "NVENC",
-}
+_ENCODERS = {e.name: e.title for e in ON_PROCESSOR.values()} | {"encoder": "NVENC"}
 _VAE_SIZE = {"cpu": Size(128, 128), "cuda": Size(768, 768)}
 _DIT_SIZE = {"cpu": Size(320, 192), "cuda": Size(1280, 720)}
 _LITE_SIZE = Size(640, 360)
@@ -152,10 +144,10 @@ def _title(name: str, gpu: str) -> Message:
 
 def _cost_title(name: str) -> Message:
     kind, _, detail = name.partition("-")
-    if kind in _CODECS:
-        return message("bench.cost.write", codec=_CODECS[kind])
+    if kind in _ENCODERS:
+        return message("bench.cost.write", codec=_ENCODERS[kind])
     if kind in ("open", "decode"):
-        return message(f"bench.cost.{kind}", codec=_CODECS.get(detail, detail))
+        return message(f"bench.cost.{kind}", codec=_ENCODERS.get(detail, detail))
     if kind == "lite" and "-" in detail:
         scale, _, dtype = detail.partition("-")
         return message("bench.cost.lite-at-scale", scale=scale, dtype=dtype)

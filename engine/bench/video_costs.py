@@ -24,7 +24,7 @@ from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import PicturePlan, Plan
-from engine.settings.schema import JobSettings
+from engine.settings.schema import CODECS, JobSettings
 from engine.video.colour.convert import colour_spec, from_rgb
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
@@ -35,7 +35,7 @@ _SMALL = Size(96, 64)
 _FEW, _MANY = 8, 104  # frames of the two small jobs
 _BRIEF = 3  # frames of a segment that costs hardly more than opening it
 _CLIP = 2  # frames in one call of Lite, as the planner has it at this size
-_CODECS = ("h264", "hevc", "av1", "prores", "ffv1")
+_CODECS = CODECS[1:]  # all but "auto"
 
 
 def plan_on_cpu(

@@ -1,6 +1,6 @@
 """The newer version of the program on this computer: looked up, downloaded, verified, started.
 
-updates/update.json       the last description with a valid signature that was fresh
+updates/update.json       the newest description that was signed and not expired
 updates/update.json.sig   its signatures; both are verified whenever they are read
 updates/upreel-...exe     the setup, under its name only when its SHA-256 was right
 """
@@ -114,9 +114,9 @@ class UpdateStore:
             self._sweep(found.setup.name if is_newer else "")
 
     def download(self, listener: Listener) -> None:
-        """Download the setup of the version that `check` found; continues where it ended.
+        """Download the setup of the version that `check` found, or resume its download.
 
-        A file that is not the setup that was published is deleted: UpdateDamaged.
+        A download with another SHA-256 than the published one is deleted: UpdateDamaged.
         """
         source = _source()
         found = self._known(source)
@@ -137,9 +137,9 @@ class UpdateStore:
     def ready(self, listener: Listener | None = None) -> Iterator[Path]:
         """The setup, to be started in the block; its SHA-256 is computed again.
 
-        On Windows, where it is started, no program can change or replace it from before that until
-        the block ends: what is started is what was hashed. A setup that is not what was published
-        any more is deleted: UpdateDamaged.
+        On Windows the file is locked against changes before it is hashed and until the block ends:
+        the file that is started is the one that was hashed. A setup with another SHA-256 than the
+        published one is deleted: UpdateDamaged.
         """
         listener = listener or Listener()
         found = self._known(_source())
@@ -164,7 +164,7 @@ class UpdateStore:
         raise UpdateDamaged("setup", version=found.version)
 
     def tidy(self) -> None:
-        """Delete what was downloaded of a version that is installed by now; sends no request."""
+        """Delete the download of a version that is installed by now; sends no request."""
         if not any(self.folder.glob("up*")):
             return
         with contextlib.suppress(UpdateNotInBuild, OSError):
@@ -179,7 +179,7 @@ class UpdateStore:
         return found
 
     def _kept(self, source: UpdateSource) -> Manifest | None:
-        """The newer version that an earlier `check` found; it is verified again as then."""
+        """The newer version that an earlier `check` found; its signature is verified again."""
         try:
             content = (self.folder / manifest.NAME).read_bytes()
             signatures = (self.folder / manifest.SIGNATURE).read_text("ascii", "replace")
@@ -230,7 +230,7 @@ def remote_setup(found: Manifest, source: UpdateSource) -> RemoteFile:
 
 
 def description(address: str, control: Control) -> tuple[bytes, bytes]:
-    """The description and its signatures as they came, not verified; else UpdateUnreachable."""
+    """The description and its signatures, not verified yet; else UpdateUnreachable."""
     content = _small_file(address, control)
     return content, _small_file(urljoin(address, manifest.SIGNATURE), control)
 
@@ -281,7 +281,7 @@ else:
 
     @contextlib.contextmanager
     def _held(path: Path) -> Iterator[None]:
-        """The block alone: other systems than Windows keep no program from changing a file."""
+        """No lock: only Windows can keep other programs from changing the file."""
         with path.open("rb"):
             yield
 
@@ -294,9 +294,9 @@ def check_installable() -> None:
 
 
 def start_update(store: UpdateStore | None = None) -> Path:
-    """Start the downloaded setup; this process has to end then, as the setup waits for that.
+    """Start the downloaded setup; this process has to end then, because the setup waits for it.
 
-    Its SHA-256 is computed again right before, and until it runs no other program can change it.
+    Its SHA-256 is computed again first; other programs cannot change it until it runs.
 
     Returns:
         The setup.
@@ -316,7 +316,7 @@ def start_update(store: UpdateStore | None = None) -> Path:
 
 def _start(path: Path) -> None:
     """Start it detached: it outlives this process and uses neither its folder nor its console."""
-    environment = os.environ | {"PYINSTALLER_RESET_ENVIRONMENT": "1"}  # it may start a new Upreel
+    environment = os.environ | {"PYINSTALLER_RESET_ENVIRONMENT": "1"}  # the setup starts Upreel
     flags = NO_CONSOLE
     if sys.platform == "win32":
         flags |= subprocess.CREATE_NEW_PROCESS_GROUP  # it ignores Ctrl-C in our console

@@ -1,4 +1,4 @@
-"""State of the GPU at one time: memory, programs, load, temperature, power, PCIe link."""
+"""Snapshot of the GPU: memory, programs, load, temperature, power, PCIe link."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from engine.hardware.gpu_table import LANE_BYTES_S
 from engine.protocol.gpu_reading import GpuProcess, GpuReading
 
 _MB = 2**20
-# CUDA itself keeps some tens of MB in main memory: less than this is not spilling (unmeasured).
+# CUDA itself keeps some tens of MB in RAM; up to this size (unmeasured) it is no spilling.
 _QUIET_BYTES = 192 * _MB
-_MOST_PROGRAMS = 8  # that are listed
-_LEAST_MB = 16  # of a listed program: every window has a few
+_MOST_PROGRAMS = 8  # in the list
+_LEAST_MB = 16  # of a program in the list; every window uses a few MB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class OwnMemory:
     """Functions that return this program's own memory, called in the sampler's thread; quick."""
 
     gpu_bytes: Callable[[], int] = lambda: 0  # that torch has reserved
-    pinned_bytes: Callable[[], int] = lambda: 0  # of main memory, for the GPU
+    pinned_bytes: Callable[[], int] = lambda: 0  # of RAM
 
 
 def read(family: frozenset[int], own: OwnMemory) -> GpuReading | None:
@@ -40,7 +40,7 @@ def read(family: frozenset[int], own: OwnMemory) -> GpuReading | None:
 
 
 def read_others(family: frozenset[int]) -> tuple[GpuReading, ...]:
-    """State of all GPUs but that one, in the order of their slots; nothing is known to be spilled.
+    """State of all other GPUs, in the order of their slots; spilled memory is unknown: 0.
 
     Args:
         family: Result of `read`.
@@ -139,7 +139,7 @@ def programs(found: Mapping[int, int | None], ours: Iterable[int]) -> tuple[GpuP
 
 
 def _name(pid: int) -> str:
-    """Name of the program's file; "" where it has ended or this user may not see it."""
+    """Name of a process's program; "" if it has ended or is hidden from this user."""
     try:
         return str(psutil.Process(pid).name())
     except psutil.Error:
@@ -151,7 +151,7 @@ def _name(pid: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PcieLink:
-    """Connection between a GPU and main memory.
+    """Connection between a GPU and RAM.
 
     Attributes:
         generation: The highest that GPU and slot support; an idle GPU uses a lower one.

@@ -27,7 +27,7 @@ from engine.protocol.tasks import Phase, TaskKind
 
 
 class ModelFileService:
-    """Makes tasks of commands: they wait for each other, only removal does not."""
+    """Turns commands into tasks, which run one after the other; only removal does not wait."""
 
     kind = TaskKind.MODEL_FILE
     commands = c.ModelFileCommand
@@ -61,11 +61,11 @@ class ModelFileService:
         return Outcome(result=self._store.standing_of(file))
 
     def _verify(self, file: str, work: RunningTask) -> Outcome:
-        """Read a file again whatever is known of it; `file` may also be a path to any file.
+        """Hash a file again, even if its SHA-256 is known; `file` may also be a path to any file.
 
         Raises:
-            UnknownWeights: There is neither such a file nor such a path.
-            HashMismatch: It is not the published one, or none of them.
+            UnknownWeights: No model file has this id, and no file this path.
+            HashMismatch: Its content is not that of the published file, or of any.
             WeightsMissing, WeightsUnreadable, WeightsBusy, Cancelled: Raised by the store.
         """
         if Path(file).is_file():
@@ -91,7 +91,7 @@ class ModelFileService:
         self._store.remove(file)
         try:
             return Outcome(result=self._store.standing_of(file))
-        except UnknownWeights:  # a file of the user's own is forgotten altogether
+        except UnknownWeights:  # the user's own file: nothing is known of it any more
             gone = dataclasses.replace(before, state="missing", path=None, done_bytes=0)
             return Outcome(result=gone)
 
@@ -105,14 +105,14 @@ _LONGEST_NAME = 120
 def take(
     path: Path, mode: ImportMode, store: Store, listener: Listener
 ) -> tuple[PublishedState, Notice | None]:
-    """Take a file: a published one by its SHA-256, else as the user's own by what is in it.
+    """Import a file: a published one by its SHA-256, else the user's own, by its tensors.
 
     Returns:
         Its state now, and a warning where it is none of the published files.
 
     Raises:
-        WeightsMissing, WeightsUnreadable: It is not there, or may not be read.
-        WeightsError: It is no file that a model could use.
+        WeightsMissing, WeightsUnreadable: It does not exist, or may not be read.
+        WeightsError: No model can use it.
         HashMismatch: It is a wheel, but not the published one of a library.
         WeightsBusy: Another process uses that published file.
         DiskFull, OutputUnwritable: Our folder cannot take it.
@@ -137,7 +137,7 @@ def take(
 
 
 def _take_library(path: Path, store: Store, listener: Listener) -> PublishedState:
-    """Copy the wheel of a library, whatever its name is: its program runs, so only the published.
+    """Copy the published wheel of a library, under any name; no other, as its code is run.
 
     Raises:
         HashMismatch: It is another file; one of another size is not read.
@@ -157,7 +157,7 @@ def _take_library(path: Path, store: Store, listener: Listener) -> PublishedStat
 
 
 def _no_library(path: Path, libraries: Sequence[PublishedFile]) -> HashMismatch:
-    """Why a wheel is not taken, by its name: another package, another version, or damaged."""
+    """Reason, by its name, why a wheel is refused: another package or version, or damaged."""
     names = tuple(file.filename for file in libraries)
     wanted = next((name for name in names if _project(name) == _project(path.name)), "")
     if not wanted:
@@ -184,7 +184,7 @@ def _placed(copy: tuple[Path, str], name: str, store: Store, control: Control) -
 def _noted(
     path: Path, found: tuple[str, FileIdentity], described: PublishedState, store: Store
 ) -> tuple[PublishedState, Notice | None]:
-    """Record an imported file in the store: its state, and a notice where it is unknown."""
+    """Record an imported file in the store; returns its state, and a notice if it is unknown."""
     digest, identity = found
     published = _published(digest, store)
     linked = not store.owns(path)
@@ -197,7 +197,7 @@ def _noted(
 
 
 def _notice_of(own: PublishedState) -> Notice:
-    """Kind and family of a file of the user's own."""
+    """Warning that a file is not a published one, with its kind."""
     params: dict[str, Param] = {"title": own.title, "file": own.id}
     if own.network is None:
         return Notice(code="own-weights", severity="warning", params=params)
@@ -231,5 +231,5 @@ def _own_name(path: Path, digest: str) -> str:
 
 
 def _plain(name: str) -> str:
-    """A name that every system takes."""
+    """A file name that every operating system accepts."""
     return NOT_IN_NAMES.sub("_", name).rstrip(". ")[-_LONGEST_NAME:]

@@ -24,7 +24,7 @@ _LOOKING_BYTES, _BLENDING_BYTES, _MOVED_BYTES = 40, 20, 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FramePlan(WorkPlan):
-    """Family of models that take frames one by one, tile by tile."""
+    """Plan of a model that takes frames one by one, tile by tile."""
 
     frame: Size  # of the source, as stored
     tile: Size  # px of the source at a time, halo included

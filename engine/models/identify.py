@@ -1,4 +1,4 @@
-"""Which model a file holds, by names and shapes of its tensors: for clear refusals. No torch."""
+"""Identification of a weights file by names and shapes of its tensors, without torch."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ PICTURE_VAE = "picture-vae"
 TEXT_EMBEDDING = "text-embedding"
 LITE = "lite"
 
-_TRANSFORMER = "model.diffusion_model."  # some tools put it before the names of a transformer
-_VAE = r"^((model|vae|first_stage_model)\.)+"  # and these before the names of a VAE
+_TRANSFORMER = "model.diffusion_model."  # prefix that some tools give a transformer's tensors
+_VAE = r"^((model|vae|first_stage_model)\.)+"  # prefixes of a VAE's tensors
 _WAN_PARTS = ("encoder.downsamples.", "decoder.upsamples.")
 _DIFFUSERS_PARTS = ("encoder.down_blocks.", "decoder.up_blocks.")
 _WAN22_PART = r"(down|up)samples\.\d+\.(down|up)samples\.|\.(down|up)sampler\."
 _WAN_HEADS = ("decoder.head.2.weight", "decoder.conv_out.weight")
-_SHUFFLED = 12  # channels of a head with a 2x result
+_SHUFFLED = 12  # output channels of a head with a 2x result: 3 * 2 * 2, for pixel shuffle
 
 
 def recognise(shapes: Shapes) -> str:
-    """Which model the tensors are of: one of the names above; "" for an unknown one."""
+    """The model that the tensors belong to, as one of the names above; "" if unknown."""
     names = {name.removeprefix(_TRANSFORMER) for name in shapes}
     if any(".attn.proj_qkv." in name for name in names):
         return _seedvr2_transformer(names)
@@ -48,14 +48,14 @@ def content_message(content: str) -> Message:
 
 
 def _seedvr2_transformer(names: Collection[str]) -> str:
-    """Only the 3B kind shares weights between picture and text (".all.")."""
+    """Name by layout: only the 3B model shares weights between video and text (".all.")."""
     if not any(name.startswith("blocks.") for name in names):
         return REPACKAGED
     return SEEDVR2_TRANSFORMERS[not any(".proj_qkv.all." in name for name in names)]
 
 
 def _vae(shapes: Shapes) -> str:
-    """VAE by names without a prefix; diffusers calls the parts of all VAEs alike."""
+    """Kind of a VAE by names without a prefix; in diffusers all VAEs have the same parts."""
     if any(name.startswith(_WAN_PARTS) for name in shapes):
         return _wan(shapes)
     if any(name.startswith(_DIFFUSERS_PARTS) for name in shapes):
@@ -68,7 +68,7 @@ def _vae(shapes: Shapes) -> str:
 
 
 def _wan(shapes: Shapes) -> str:
-    """Both 2.2 and 2x have a head of 12 channels; 2.2 has levels of parts."""
+    """Kind of a Wan VAE: 2.2 and 2x have a head of 12 channels; 2.2 also has nested levels."""
     if any(re.search(_WAN22_PART, name) for name in shapes):
         return WAN22_VAE
     heads = [shapes[name][:1] for name in _WAN_HEADS if name in shapes]

@@ -1,7 +1,7 @@
-"""Trials on a device: whether something is right there, how fast it is, and what is remembered.
+"""Trials on a device: correctness and speed of an operation there, and stored results.
 
-`trial` runs something small once in a process and compares it; what is measured is kept in a
-`ResultFile` until the GPU, its driver or a library changes.
+`trial` runs a small case once in a process and compares its result with a reference; measurements
+are kept in a `ResultFile`, by keys that name the GPU, its driver and the libraries.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from engine.hardware.out_of_memory import is_out_of_memory
 P = ParamSpec("P")
 _log = logging.getLogger(__name__)
 
-WORTH_IT = 0.97  # a way takes at most this share of the time of the one before, or that one stays
-_CALLS = 4  # between two events of a GPU
+WORTH_IT = 0.97  # a variant replaces another one if it takes at most this share of its time
+_CALLS = 4  # calls between two events of a GPU
 
 
 def first_line(error: Exception) -> str:
-    """Text of an error as a clause; of torch's compiler that of the error which it wraps."""
+    """Text of an error as a clause; for an error of torch's compiler, of the error it wraps."""
     text = str(getattr(error, "inner_exception", error)).strip().partition("\n")[0]
     return text.rstrip(".")[:160] or type(error).__name__
 
@@ -41,16 +41,16 @@ def trial(
     words: Callable[..., str] = lambda error, *_: first_line(error),
     level: int = logging.INFO,
 ) -> Callable[[Callable[P, float]], Callable[P, str]]:
-    """A function that runs something and returns its error, as one that tells what is wrong.
+    """Decorator: turns a function that returns a numerical error into one that returns a text.
 
-    It is called once in a process for the same arguments, and returns "" where all is well. A lack
-    of memory may pass: it is raised, and nothing is remembered of it.
+    The text says what is wrong, "" for nothing. The function runs once in a process for the same
+    arguments. Running out of memory is no verdict: it is raised, and the next call tries again.
 
     Args:
         limit: Largest error that rounding explains, also by the arguments; NaN is wrong too.
-        failures: Errors that mean that it does not work here.
-        words: Clause for users, by such an error and the arguments.
-        level: Level of the log for such errors.
+        failures: Exceptions that mean that the operation does not work here.
+        words: Returns the clause for users, from such an exception and the arguments.
+        level: Log level of such exceptions.
     """
 
     def tried(error_of: Callable[P, float]) -> Callable[P, str]:
@@ -77,11 +77,11 @@ def trial(
     return tried
 
 
-# --- how fast
+# --- speed
 
 
 def seconds_of(work: Callable[[], object], device: torch.device) -> float:
-    """Seconds of one call: on a GPU the mean of some, else of the clock on the wall."""
+    """Seconds of one call: on a GPU the mean of several calls, else wall-clock time."""
     if device.type == "cuda":
         return gpu_seconds(work, _CALLS)
     begin = time.perf_counter()
@@ -90,9 +90,9 @@ def seconds_of(work: Callable[[], object], device: torch.device) -> float:
 
 
 def gpu_seconds(work: Callable[[], object], calls: int) -> float:
-    """Mean seconds of the calls on the GPU, between two of its events.
+    """Mean seconds of a call on the GPU, measured between two CUDA events.
 
-    With several calls it does not wait for the host, which launches the next one meanwhile.
+    With several calls the GPU does not wait for the host, which launches the next one meanwhile.
     """
     torch.cuda.synchronize()
     cuda: Any = torch.cuda  # its events have no types
@@ -105,12 +105,12 @@ def gpu_seconds(work: Callable[[], object], calls: int) -> float:
     return float(begin.elapsed_time(end)) / 1000 / calls
 
 
-# --- what is remembered
+# --- stored results
 
 
 @cache
 def machine(device: torch.device) -> str:
-    """GPU, driver, torch and cuDNN: they decide how fast and how right a device computes."""
+    """GPU, driver, torch and cuDNN: they decide speed and rounding of a device."""
     if device.type != "cuda":
         return f"torch {torch.__version__}"
     driver = nvml.text(nvml.query("nvmlSystemGetDriverVersion")) or "unknown"
@@ -120,7 +120,7 @@ def machine(device: torch.device) -> str:
 
 
 class ResultFile:
-    """Results by key, in a file of the cache folder: a lost or damaged one is made again.
+    """Results by key, in a file of the cache folder; a lost or damaged file is measured again.
 
     Args:
         name: Name of the file.
@@ -140,7 +140,7 @@ class ResultFile:
         return entry if isinstance(entry, dict) else {}
 
     def put(self, key: str, entry: dict[str, Any]) -> None:
-        """Replace the file by one with this entry; what cannot be written is tried again."""
+        """Add an entry to the file; if it cannot be written, the trial runs again next time."""
         with contextlib.suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             atomic_file.write_json(self.path, self._entries() | {key: entry}, indent=1)

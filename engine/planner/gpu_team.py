@@ -1,8 +1,9 @@
-"""Several GPUs of this machine that make one film: which of them take part, and what that says.
+"""Several GPUs of this computer that make one video: choice of the team, its plan and notices.
 
-Whatever changes the picture is decided once for a film: all work by the plan that fits the one with
-the least memory, in a dtype and with kernels that the oldest has. A GPU is left out where the film
-would take longer with it, or hardly less for other clips or tiles.
+Everything that changes the frames is decided once for a video: all GPUs of a team work by one plan.
+It fits the GPU with the least memory, with a dtype and kernels that the oldest one supports. A GPU
+is left out if the video would take longer with it, or if it would save little time but change clips
+or tiles.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from engine.planner.rates import Rates
 from engine.protocol.plan import Notice, Plan, WorkerPlan
 
 Planned = Callable[[Budget], Plan]
-_WORTH = 1.1  # times as fast, at least, is a film that gets other clips or tiles for it
+_WORTH = 1.1  # least speed-up for which a team may change clips or tiles
 
 
 def soonest(planned: Planned, budget: Budget) -> Plan:
-    """The plan of those GPUs that make a film soonest, of all that may take part.
+    """The plan of the fastest team of GPUs.
 
-    All are tried, then without the one with the least memory and so on to a single one, and last
-    the fastest by itself. A notice names those that are left out.
+    The whole team is tried, then teams without the GPU with the least memory, and so on to a single
+    one; last the fastest GPU alone. A notice names GPUs that are left out.
 
     Args:
-        planned: Function that plans for some of them.
+        planned: Function that plans for the budget of a team.
         budget: Budget with at least two GPUs.
     """
     all_together, *others = (_joint(team) for team in _teams(budget.gpus))
@@ -87,7 +88,7 @@ def _joint(team: Sequence[Budget]) -> Budget:
 
 
 def budget_of(plan: Plan, budget: Budget) -> Budget:
-    """Budget of the GPUs that make a plan, where others are left out."""
+    """Budget of the GPUs of a plan, without those that are left out."""
     own = {worker.gpu for worker in plan.workers if worker.gpu} or {plan.gpu}
     team = [one for one in budget.gpus if one.gpu_value in own]
     return _joint(team) if team else budget
@@ -99,7 +100,7 @@ def workers_of(budget: Budget) -> tuple[WorkerPlan, ...]:
 
 
 def shared(plan: Plan, budget: Budget, known: Rates) -> Plan:
-    """The plan with the length of spans, and what each GPU makes of the film."""
+    """The plan with the length of spans, and the share of each GPU."""
     rates = times.frame_rates(plan, budget, known)
     plan = sharing.with_best_spans(plan, rates)
     frames = sharing.shared_out(plan, rates).frames
@@ -110,7 +111,7 @@ def shared(plan: Plan, budget: Budget, known: Rates) -> Plan:
 
 
 def choices(plan: Plan) -> Iterator[Notice]:
-    """Who makes how much of the film, and for whom its sizes are chosen."""
+    """Notice of the share of each GPU, and of the frames of a span."""
     frames = plan.span_segments * plan.segment_frames
     shares = tuple(f"{one.card} ({one.share:.0%})".replace("%", " %") for one in plan.workers)
     yield chosen("gpus", gpus=", ".join(shares), frames=frames)

@@ -9,6 +9,7 @@ from engine.hardware.budget import PROGRAM_BYTES
 from engine.models import registry
 from engine.models.planning.search import MemoryRequirement
 from engine.protocol.plan import Plan, WorkPlan
+from engine.video.write.encoders import ENCODERS
 
 _DEINTERLACED = 9  # frames that wait for their cycle of telecine, and for their neighbours
 QUEUE_CLIPS = 2  # waiting between two stages; pipeline.run makes the queues of this length
@@ -19,9 +20,6 @@ _FILLED = 33  # bytes of a px while colours beneath transparent ones are filled 
 # large frames become smaller in bands: lines of the result in each, its filter's reach included
 _REDUCED_LINES = 70
 _REDUCED_COPIES = 5  # of a band, at most: while values of sRGB become light
-# what an encoder keeps, in bytes for a pixel of the result: measured at 1920x1080
-_ENCODER_BYTES = {"libx264": 115, "libx265": 190, "libsvtav1": 220}
-_ENCODER_BYTES_OTHER = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +66,7 @@ def stage_peaks(plan: Plan) -> dict[str, StagePeak]:
     work, picture = plan.work, plan.picture
     planes_in = plan.source_size.pixels * _PLANES_IN
     planes_out = picture.size.pixels * (3 if picture.bit_depth > 8 else 2)
-    encoder = picture.size.pixels * _ENCODER_BYTES.get(picture.encoder, _ENCODER_BYTES_OTHER)
+    encoder = picture.size.pixels * ENCODERS[picture.encoder].bytes_per_pixel
     needs = registry.family_of(work).needs(work)
     read = 16 + needs.waiting + work.clip_frames * (QUEUE_CLIPS + 2)
     read += _DEINTERLACED if plan.deinterlacing is not None else 0

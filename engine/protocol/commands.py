@@ -18,8 +18,8 @@ from engine.protocol.model_file_state import ImportMode
 from engine.protocol.tasks import TaskKind
 from engine.settings.schema import EngineSettings, JobSettings
 
-_MOST = 2**62  # of a number
-_MOST_SHOWN = 60  # characters of a value
+_MOST = 2**62  # largest number of a value
+_MOST_SHOWN = 60  # characters of a value in an error
 
 
 def at_least(low: int, default: Any = MISSING) -> Any:
@@ -50,7 +50,7 @@ class AddJob(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExamineSource(Command):
-    """Look at some frames of a job's source: a task that ends in SourceExamined.
+    """Examine some frames of a job's source: a task that ends in SourceExamined.
 
     The engine sends it itself for each job that is added.
     """
@@ -164,27 +164,27 @@ class ShowFrame(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExcerptCommand(Command):
-    """Something about parts of a job's film: a task, with the job as subject."""
+    """Command about parts of a job's video: a task, with the job as subject."""
 
     job_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindScenes(ExcerptCommand):
-    """Look for scenes of the film that tell models apart; ends with ScenesFound."""
+    """Find scenes of the video that show differences of models; ends with ScenesFound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MakeExcerpt(ExcerptCommand):
-    """Make a part of a job's film by its plan, before the whole.
+    """Make a part of a job's video by its plan, before the whole.
 
     Ends with ExcerptReady; ShowFrame then has a result there. Refused while a job runs or is
-    paused, or the machine is measured; StartQueue stops it.
+    paused, or a benchmark runs; StartQueue stops it.
     """
 
     start: float  # s of the source
     seconds: float = at_least(0, 0.0)  # 0: the frame that is shown at `start`
-    settings: JobSettings | None = None  # in the place of the job's own, to compare them
+    settings: JobSettings | None = None  # used in place of the job's own, to compare both
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +209,7 @@ class ShowLatent(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PresetCommand(Command):
-    """Something about presets; answered at once, with TaskFailed where it fails."""
+    """Command about presets; answered at once, with TaskFailed where it fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +256,7 @@ class ChangeEngine(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunBenchmark(Command):
-    """Measure this machine, as a task; refused while a job runs, as both times would be wrong."""
+    """Measure this computer, as a task; refused while a job runs, as both times would be wrong."""
 
     quick: bool = True  # calibration alone, at most a minute; else every optimisation too
 
@@ -270,7 +270,7 @@ class WriteDiagnostics(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFileCommand(Command):
-    """Something about model files; jobs go on meanwhile. All but the list are tasks."""
+    """Command about model files; jobs go on meanwhile. All but the list are tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,7 +287,7 @@ class DownloadModelFile(ModelFileCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyModelFile(ModelFileCommand):
-    """Read a file that is here and compare its SHA-256 with the published one."""
+    """Read an installed file and compare its SHA-256 with the published one."""
 
     file: str
 
@@ -309,7 +309,7 @@ class RemoveModelFile(ModelFileCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeCommand(Command):
-    """Something about NVIDIA runtimes, builds of torch; jobs go on. All but the list are tasks."""
+    """Command about NVIDIA runtimes, builds of torch; jobs go on. All but the list are tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,10 +319,10 @@ class ListRuntimes(RuntimeCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallRuntime(RuntimeCommand):
-    """Download a runtime, or resume that; unpack it, try it, use it from the next start on.
+    """Download a runtime or resume its download, unpack and test it; the next start uses it.
 
-    Where this build pins no SHA-256 of a wheel, TaskFailed "runtime-not-accepted" has what the
-    user has to see; the same command with those sums goes on.
+    Where this build pins no SHA-256 of a wheel, TaskFailed "runtime-not-accepted" has the sums that
+    the user has to accept; the same command with these sums in `accepted` continues.
     """
 
     runtime: str
@@ -339,21 +339,21 @@ class ImportRuntime(RuntimeCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseRuntime(RuntimeCommand):
-    """Let the next start take an installed runtime, once it was tried; "" for the own torch."""
+    """Test an installed runtime, and let the next start use it; "" for the included torch."""
 
     runtime: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveRuntime(RuntimeCommand):
-    """Delete a runtime with all that was downloaded of it."""
+    """Delete a runtime and its downloaded files."""
 
     runtime: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateCommand(Command):
-    """Something about updates of the program; jobs go on meanwhile. All but `ShowUpdate` are tasks.
+    """Command about updates of the program; jobs go on meanwhile. All but ShowUpdate are tasks.
 
     A task emits UpdateKnown before it ends.
     """
@@ -361,7 +361,7 @@ class UpdateCommand(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowUpdate(UpdateCommand):
-    """Answered by UpdateKnown with what is known, without a request to the network."""
+    """Answered by UpdateKnown with the last known state, without a request to the network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,17 +371,17 @@ class CheckUpdate(UpdateCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownloadUpdate(UpdateCommand):
-    """Download the setup of the newer version that is known, or resume that."""
+    """Download the setup of the newer version, or resume its download."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallUpdate(UpdateCommand):
-    """Check that the setup may be started; after TaskDone the sender ends, and starts it."""
+    """Check that the setup may be started; after TaskDone the sender ends, starting it last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopTask(Command):
-    """Stop tasks that run or wait; what was downloaded stays. Each answers with TaskStopped."""
+    """Stop tasks that run or wait; partial downloads stay. Each answers with TaskStopped."""
 
     kind: TaskKind
     subject: str = ""  # "": all of that kind
@@ -391,7 +391,7 @@ class StopTask(Command):
 class Shutdown(Command):
     """End the engine: a running job is left as it is, to be resumed at the next start.
 
-    What still waits to be added, planned or shown is dropped.
+    Jobs that wait to be added or planned, and previews that wait, are dropped.
     """
 
 
@@ -399,7 +399,7 @@ class Shutdown(Command):
 
 
 def check(command: Command) -> None:
-    """Refuse values of another kind than their fields, and those below the "low" of a field.
+    """Refuse values of another type than their fields, and those below the "low" of a field.
 
     Commands come from another program.
 

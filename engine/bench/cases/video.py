@@ -1,9 +1,9 @@
 """Cases with frames of videos: whole jobs, their parts, and flicker.
 
-`lite`, `colour`, `read` and `write` are parts of jobs; the others, but for flicker, whole jobs.
-`streams` compares SeedVR2 in tiles with the same job on whole frames, with random weights on the
-CPU: costs of tiles and spans on a GPU beyond their operations (copies of carries) are left out.
-`flicker` is the change of a video from frame to frame where its source stands still.
+`lite`, `colour`, `read` and `write` measure parts of jobs, `pipeline`, `seedvr2-job` and `streams`
+whole jobs. `streams` compares SeedVR2 in tiles with the same job on whole frames, with random
+weights on the CPU; copies of carries to a GPU and back are not measured.
+`flicker` measures the change from frame to frame where the source stands still.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _CLIP = 2  # frames in one call of Lite, as the planner has it at this size
 _THREADS = {"MainThread": "device", "read": "read", "write": "write", "native": "codecs and torch"}
 _STREAM_SIZE, _STREAM_FRAMES, _QUICK_STREAM_FRAMES = Size(240, 128), 29, 21
 _STREAM_CLIP = 3  # latents
-_STREAM_PARTS = 8  # of the channels of the published VAE one is taken
+_STREAM_PARTS = 8  # the VAE has 1 / 8 of the published channels
 _TILE = {"encode_tile": Size(256, 288), "decode_tile": Size(296, 288)}
 _SPAN = {"encode_span": 4, "decode_span": 4}
 _WHOLE = "whole frames"
@@ -132,8 +132,8 @@ def run_pipeline(media: MediaInfo, settings: JobSettings, folder: Path) -> Row:
     """Run one job as the command line does, without previews.
 
     Returns:
-        Frames a second and CPU time a frame of everything, the time that was planned, then times
-        of each step ("run_", "mux_", "verify_") and of each kind of thread.
+        Frames per second and CPU time per frame of the whole job, its predicted time, then times of
+        each step ("run_", "mux_", "verify_") and of each kind of thread.
     """
     machine = Machine(settings=EngineSettings(tile_previews=False), jobs_folder=folder)
     plan = make_plan(media, settings, folder / "result.mp4", machine)
@@ -181,7 +181,7 @@ def read_rows(options: BenchOptions) -> Iterator[Row]:
 
 
 def write_rows(options: BenchOptions) -> Iterator[Row]:
-    """Encoding alone, with the settings that a plan has."""
+    """Encoding alone, with the options of a plan."""
     with _clip(options) as clip:
         large = _enlarged(clip.frames(_WRITTEN_FRAMES))
         for codec in ("h264",) if options.quick else ("h264", "hevc", "av1", "ffv1"):
@@ -248,7 +248,7 @@ def stream_rows(options: BenchOptions) -> Iterator[Row]:
             job = replace(plan, work=works[title])
             return run_once(clip.media, job, clip.folder).cpu_s
 
-        run(_WHOLE)  # torch tries convolutions out, files are in memory
+        run(_WHOLE)  # warm-up: torch selects convolutions, files get into the cache
         for _ in range(options.rounds(3)):
             for title, found in seconds.items():
                 found.append(run(title))
@@ -267,7 +267,7 @@ def stream_rows(options: BenchOptions) -> Iterator[Row]:
 
 
 def _stream_plan(clip: SyntheticClip, options: BenchOptions) -> tuple[Plan, SeedVr2Plan]:
-    """The plan of the job, and the work of its model, but for tiles and spans."""
+    """The plan of the job, and its work plan, in which `_STREAMS` replaces tiles and spans."""
     settings = write_seedvr2(clip.folder, codec="ffv1", parts=_STREAM_PARTS)
     machine = Machine(settings=EngineSettings(tile_previews=False), jobs_folder=clip.folder)
     plan = make_plan(clip.media, settings, clip.folder / "result.mkv", machine)
@@ -313,7 +313,7 @@ def _frames(path: Path) -> Iterator[Tensor]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shot:
-    """Frames of half the size with noise, and the same before both."""
+    """A shot, and the same at half the size with noise."""
 
     original: Tensor  # [T, 3, H, W] float32, 0 to 1
     source: Tensor  # [T, 3, H / 2, W / 2]
@@ -321,7 +321,7 @@ class _Shot:
 
 
 def _lite_rows(options: BenchOptions) -> Iterator[Row]:
-    """A row for each shot, noise, treatment and steadiness."""
+    """Rows for each shot, noise level, treatment and steadiness."""
     for noise in _QUICK_NOISE if options.quick else _NOISE:
         for name, shot in _shots(
             noise, _QUICK_FLICKER_FRAMES if options.quick else _FLICKER_FRAMES
@@ -337,7 +337,7 @@ def _lite_rows(options: BenchOptions) -> Iterator[Row]:
 
 
 def _shots(noise: float, frames: int) -> Iterator[tuple[str, _Shot]]:
-    """The first frame of the sample video again and again, and its first frames."""
+    """A still shot (the first frame of the sample video, repeated) and a moving one."""
     media = probe(paths.resource("samples", "upreel_sample.mp4"))
     with FrameReader(media) as reader:
         found = tuple(islice(reader, frames))

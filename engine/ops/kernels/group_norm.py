@@ -3,8 +3,8 @@
 torch gives each (frame, group) one block, too few for large frames, and reads channels-last frames
 badly. Here a block takes some pixels of a frame with all their channels; a second kernel merges the
 statistics of the blocks; a third writes normalised frames, for example into the ring buffer of the
-next convolution. The sum of a residual block gives the statistics of its result on the way, and the
-bias of a convolution is added where its result is read next. The PyTorch reference is
+next convolution. `add_residual` computes the statistics of its sum in the same pass, and the bias
+of a convolution is added by the kernel that reads its result next. The PyTorch reference is
 `engine.ops.norm.group_norm`; tests run the same source on the CPU.
 """
 
@@ -37,7 +37,7 @@ _MERGING_THREADS = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupNormGrid(FrameGrid):
-    """A grid of which neighbouring threads take `vector` channels of a pixel each."""
+    """A grid whose neighbouring threads take `vector` channels of a pixel each."""
 
     group: int  # channels of a group
 
@@ -48,7 +48,7 @@ class GroupNormGrid(FrameGrid):
 
 
 def grid_for(shape: torch.Size, group: int, vector: int, processors: int) -> GroupNormGrid:
-    """The grid for frames [T, C, H, W] on a GPU with so many multiprocessors."""
+    """The grid for frames [T, C, H, W] on a GPU with `processors` multiprocessors."""
     lanes = shape[1] // vector
     rows = 1 << max(0, (_USUAL_THREADS // lanes).bit_length() - 1)  # a power of two
     return GroupNormGrid.over(
@@ -61,7 +61,7 @@ def vector_of(group: int, *frames: Tensor) -> int:
 
     Args:
         group: Channels of a group.
-        frames: [T, C, H, W] of one shape; views will do.
+        frames: [T, C, H, W] of one shape; may be views.
     """
     first = frames[0]
     t, channels, height, width = first.shape
@@ -138,7 +138,8 @@ class GroupNormKernels:
             found: Statistics of the frames.
             affine: Weight and bias [C].
             eps: Added to the variance.
-            added: [C] float32, what the statistics had added to the frames and `normalise` has not.
+            added: [C] float32, the bias that `statistics` added and `normalise` does not add; None
+                if the frames contain it.
         """
         grid = found.grid
         weight, bias = (part.float().contiguous() for part in affine)
@@ -161,9 +162,9 @@ class GroupNormKernels:
         silu: bool,
         kept: Tensor | None = None,
     ) -> None:
-        """Write frames[0] times and plus its factors, [T, C] float32, into frames[1].
+        """Write frames[0] * factors[0] + factors[1], factors [T, C] float32, into frames[1].
 
-        The last frames are written into `kept`, too, whose rows and pixels are as far apart.
+        The last frames are also written into `kept`, which has the same strides of rows and pixels.
         """
         x, out = frames
         step, count = (0, 0) if kept is None else (kept.stride(0), kept.shape[0])

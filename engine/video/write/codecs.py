@@ -30,9 +30,9 @@ from engine.video.write.containers import (
     takes_picture,
 )
 from engine.video.write.encoders import (
+    ENCODERS,
     ON_GPU,
     ON_PROCESSOR,
-    SVT_CRF,
     EncoderSpec,
     Layout,
     bits_per_pixel,
@@ -359,8 +359,7 @@ def picture_notices(media: MediaInfo, picture: PicturePlan) -> Iterator[Notice]:
 def estimated_bits_per_pixel(picture: PicturePlan) -> float:
     """Rough size of the result, bits a pixel and frame; a factor of two off is usual."""
     crf = int(picture.options.get("crf") or picture.options.get("cq") or "16")
-    if picture.encoder == "libsvtav1":
-        crf = round(crf / SVT_CRF)
+    crf = round(crf / ENCODERS[picture.encoder].crf_scale)
     return bits_per_pixel(picture.codec, crf, picture.bit_depth, picture.chroma)
 
 

@@ -21,21 +21,19 @@ Layout = tuple[Chroma, int, bool]  # chroma, bits, alpha
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderSpec:
-    """One encoder of FFmpeg.
+    """One encoder of FFmpeg."""
 
-    `speeds` are its preset names for "fast", "auto", "medium" and "slow". `smallest` and `largest`
-    are limits of both sides in px.
-    """
-
-    name: str
-    codec: str
-    title: str
-    formats: dict[Layout, str]
+    name: str  # in FFmpeg
+    codec: str  # as in the setting `codec`
+    title: str  # of the codec, for users
+    formats: dict[Layout, str]  # FFmpeg's pixel format of each layout
     is_lossy: bool = True
     needs_whole_chroma: bool = True  # refuses sizes with a part of a chroma sample
-    smallest: Size = Size(2, 2)
+    smallest: Size = Size(2, 2)  # limits of both sides, px
     largest: Size = Size(16384, 16384)
-    speeds: dict[str, str] = field(default_factory=dict)
+    speeds: dict[str, str] = field(default_factory=dict)  # its presets by value of `speed`
+    crf_scale: float = 1.0  # its CRF over x264's for about the same SSIM, on camera footage
+    bytes_per_pixel: int = 24  # RAM that it keeps per pixel of a frame, measured at 1920x1080
 
     def chromas(self) -> tuple[Chroma, ...]:
         """Chroma formats it can write, in the order of the table."""
@@ -104,8 +102,6 @@ _SVT_SPEEDS = {"fast": "10", "auto": "8", "medium": "6", "slow": "4"}
 _NVENC_SPEEDS = {"fast": "p2", "auto": "p5", "medium": "p6", "slow": "p7"}
 _P010: dict[Layout, str] = {**_yuv(("420",), (8,)), ("420", 10, False): "p010le"}
 
-SVT_CRF = 0.75  # of x264's: what gave about the same SSIM on camera footage
-
 ENCODERS: dict[str, EncoderSpec] = {
     e.name: e
     for e in (
@@ -115,6 +111,7 @@ ENCODERS: dict[str, EncoderSpec] = {
             title="H.264",
             formats=_yuv(("420", "422", "444"), (8, 10)),
             speeds=_X264_SPEEDS,
+            bytes_per_pixel=115,
         ),
         EncoderSpec(
             name="libx265",
@@ -123,6 +120,7 @@ ENCODERS: dict[str, EncoderSpec] = {
             formats=_yuv(("420", "422", "444"), (8, 10, 12)),
             smallest=Size(16, 16),
             speeds=_X265_SPEEDS,
+            bytes_per_pixel=190,
         ),
         EncoderSpec(
             name="libsvtav1",
@@ -132,6 +130,8 @@ ENCODERS: dict[str, EncoderSpec] = {
             smallest=Size(16, 16),
             largest=Size(16384, 8704),
             speeds=_SVT_SPEEDS,
+            crf_scale=0.75,
+            bytes_per_pixel=220,
         ),
         EncoderSpec(
             name="prores_ks",
@@ -240,7 +240,7 @@ def encoder_options(
     if encoder.name == "libx265":
         return {"preset": preset, "crf": str(crf), "x265-params": _x265_params(size)}
     if encoder.name == "libsvtav1":
-        return {"preset": preset, "crf": str(round(crf * SVT_CRF))}
+        return {"preset": preset, "crf": str(round(crf * encoder.crf_scale))}
     if encoder.name.endswith("_nvenc"):
         return {"preset": preset, "tune": "hq", "rc": "vbr", "cq": str(max(1, crf)), "b": "0"}
     return _intra_options(encoder, layout, size)
@@ -322,7 +322,9 @@ def _intra_options(encoder: EncoderSpec, layout: Layout, size: Size) -> dict[str
         return {"level": "3", "g": "1", "slicecrc": "1", "slices": str(slices)}
     if encoder.name == "tiff":
         return {"compression_algo": "deflate"}
-    return {"compression_level": "6", "pred": "up"}
+    if encoder.name == "png":
+        return {"compression_level": "6", "pred": "up"}
+    return {}
 
 
 # Bits a pixel at CRF 16; a step of 6 in CRF halves them. Measured at 960x540: clean footage
