@@ -89,6 +89,7 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in t
         self.device = VALUELESS if device == "cuda" else torch.device(device)
         self.now = self.peak = self.convolutions = self.products = 0
         self._known: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+        self._shapes: dict[Any, tuple[torch.Size, tuple[int, ...], torch.dtype]] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -110,7 +111,7 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in t
             self.products += 4 * q.numel() * k.shape[-2]
             result = torch.empty_like(q), q.new_empty(q.shape[:-1], dtype=torch.float32)
         else:
-            result = func(*held, **named)
+            result = self._result(func, held, named)
             count = flop_registry.get(func.overloadpacket)
             if count is not None:
                 found = int(count(*held, **named, out_val=result))
@@ -128,6 +129,26 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in t
             made = result
         self.peak = max(self.peak, self.now + self._inside(func, held))
         return made
+
+    def _result(self, func: Any, held: Any, named: dict[str, Any]) -> Any:
+        """Result of an operator on meta; torch finds its shape in Python, so that it is kept."""
+        returns = func._schema.returns
+        alias = returns[0].alias_info if len(returns) == 1 else None
+        if alias is not None and alias.is_write and torch.Tag.inplace_view not in func.tags:
+            into: Tensor = named.get("out", held[0] if held else None)
+            if into.numel():  # torch sizes an empty one
+                return into
+        if alias is not None or len(returns) != 1 or func._schema.is_mutable:
+            return func(*held, **named)
+        key = func, _shape_of(held), _shape_of(tuple(named.items()))
+        known = self._shapes.get(key)
+        if known is not None:
+            shape, stride, dtype = known
+            return torch.empty_strided(shape, stride, dtype=dtype, device=VALUELESS)
+        result = func(*held, **named)
+        if isinstance(result, Tensor):
+            self._shapes[key] = result.shape, result.stride(), result.dtype
+        return result
 
     def wrapped(self, held: Tensor) -> Sized:
         """A tensor of meta as one of the device, counted as long as its memory exists."""
@@ -166,6 +187,13 @@ def _layout(frames: Tensor, weight: Tensor) -> torch.memory_format:
     last = torch.channels_last if frames.dim() == 4 else torch.channels_last_3d
     is_last = last in (suggest_memory_format(frames), suggest_memory_format(weight))
     return last if is_last and frames.dtype != torch.float64 else torch.contiguous_format
+
+
+def _shape_of(value: Any) -> Any:
+    """Arguments as a key of results: tensors by shape, strides and dtype."""
+    if isinstance(value, Tensor):
+        return value.shape, value.stride(), value.dtype
+    return tuple(map(_shape_of, value)) if isinstance(value, (tuple, list)) else value
 
 
 def _held(value: Any, wrappers: dict[int, Tensor]) -> Any:
