@@ -135,8 +135,8 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in t
         returns = func._schema.returns
         alias = returns[0].alias_info if len(returns) == 1 else None
         if alias is not None and alias.is_write and torch.Tag.inplace_view not in func.tags:
-            into: Tensor = named.get("out", held[0] if held else None)
-            if into.numel():  # torch sizes an empty one
+            into = named["out"] if "out" in named else held[0]
+            if isinstance(into, Tensor) and into.numel():  # torch sizes an empty one
                 return into
         if alias is not None or len(returns) != 1 or func._schema.is_mutable:
             return func(*held, **named)
