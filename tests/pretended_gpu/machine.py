@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 import torch
 
+from engine.ops.kernels import build
 from tests.pretended_gpu.gpu import (
     DispatchMode,
     Event,
@@ -23,6 +24,18 @@ from tests.pretended_gpu.guard import load_guard
 from tests.pretended_gpu.kernels import PretendedModule
 
 NAME = "Pretended RTX"
+
+
+def _compiled(gpu: PretendedGpu, modules: type[PretendedModule]) -> Callable[..., Any]:
+    """Kernels of the pretended GPU; those of tensors without values, which plans measure, stay."""
+    real = build.compiled
+
+    def compiled(device: torch.device, name: str, options: tuple[str, ...]) -> Any:
+        if device == build.VALUELESS:
+            return real(device, name, options)
+        return modules(gpu, name, options)
+
+    return compiled
 
 
 @contextmanager
@@ -62,8 +75,7 @@ def pretended_gpu(
             stack.enter_context(patch.object(owner, name, value))
         workspaces = "_cuda_clearCublasWorkspaces"  # a CPU build has no such function
         stack.enter_context(patch.object(torch._C, workspaces, lambda: None, create=True))
-        build = "engine.ops.kernels.build.compiled"
-        stack.enter_context(patch(build, lambda _, name, options: modules(gpu, name, options)))
+        stack.enter_context(patch.object(build, "compiled", _compiled(gpu, modules)))
         if not has_values:  # what cannot be compared is trusted
             checked = "engine.ops.kernels.build.checked"
             stack.enter_context(patch(checked, lambda what, make, error: make()))

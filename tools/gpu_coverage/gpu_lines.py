@@ -47,7 +47,6 @@ GPU_ONLY = {
     "ops/conv/trial.py:_choice_of": "what is measured on a GPU is kept in a file",
     "ops/conv/trial.py:_choose": "a processor has one form for all layers",
     "ops/conv/trial.py:_workspace": "memory of a GPU",
-    "ops/norm/group_norm.py:_merged": "statistics of CUDA kernels",
     "ops/transfer/pinned.py:_register": "pins memory",
     "ops/transfer/pinned.py:_swallow": "pins memory",
     "ops/transfer/pinned.py:_unregister": "pins memory",
