@@ -1,4 +1,4 @@
-"""The queue while nobody looks: films of the watched folder, and what follows the last film."""
+"""The unattended queue: videos of the watched folder, and the action after the last video."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ _SECONDS = 60  # in which it can be cancelled
 class AfterQueueController(QObject):
     """Carries out the setting `after_queue`, unless films wait for downloads.
 
-    Whatever happens to the queue meanwhile cancels it: the user is here.
+    Any change of the queue meanwhile cancels it: the user is present.
     """
 
     def __init__(

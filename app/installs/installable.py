@@ -191,7 +191,7 @@ class InstallableRow(QFrame):
         self._problem.hide()
 
     def show_item(self, item: Installable) -> None:
-        """Show everything anew."""
+        """Show everything again."""
         self._title.setText(item.title)
         self._about.setText(item.about)
         self._place.setText(item.place)
@@ -333,7 +333,7 @@ class InstallsPage(Page):
         self._room.setText(tr("{size} free on disk", size=size) if size else "")
 
     def show_groups(self, groups: Sequence[Group]) -> list[str]:
-        """Show rows; they are made anew only where other things are listed than before.
+        """Show rows; they are made again only if the listed items have changed.
 
         Returns:
             Ids of rows that are new beside others.

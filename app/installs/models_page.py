@@ -323,7 +323,7 @@ def recommended(presets: Sequence[Preset], files: ModelFilesModel) -> tuple[Pack
 
 
 def _package(preset: Preset, files: ModelFilesModel) -> Package | None:
-    """The file that suits the GPU, or another one that is here already, as in a plan."""
+    """The file that suits the GPU, or another one that is installed, as in a plan."""
     model = str(preset.changes.get("model", "auto"))
     model = preset.automatic if model == "auto" else model
     precision = str(preset.changes.get("precision", "auto"))

@@ -71,7 +71,7 @@ def _on_gpu(work: Work) -> Timing:
 
 
 def _between_events(work: Work, calls: int) -> Timing:
-    """Time of one of so many calls."""
+    """Mean time of one of n calls."""
     torch.cuda.synchronize()  # work before it, a warm-up for example, is not its own
     wall = time.perf_counter()
     seconds = gpu_seconds(work, calls)

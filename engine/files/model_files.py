@@ -90,7 +90,7 @@ class Store(ArtifactFolder):
         return catalogue.best_present(model_id, self._all())
 
     def best_vae(self, model_id: str) -> PublishedState:
-        """The VAE of a model that needs nothing else, one that is here where there is one."""
+        """The VAE of a model that needs nothing else; an installed one if there is one."""
         return catalogue.best_vae(model_id, self._all())
 
     def path_of(self, file_id: str) -> Path:

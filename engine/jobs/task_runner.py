@@ -39,7 +39,7 @@ class RunningTask(Protocol):
         ...
 
     def progress(self, done: int, total: int) -> None:
-        """So many bytes of so many are done; 0 while the total is unknown."""
+        """Report finished and total bytes; the total is 0 while unknown."""
         ...
 
     def step(self, done: int, total: int, name: Message | None) -> None:

@@ -1,4 +1,4 @@
-"""Cases `models` and `community`: a row for each model, as fast as it is here.
+"""Cases `models` and `community`: a row with the speed of each model on this computer.
 
 Large models have random weights. `community` compares community models with spandrel's plain call.
 """

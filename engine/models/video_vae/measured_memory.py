@@ -86,7 +86,7 @@ class VaeModel:
         config: Sizes of the published one; `narrower` gives smaller ones.
         published: A model in the catalogue that it belongs to.
         variants: Loads torch.
-        config_of: Sizes of the VAE in a file that is here; a WeightsError where it is another.
+        config_of: Sizes of the VAE in an installed file; a WeightsError if it is another.
         sides: Sides that are not those of another VAE.
     """
 

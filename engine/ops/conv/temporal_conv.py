@@ -211,7 +211,7 @@ def _add_in_place(
 
 
 def adds_in_place(device: str, dtype: torch.dtype) -> bool:
-    """Whether oneDNN's convolution that adds into its result is here and right."""
+    """Whether oneDNN's convolution that adds into its result exists and is right."""
     return device == "cpu" and dtype is torch.float32 and not _fault_in_place()
 
 
