@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -13,6 +15,7 @@ import torch
 from torch import Tensor
 
 from engine.core.geometry import Size
+from engine.ops.attention import attention
 from engine.protocol.plan import WorkPlan
 from engine.settings.optimisations import DitSwitches, VaeSwitches
 from engine.settings.switches import Switches
@@ -134,12 +137,14 @@ WAITS = {
 MOST = {"float32": 5e-5, HALF: 1e-2}
 USUALLY = ("seedvr2-3b", "seedvr2-streamed-half", "wan")
 TRIALS = ("/trial.py:", "kernels/build.py:")
+ATTENTION_TRIALS = inspect.getsourcelines(attention.reason_of)[1]  # that part of the module
 _known: dict[str, Tensor] = {}
 
 
 def is_trial(where: str) -> bool:
     """Whether a wait is of a trial that is made once for a GPU."""
-    return any(file in where for file in TRIALS)
+    lines = re.findall(r"ops/attention/attention\.py:(\d+)", where)
+    return any(file in where for file in TRIALS) or any(int(n) > ATTENTION_TRIALS for n in lines)
 
 
 def right(case: Case) -> Tensor:
