@@ -74,7 +74,7 @@ def memory_of(run: Run) -> ProcessMemory:
     try:
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
             return process.submit(measure_here, run, is_alone=True).result()
-    except Exception as err:
+    except Exception as err:  # any error of the run is sent to the parent process
         raise InternalError("memory-process", reason=f"{type(err).__name__}: {err}") from err
 
 

@@ -181,7 +181,7 @@ class Team:
         """Seconds that a worker takes for a frame; the slowest of all if it has made none yet.
 
         Returns:
-            None if nobody has made any.
+            None if no worker has made any.
         """
         known = self.measured
         counted = (known[number],) if number in known else known.values()

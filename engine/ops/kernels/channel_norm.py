@@ -65,7 +65,7 @@ class ChannelNormKernel:
 
 
 def grid_for(shape: torch.Size, vector: int, processors: int) -> ChannelNormGrid:
-    """The grid for frames [T, C, H, W] on a GPU with so many multiprocessors."""
+    """The grid for frames [T, C, H, W] on a GPU with n multiprocessors."""
     lanes, packs = lanes_and_packs(shape[1] // vector)
     return ChannelNormGrid.over(
         shape, _STEPS, processors, vector=vector, lanes=lanes, rows=_THREADS // lanes, packs=packs

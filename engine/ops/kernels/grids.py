@@ -83,7 +83,7 @@ class FrameGrid:
     def launch(
         self, module: driver.Module, name: str, arguments: tuple[driver.Argument, ...], shared: int
     ) -> None:
-        """Launch a kernel with so many bytes of shared memory."""
+        """Launch a kernel with n bytes of shared memory."""
         where = (self.blocks, self.frames, 1), (self.lanes, self.rows, 1), shared
         module.launch(name, where, arguments)
 
@@ -163,7 +163,7 @@ class Shape(ctypes.Structure):
 
 
 def grid_for(shape: torch.Size, vector: int, processors: int) -> RowGrid:
-    """The grid for rows [N, C] on a GPU with so many multiprocessors."""
+    """The grid for rows [N, C] on a GPU with n multiprocessors."""
     rows, channels = shape
     packs = -(-channels // (vector * THREADS))
     grid = RowGrid(rows=rows, channels=channels, vector=vector, packs=packs, blocks=rows)

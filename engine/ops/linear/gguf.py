@@ -21,7 +21,7 @@ _VALUES_ON_DEVICE = 2**24  # elsewhere: 64 MiB of float32, a few times over
 
 @dataclass(frozen=True, slots=True)
 class BlockFormat:
-    """One format: so many values in so many bytes."""
+    """Format of blocks: a number of values in a number of bytes."""
 
     values: int
     bytes: int

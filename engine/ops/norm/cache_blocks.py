@@ -46,7 +46,7 @@ def rows_of(x: Tensor) -> int:
 
 
 def blocks(frame: Tensor, rows: int) -> Iterator[Tensor]:
-    """A frame [C, H, W] in blocks of so many rows; the last may have fewer.
+    """A frame [C, H, W] in blocks of n rows; the last may have fewer.
 
     The first one stands for all where tensors have no values (`video_vae.measuring`).
     """
