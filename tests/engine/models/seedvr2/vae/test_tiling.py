@@ -15,9 +15,9 @@ from torch import Tensor
 from engine.core.errors import NumericOverflow
 from engine.core.geometry import Size
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
-from engine.models.seedvr2.vae.decode_stream import SeedVr2DecodeStream
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.fast_build import GroupNorm
+from engine.models.seedvr2.vae.streams import SeedVr2DecodeStream
 from engine.models.seedvr2.vae.tiling import Tiling, halo, split_tiles
 from engine.models.video_vae.context import keep_last
 from engine.tiling.grid import tile_grid
@@ -51,7 +51,7 @@ def frozen() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(GroupNorm, "write", write)
-        patch.setattr("engine.models.seedvr2.vae.decode_stream.TileSink", ExactSink)
+        patch.setattr("engine.models.seedvr2.vae.streams.TileSink", ExactSink)
         yield
 
 
