@@ -21,7 +21,7 @@ from torch import Tensor
 from engine.core.geometry import Box, Size
 from engine.models.upscalers import DecodedTile, Watch
 from engine.models.video_vae.frame_slices import as_clip, as_frames, check_finite, cut
-from engine.models.video_vae.slicing import Step, slices
+from engine.models.video_vae.slicing import SlicedVae, Step, slices
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.lanes import Lanes
 from engine.ops.transfer.parking import Parking
@@ -29,9 +29,6 @@ from engine.ops.transfer.pinned import pins
 
 Done = Callable[[int, Tensor], None]
 """Called after each tile with its index and the last of its results [C, h, w]."""
-
-Worked = Callable[[float], None]
-"""Called after each slice with the number of frames it stands for; may wait or raise."""
 
 
 class Canvas(Protocol):
@@ -54,13 +51,13 @@ class PastedCanvas:
     """Results put together from what tiles show, in the dtype of the results, channels last.
 
     Args:
+        name: "encoder" or "decoder", for the error where a value is NaN or infinite.
         due: Number of results.
         shown: Part of the frame that each tile shows.
-        name: "encoder" or "decoder", for the error where a value is NaN or infinite.
     """
 
-    def __init__(self, due: int, shown: Sequence[Box], name: str) -> None:
-        self._due, self._shown, self._name = due, shown, name
+    def __init__(self, name: str, due: int, shown: Sequence[Box]) -> None:
+        self._name, self._due, self._shown = name, due, shown
         self._whole: Tensor | None = None
 
     def add(self, index: int, start: int, part: Tensor) -> None:
@@ -89,58 +86,27 @@ class PastedCanvas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TiledPart:
-    """The part of a VAE that is given tiles; its entries are frames or features.
+    """The part of a VAE that is given tiles; its entries are frames or features."""
 
-    Attributes:
-        vae: A fast VAE.
-        run: Computes the results of entries [T, C, y, x] of one slice; with one of `vae.apart`.
-        boxes: Tiles in features, all of one size.
-        shown: Box within each tile that is reported and handed to the canvas, in features.
-        entry: Positions of an entry for each feature, on each side.
-        result: Positions of a result for each feature, on each side.
-        given: Number of results of n entries, counted from the start of a clip.
-        canvas: Makes a canvas for n results.
-        each: Entries of a latent; the first latent of a clip has one.
-        slice_latents: Latents of a slice; the first slice of a shot has one more.
-        early: Entries before a span that tiles go through again to warm up; 0: they keep carries,
-            which wait in host memory.
-        early_of_shot: Entries since the shot's first that are few enough to be gone through again
-            all together.
-        early_is_longer: The first slice of a tile that warms up has one entry more, too.
-        pins: Entries wait in pinned memory.
-    """
+    vae: Any  # a fast VAE
+    run: Callable[[Any, Tensor, Carry], tuple[Tensor, Carry]]  # of entries [T, C, y, x] of a slice
+    canvas: Callable[[int, Sequence[Box]], Canvas]  # for n results, and what tiles show of them
+    boxes: Sequence[Box]  # tiles in features, all of one size
+    shown: Sequence[Box]  # part of each tile that the canvas is given, in features
+    entry: int  # positions of an entry for each feature, on each side
+    result: int  # positions of a result for each feature, on each side
+    entry_frames: int  # frames for each entry, the first one of a clip apart
+    result_frames: int  # frames for each result, likewise
+    each: int  # entries of a latent; the first latent of a clip has one
+    slice_latents: int  # of a slice; the first one of a shot has one more
+    early: int  # entries before a span that tiles warm up with; 0: they keep carries on the host
+    early_of_shot: int = 0  # entries at the beginning of a shot, at most, that are all kept for it
+    early_is_longer: bool = True  # the first slice of a tile that warms up has one entry more, too
+    pins: bool = False  # entries wait in pinned memory
 
-    vae: Any
-    run: Callable[[Any, Tensor, Carry], tuple[Tensor, Carry]]
-    boxes: Sequence[Box]
-    shown: Sequence[Box]
-    entry: int
-    result: int
-    given: Callable[[int], int]
-    canvas: Callable[[int], Canvas]
-    each: int
-    slice_latents: int
-    early: int
-    early_of_shot: int = 0
-    early_is_longer: bool = True
-    pins: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spans:
-    """Latents that are waited for before tiles are visited, or latents handed on.
-
-    Attributes:
-        latents: Latents of a span.
-        begin: Latent of the shot that comes first. Spans end on a grid that the shot's first latent
-            begins, wherever a job continues; the first slice may go beyond a line of it. None: a
-            span is as long as it is.
-        wanted: Latents that are wanted: once they have come, nothing waits; None: all of the shot.
-    """
-
-    latents: int
-    begin: int | None = None
-    wanted: int | None = None
+    def given(self, entries: int) -> int:
+        """Number of results of n entries, counted from the start of a clip."""
+        return max(0, 1 + self.entry_frames * (entries - 1) // self.result_frames)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,34 +114,37 @@ class About:
     """Surroundings of a stream.
 
     Attributes:
+        span: Latents that are waited for before tiles are visited, or latents handed on.
+        begin: Latent of the shot that comes first. Spans end on a grid that the shot's first latent
+            begins, wherever a job continues; the first slice may go beyond a line of it. None: a
+            span begins where the one before it ends.
+        wanted: Latents that are wanted: once they have come, nothing waits; None: all of the shot.
         parks: The carry of whole frames waits in host memory while tiles are visited.
         parking: Store in host memory for waiting carries.
         at_once: Tiles that are in work at a time, on a CUDA stream each.
-        worked: Called after each slice of a tile, and of whole frames.
+        worked: Called after each slice of a tile or of whole frames with the number of frames that
+            it stands for; may wait or raise.
     """
 
+    span: int = 1
+    begin: int | None = None
+    wanted: int | None = None
     parks: bool = False
     parking: Parking = field(default_factory=Parking)
     at_once: int = 1
-    worked: Worked = lambda _frames: None
+    worked: Callable[[float], None] = lambda _frames: None
 
 
 class Waiting:
-    """Counts the entries since the last visit.
+    """Counts entries, of which `each` are a latent, until there are enough for a span."""
 
-    Args:
-        spans: Spans of latents.
-        each: Entries of a latent.
-    """
-
-    def __init__(self, spans: Spans, each: int) -> None:
-        self._spans, self._each = spans, each
-        self._enough = spans.latents
+    def __init__(self, about: About, each: int) -> None:
+        self._about, self._each, self._enough = about, each, about.span
         self.seen = self.fresh = 0  # entries of earlier visits, and since then
 
     def take(self, entries: int) -> None:
         """Count some more."""
-        begin, span = self._spans.begin, self._spans.latents
+        begin, span = self._about.begin, self._about.span
         if begin is not None and not self.total:
             self._enough = -(-(begin + self._latents(entries)) // span) * span - begin
         self.fresh += entries
@@ -183,8 +152,7 @@ class Waiting:
     @property
     def is_due(self) -> bool:
         """Whether there are enough for a visit."""
-        latents = self._latents(self.total)
-        wanted = self._spans.wanted
+        latents, wanted = self._latents(self.total), self._about.wanted
         has_all = wanted is not None and latents >= wanted
         return has_all or latents - self._latents(self.seen) >= self._enough
 
@@ -196,7 +164,7 @@ class Waiting:
     def visited(self) -> None:
         """Begin the next span."""
         self.seen, self.fresh = self.total, 0
-        self._enough = self._spans.latents
+        self._enough = self._about.span
 
     def _latents(self, entries: int) -> int:
         return -(-entries // self._each)
@@ -208,24 +176,20 @@ class TileVisits:
     Args:
         part: Part of the VAE.
         name: "encoder" or "decoder".
-        spans: Spans of latents.
-        about: Store for waiting carries, lanes, and what is called.
+        about: Spans, lanes, store for waiting carries, and what is called.
 
     Memory: on the device a slice of one tile, and its carry, of each that is in work. On the host
     the entries and results of a span, and the carries of all tiles or, where tiles begin early,
     the entries for that.
     """
 
-    def __init__(self, part: TiledPart, name: str, spans: Spans, about: About) -> None:
+    def __init__(self, part: TiledPart, name: str, about: About) -> None:
         self.part, self._name, self._about = part, name, about
-        self.shown = [
-            Box(box.x + inside.x, box.y + inside.y, inside.width, inside.height).scaled(part.result)
-            for box, inside in zip(part.boxes, part.shown, strict=True)
-        ]
+        self.shown = [box.scaled(part.result) for box in part.shown]
         self._lanes = Lanes(part.vae.device, min(about.at_once, len(part.boxes)))
         self._carries = [Carry() for _ in part.boxes]
         self._known: list[Tensor] = []  # [T, C, y, x] each, those of `early` first
-        self.waiting = Waiting(spans, part.each)
+        self.waiting = Waiting(about, part.each)
 
     def take(self, entries: Tensor) -> None:
         """Keep entries [T, C, y, x] in host memory, channels last, until all tiles have seen them.
@@ -267,31 +231,32 @@ class TileVisits:
         Raises:
             NumericOverflow: A value is NaN or infinite.
         """
-        canvas = self.part.canvas(self.due)
-        for index, picture in enumerate(self._visited(canvas, last)):
-            canvas.end(index)
+        canvas = self.part.canvas(self.due, self.shown)
+        for index, picture in self._visited(canvas, last):  # enumerate() would keep the last one
             done(index, picture)
             del picture  # or it would wait for the next tile
-        if not self._has_all or self.waiting.total > self.part.early_of_shot or last:
-            self._known = _last_of(self._known, self.part.early)
+        if last or not self._has_all or self._count > self.part.early_of_shot:
+            self._known = _last_of(self._known, 0 if last else self.part.early)
         self.waiting.visited()
         return canvas.result()
 
-    def _visited(self, canvas: Canvas, last: bool) -> Iterator[Tensor]:
-        """All tiles through the entries; the last result [C, h, w] of each."""
+    def _visited(self, canvas: Canvas, last: bool) -> Iterator[tuple[int, Tensor]]:
+        """All tiles through the entries; the index of each and its last result [C, h, w]."""
         vaes = self.part.vae.apart(self._lanes.count)
 
-        def one(index: int, lane: int) -> Generator[None, None, Tensor]:
+        def one(index: int, lane: int) -> Generator[None, None, tuple[int, Tensor]]:
             return self._through(index, vaes[lane], canvas, last)
 
         return self._lanes.run([partial(one, index) for index in range(len(self.shown))])
 
     def _through(
         self, index: int, vae: Any, canvas: Canvas, last: bool
-    ) -> Generator[None, None, Tensor]:
-        """One tile through the entries, a slice up to each `yield`; its last result [C, h, w]."""
+    ) -> Generator[None, None, tuple[int, Tensor]]:
+        """One tile through the entries, a slice up to each `yield`; its last result."""
         part, count = self.part, self._count
-        box, window = part.boxes[index].scaled(part.entry), part.shown[index].scaled(part.result)
+        outer, inner = part.boxes[index], part.shown[index]
+        inside = Box(inner.x - outer.x, inner.y - outer.y, inner.width, inner.height)
+        box, window = outer.scaled(part.entry), inside.scaled(part.result)
         # what a carry keeps leaves its old place, so that its frames go as others come
         carry = Carry() if part.early else self._carries[index].handed_over().moved(vae.device)
         start = self.due - part.given(count) if part.early else 0  # below 0: results to warm up
@@ -300,9 +265,8 @@ class TileVisits:
         for begin, end in slices(count, part.each * part.slice_latents, begins=is_longer):
             carry = carry.handed_over(last=ends and end == count)
             results, carry = part.run(vae, self._entries(begin, end, box), carry)
-            self._about.worked(
-                max(end - begin, len(results)) / len(part.boxes)
-            )  # the more are frames
+            frames = max(end - begin, len(results))  # the larger number is that of the frames
+            self._about.worked(frames / len(part.boxes))
             shown = cut(results, window)[max(0, -start) :]
             start += len(results)
             yield  # the other lane goes on before this one is waited for
@@ -314,7 +278,8 @@ class TileVisits:
             if len(part.boxes) > 1:
                 carry = carry.parked(self._about.parking, (self._name, index))
             self._carries[index] = carry
-        return picture
+        canvas.end(index)  # here, for what it holds may belong to the lane's stream
+        return index, picture
 
     def _entries(self, begin: int, end: int, box: Box) -> Tensor:
         """Entries [T, C, y, x] of one tile: a view, unless they came in several pieces."""
@@ -325,16 +290,6 @@ class TileVisits:
             if len(inside):
                 found.append(cut(inside, box))
         return found[0] if len(found) == 1 else torch.cat(found)
-
-
-def fewer(time: int) -> Callable[[int], int]:
-    """Number of results of an encoder that makes one of `time` entries, the first one apart."""
-    return lambda entries: -(-entries // time)
-
-
-def more(time: int) -> Callable[[int], int]:
-    """Number of results of a decoder that makes `time` of an entry, of the first one a single."""
-    return lambda entries: max(0, 1 + time * (entries - 1))
 
 
 def _last_of(pieces: Sequence[Tensor], count: int) -> list[Tensor]:
@@ -351,15 +306,13 @@ class EncodeStream:
     """Encodes one shot.
 
     Args:
+        vae: Encoder; for tiles a fast one.
+        frame: Size of the frames, px.
         step: Computes the mean [1, L, t, h, w] of a slice [T, C, y, x] of whole frames, or of what
             tiles made of them; None where tiles make the latents themselves, [t, L, h, w].
-        size: Frames of a slice, the first one apart, or results of tiles for so many.
-        none: What `push` returns while a span has not ended, [1, L, 0, h, w].
+        size: Frames of a slice, the first one apart.
         tiles: Part of the encoder that tiles go through first; None for whole frames.
-        spans: Latents that are handed on together; where they are counted in whole frames, of
-            `each` frames a latent.
-        each: Frames of a latent.
-        about: Where carries wait, and what is called.
+        about: Spans, where carries wait, and what is called.
 
     Memory: without tiles a slice and the carry, which may be parked. With tiles those of one tile
     or of the part on whole frames; for the host see `TileVisits`.
@@ -367,18 +320,22 @@ class EncodeStream:
 
     def __init__(
         self,
+        vae: SlicedVae,
+        frame: Size,
         step: Step | None,
         *,
         size: int,
-        none: Tensor,
         tiles: TiledPart | None,
-        spans: Spans,
-        each: int,
         about: About,
     ) -> None:
-        self._step, self._size, self._none, self._about = step, size, none, about
-        self._tiles = None if tiles is None else TileVisits(tiles, "encoder", spans, about)
-        self._waiting = Waiting(spans, each) if self._tiles is None else self._tiles.waiting
+        self._step, self._about = step, about
+        self._size = size if tiles is None else tiles.given(size)
+        self._tiles = None if tiles is None else TileVisits(tiles, "encoder", about)
+        each, factor = vae.config.temporal_factor, vae.config.spatial_factor
+        self._waiting = Waiting(about, each) if self._tiles is None else self._tiles.waiting
+        shape = (vae.config.latent_channels, 0, frame.height // factor, frame.width // factor)
+        none = torch.empty(1, *shape)
+        self._none = none if tiles is None else none.to(tiles.vae.device, tiles.vae.dtype)
         self._carry = Carry()
         self._means: list[Tensor] = []  # of a span that has not ended
 
@@ -443,10 +400,9 @@ class DecodeStream(ABC):
         size: Latents of a slice; the first one has one more.
         canvas: Size of the decoded frames.
         tiles: Part of the decoder that tiles go through then; None for whole frames.
-        spans: Latents that tiles are visited for.
         watch: Called with every decoded tile; a whole frame is one.
         first: Number of the first frame, for `watch`.
-        about: Where carries wait, and what is called.
+        about: Spans, where carries wait, and what is called.
 
     Memory: without tiles a slice and the carry, which may be parked. With tiles those of one tile
     or of the part on whole frames; for the host see `TileVisits`.
@@ -459,7 +415,6 @@ class DecodeStream(ABC):
         size: int,
         canvas: Size,
         tiles: TiledPart | None,
-        spans: Spans,
         watch: Watch,
         first: int,
         about: About,
@@ -467,7 +422,7 @@ class DecodeStream(ABC):
         self._step, self._size, self._watch, self._about = step, size, watch, about
         self._count = first  # frames are counted, from this one on
         self._carry = Carry()
-        self._tiles = None if tiles is None else TileVisits(tiles, "decoder", spans, about)
+        self._tiles = None if tiles is None else TileVisits(tiles, "decoder", about)
         whole = Box(0, 0, canvas.width, canvas.height)
         self._boxes = [whole] if self._tiles is None else self._tiles.shown
 

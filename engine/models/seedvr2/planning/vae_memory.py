@@ -1,7 +1,7 @@
 """Memory of SeedVR2's VAE while shots stream through it.
 
-Its calls are measured; what `encode_stream` and `decode_stream` keep around them is counted here,
-from sizes alone. The tests compare both.
+Its calls are measured; what `vae.streams` keeps around them is counted here, from sizes alone. The
+tests compare both.
 """
 
 from __future__ import annotations
@@ -14,19 +14,23 @@ from engine.models.memory_cost import DTYPE_BYTES
 from engine.models.planning.search import PhaseMemory, Streamed
 from engine.models.seedvr2.plan import STEP, latents_of
 from engine.models.seedvr2.vae.config import VaeConfig
-from engine.models.seedvr2.vae.tiling import USUAL_SPAN, pieces, split_tiles, whole_tiles
+from engine.models.seedvr2.vae.tiling import (
+    BLEND_PX,
+    USUAL_SPAN,
+    Tiling,
+    decode_tiles,
+    encode_tiles,
+    pieces,
+)
 from engine.models.video_vae.measured_memory import MeasuredVae
 from engine.models.video_vae.vae_use import VaePeak, VaeUse
 from engine.settings.optimisations import VaeSwitches
-from engine.tiling.grid import tile_grid
 
 VAES = MeasuredVae(
     fast="engine.models.seedvr2.vae.fast:FastVae",
     plain="engine.models.seedvr2.vae.plain:SeedVr2Vae",
     pieces=pieces,
 )
-BLEND_PX = 32  # of the ramp between decoded tiles
-ENCODE_OVERLAP_PX = 64
 _CODE_BYTES = 6  # of a px of a canvas
 # Parts of tiles whose codes are on their way to the canvas, by tiles in work at a time.
 _COPIED_PARTS = {1: 3, 2: 4}
@@ -218,22 +222,11 @@ def _others(asked: Asked, carry: int, tiles: int) -> int:
 @lru_cache(maxsize=512)
 def encode_boxes(asked: Asked) -> list[Size]:
     """Tiles of a frame that is encoded, px."""
-    factor = asked.config.spatial_factor
-    canvas = Size(asked.frame.width // factor, asked.frame.height // factor)
-    if asked.tile is None:
-        return [asked.frame]
-    tile = Size(max(1, asked.tile.width // factor), max(1, asked.tile.height // factor))
-    shared = min(ENCODE_OVERLAP_PX // factor, (min(tile.width, tile.height) - 1) // 2)
-    return [box.size.scaled(factor) for box in tile_grid(canvas, tile, shared)]
+    return encode_tiles(asked.config, asked.frame, asked.tile).sizes
 
 
 @lru_cache(maxsize=512)
 def decode_boxes(asked: Asked, tile: Size) -> list[Size]:
     """Tiles of a frame that is decoded, px of the result, halo included."""
-    factor = asked.config.spatial_factor
-    latent = Size(asked.frame.width // factor, asked.frame.height // factor)
-    if asked.is_whole:
-        cut = whole_tiles(asked.config, latent, tile)
-    else:
-        cut = split_tiles(asked.config, latent, tile, BLEND_PX)
-    return [box.size.scaled(cut.factor) for box in cut.boxes]
+    tiling = Tiling(tile=tile, blend=BLEND_PX, is_whole=asked.is_whole)
+    return decode_tiles(asked.config, asked.frame, tiling).sizes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import torch
@@ -24,10 +24,7 @@ from engine.models.video_vae.tile_stream import (
     About,
     DecodeStream,
     EncodeStream,
-    Spans,
     TiledPart,
-    fewer,
-    more,
 )
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.transfer.parking import Parking
@@ -63,20 +60,18 @@ class SeedVr2EncodeStream(EncodeStream):
         end: int | None = None,
         advance: Advance = no_advance,
     ) -> None:
-        config = vae.config
-        found = encode_tiles(config, frame, None if tiling is None else tiling.tile)
-        is_tiled = tiling is not None and len(found.boxes) > 1
-        self._scale = config.scaling_factor
+        self._scale = vae.config.scaling_factor
+        tiles = None
+        if tiling is not None:
+            found = encode_tiles(vae.config, frame, tiling.tile)
+            tiles = _encoder_tiles(vae, found, tiling) if len(found.boxes) > 1 else None
         super().__init__(
-            None if is_tiled else partial(_means, vae),
+            vae,
+            frame,
+            partial(_means, vae) if tiles is None else None,
             size=vae.usual_slice_frames,
-            none=torch.empty(
-                1, config.latent_channels, 0, found.features.height, found.features.width
-            ),
-            tiles=_encoder_tiles(vae, found, tiling) if tiling is not None and is_tiled else None,
-            spans=_spans(tiling, begin, end),
-            each=config.temporal_factor,
-            about=_about("encode", tiling, parking, advance),
+            tiles=tiles,
+            about=_about("encode", tiling, parking, (begin, end), advance),
         )
 
     def push(self, frames: Tensor, *, last: bool) -> Tensor:
@@ -86,7 +81,7 @@ class SeedVr2EncodeStream(EncodeStream):
             [t, h, w, L] float32 in host memory, scaled as the transformer takes it; t is 0 until a
             span ends.
         """
-        latents = super().push(frames, last=last)[0].cpu()
+        latents = super().push(frames, last=last)[0].float().cpu()
         return latents.mul_(self._scale).permute(1, 2, 3, 0)
 
 
@@ -132,10 +127,9 @@ class SeedVr2DecodeStream(DecodeStream):
             size=config.slice_latents,
             canvas=frame,
             tiles=tiles,
-            spans=_spans(tiling, begin, end),
             watch=watch,
             first=first,
-            about=_about("decode", tiling, parking, advance),
+            about=_about("decode", tiling, parking, (begin, end), advance),
         )
 
     def push(self, latents: Tensor, *, last: bool) -> Iterator[Tensor]:
@@ -163,10 +157,17 @@ class SeedVr2DecodeStream(DecodeStream):
 
 
 def _about(
-    direction: str, tiling: Tiling | None, parking: Parking | None, advance: Advance
+    direction: str,
+    tiling: Tiling | None,
+    parking: Parking | None,
+    wanted: tuple[int, int | None],
+    advance: Advance,
 ) -> About:
-    """Carries of whole frames wait on the host while tiles of the decoder are visited."""
+    begin, end = wanted
     return About(
+        span=1 if tiling is None else tiling.span,
+        begin=begin,
+        wanted=None if end is None else end - begin,
         parks=direction == "decode" and tiling is not None,
         parking=parking or Parking(),
         at_once=1 if tiling is None else tiling.at_once,
@@ -174,28 +175,23 @@ def _about(
     )
 
 
-def _spans(tiling: Tiling | None, begin: int, end: int | None) -> Spans:
-    wanted = None if end is None else end - begin
-    return Spans(latents=1 if tiling is None else tiling.span, begin=begin, wanted=wanted)
-
-
 # --- the encoder in tiles
 
 
 def _encoder_tiles(vae: Vae, tiles: FrameTiles, tiling: Tiling) -> TiledPart:
-    config = vae.config
-    step = config.temporal_factor
+    step = vae.config.temporal_factor
     return TiledPart(
         vae=FastVae.of(vae),
         run=_encoded_tile,
+        canvas=lambda _due, _shown: _BlendedLatents(tiles),
         boxes=tiles.boxes,
-        shown=_all_of(tiles),
+        shown=tiles.boxes,  # as a whole: the canvas blends them
         entry=tiles.factor,
         result=1,
-        given=fewer(step),
-        canvas=lambda _due: _BlendedLatents(tiles),
+        entry_frames=1,
+        result_frames=step,
         each=step,
-        slice_latents=config.slice_latents,
+        slice_latents=vae.config.slice_latents,
         early=step * (tiling.warm_up - 1) + 1 if tiling.warm_up else 0,
         early_of_shot=step * tiling.warm_up + 1 if tiling.warm_up else 0,
     )
@@ -244,12 +240,13 @@ def _decoder_tiles(vae: FastVae, frame: Size, tiling: Tiling) -> TiledPart:
     return TiledPart(
         vae=vae,
         run=_decoded_tile if tiling.is_whole else FastVae.decode_high,
+        canvas=lambda due, boxes: _BlendedFrames(due, frame, boxes, shares, vae.device),
         boxes=tiles.boxes,
-        shown=_all_of(tiles),
+        shown=tiles.boxes,
         entry=1,
         result=tiles.factor,
-        given=more(times),
-        canvas=lambda due: _BlendedFrames(due, frame, boxes, shares, vae.device),
+        entry_frames=times,
+        result_frames=1,
         each=each,
         slice_latents=config.slice_latents,
         early=each * tiling.warm_up,
@@ -275,7 +272,7 @@ class _BlendedFrames:
         self,
         due: int,
         frame: Size,
-        boxes: list[Box],
+        boxes: Sequence[Box],
         shares: list[TileWeights],
         device: torch.device,
     ) -> None:
@@ -296,8 +293,3 @@ class _BlendedFrames:
 
     def result(self) -> Tensor:
         return self._sink.result()
-
-
-def _all_of(tiles: FrameTiles) -> list[Box]:
-    """Tiles are shown as a whole: the canvas blends them."""
-    return [Box(0, 0, box.width, box.height) for box in tiles.boxes]

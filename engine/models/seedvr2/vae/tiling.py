@@ -21,6 +21,10 @@ from engine.tiling.grid import smallest_tile, tile_grid
 from engine.tiling.latent_clips import Lookback
 
 USUAL_SPAN = 8  # latents
+BLEND_PX = 32  # of the ramp between tiles of the decoder's large part
+WHOLE_BLEND = 64  # px, of the ramp between tiles that went through all of the decoder
+ENCODE_OVERLAP_PX = 64  # that neighbouring tiles of the encoder have in common
+_WHOLE_MARGIN = 16  # px at the edge of a tile of the whole decoder that are never shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +47,7 @@ class Tiling:
     """
 
     tile: Size
-    blend: int = 32
+    blend: int = BLEND_PX
     warm_up: int = 0
     is_whole: bool = False
     span: int = USUAL_SPAN
@@ -116,12 +120,6 @@ def decoder_lookback(config: VaeConfig, tiling: Tiling | None) -> Lookback:
     if tiling is None or not tiling.warm_up:
         return Lookback(decoder_reach(config))
     return Lookback(tiling.warm_up + decoder_reach(config), tiling.span)
-
-
-ENCODE_OVERLAP_PX = 64  # that neighbouring tiles of the encoder have in common
-BLEND_PX = 32  # of the ramp between decoded tiles
-WHOLE_BLEND = 64  # px, of the ramp between tiles that went through all of the decoder
-_WHOLE_MARGIN = 16  # px at the edge of such a tile that are never shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -19,10 +20,7 @@ from engine.models.video_vae.tile_stream import (
     DecodeStream,
     EncodeStream,
     PastedCanvas,
-    Spans,
     TiledPart,
-    fewer,
-    more,
 )
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.interface import WanVaeVariant
@@ -83,16 +81,10 @@ class WanEncodeStream(EncodeStream):
         streaming: Streaming = WHOLE_FRAMES,
         between: Callable[[], None] = lambda: None,
     ) -> None:
-        config, channels = vae.config, vae.config.latent_channels
-        size = streaming.slice_latents * config.temporal_factor
-        factor = config.spatial_factor
-        none = torch.empty(1, channels, 0, frame.height // factor, frame.width // factor)
-        boxes = encode_tiles(config, frame, streaming.tile)
-        part = None
+        boxes = encode_tiles(vae.config, frame, streaming.tile)
+        channels, part = vae.config.latent_channels, None
         if len(boxes) > 1:
-            fast = FastWanVae.of(vae)
-            part = _encoder_part(fast, boxes, streaming)
-            size, none = part.given(size), none.to(fast.device, fast.dtype)
+            part = _encoder_part(FastWanVae.of(vae), boxes, streaming)
 
         def step(entries: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
             if part is None:
@@ -102,12 +94,11 @@ class WanEncodeStream(EncodeStream):
             return posterior[:, :channels], carry
 
         super().__init__(
+            vae,
+            frame,
             step,
-            size=size,
-            none=none,
+            size=streaming.slice_latents * vae.config.temporal_factor,
             tiles=part,
-            spans=Spans(latents=1 if part is None else LATENTS_PER_VISIT),
-            each=config.temporal_factor,
             about=_about(streaming, part, lambda _frames: between()),
         )
 
@@ -145,7 +136,6 @@ class WanDecodeStream(DecodeStream):
             size=streaming.slice_latents,
             canvas=frame.scaled(vae.config.upscale),
             tiles=part,
-            spans=Spans(latents=LATENTS_PER_VISIT),
             watch=watch,
             first=first,
             about=_about(streaming, part, lambda _frames: None),
@@ -165,16 +155,16 @@ def _encoder_part(vae: FastWanVae, tiles: Sequence[TileBox], streaming: Streamin
     """The encoder's local half: frames to features; a longer warm-up than needed is cut short."""
     cut, step = encode_cut(vae.config), vae.config.temporal_factor
     early = min(streaming.warm_up, encode_warm_up(vae.config))
-    shown = [tile.inner for tile in tiles]
     return TiledPart(
         vae=vae,
         run=FastWanVae.encode_high,
+        canvas=partial(PastedCanvas, "encoder"),
         boxes=[tile.outer for tile in tiles],
-        shown=[tile.inside for tile in tiles],
+        shown=[tile.inner for tile in tiles],
         entry=cut.factor,
         result=1,
-        given=fewer(cut.time),
-        canvas=lambda due: PastedCanvas(due, shown, "encoder"),
+        entry_frames=1,
+        result_frames=cut.time,
         each=step,
         slice_latents=streaming.slice_latents,
         early=step * early + 1 if early else 0,  # begins with the last frame of a latent
@@ -185,17 +175,17 @@ def _encoder_part(vae: FastWanVae, tiles: Sequence[TileBox], streaming: Streamin
 def _decoder_part(vae: FastWanVae, tiles: Sequence[TileBox], streaming: Streaming) -> TiledPart:
     """The decoder's local half: features to frames; as `_encoder_part`."""
     cut = decode_cut(vae.config)
-    each, factor = vae.config.temporal_factor // cut.time, cut.factor * vae.config.upscale
-    shown = [tile.inner.scaled(factor) for tile in tiles]
+    each = vae.config.temporal_factor // cut.time
     return TiledPart(
         vae=vae,
         run=FastWanVae.decode_high,
+        canvas=partial(PastedCanvas, "decoder"),
         boxes=[tile.outer for tile in tiles],
-        shown=[tile.inside for tile in tiles],
+        shown=[tile.inner for tile in tiles],
         entry=1,
-        result=factor,
-        given=more(cut.time),
-        canvas=lambda due: PastedCanvas(due, shown, "decoder"),
+        result=cut.factor * vae.config.upscale,
+        entry_frames=cut.time,
+        result_frames=1,
         each=each,
         slice_latents=streaming.slice_latents,
         early=each * min(streaming.warm_up, decode_warm_up(vae.config)),
@@ -205,6 +195,7 @@ def _decoder_part(vae: FastWanVae, tiles: Sequence[TileBox], streaming: Streamin
 
 def _about(streaming: Streaming, part: TiledPart | None, worked: Callable[[float], None]) -> About:
     return About(
+        span=1 if part is None else LATENTS_PER_VISIT,
         parks=streaming.parks and part is not None,
         parking=streaming.parking,
         at_once=streaming.at_once,
