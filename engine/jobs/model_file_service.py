@@ -12,7 +12,7 @@ from engine.core import atomic_file
 from engine.core.control import Control
 from engine.core.errors import HashMismatch, UnknownWeights, WeightsMissing
 from engine.core.messages import Param
-from engine.core.windows_paths import NOT_IN_NAMES
+from engine.core.paths import NOT_IN_NAMES
 from engine.files.catalogue import PublishedFile
 from engine.files.hashing import FileIdentity, PartFile, hashed, pieces, sha256_of
 from engine.files.model_files import Store, download

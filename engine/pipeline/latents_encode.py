@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.core import atomic_file, windows_paths
+from engine.core import atomic_file, paths
 from engine.core.control import Control, awake_seconds
 from engine.core.errors import (
     ContainerMismatch,
@@ -89,7 +89,7 @@ def encode_latents(
     latents = registry.latent_format_of(model)
     if output.suffix.lower() != latents.suffix:
         raise ContainerMismatch("not-latents", name=output.name, suffix=latents.suffix)
-    media, output = examined_source(probe_film(source)), windows_paths.openable(output)
+    media, output = examined_source(probe_film(source)), paths.openable(output)
     media = deinterlaced(media, deinterlacing_of(media, settings))
     check_output(media, output, overwrite=settings.overwrite)
     vae = ready_vae(model, settings.latent_vae, control=control)

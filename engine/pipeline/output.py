@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from engine.core import atomic_file, windows_paths
+from engine.core import atomic_file, paths
 from engine.core.errors import (
     OutputExists,
     OutputIsInput,
@@ -54,7 +54,7 @@ def check_output(
         raise OutputExists("before-start", name=output.name, path=output)
     folder = output.parent
     if not is_folder(folder):
-        raise OutputUnwritable("no-folder", folder=windows_paths.shown(folder), path=folder)
+        raise OutputUnwritable("no-folder", folder=paths.shown(folder), path=folder)
     with writing(folder), tempfile.TemporaryFile(dir=folder) as file:
         file.write(b"upreel")
     _try_names(folder, (output.name, *pictures))
@@ -136,7 +136,7 @@ class Publication:
 
 
 def _check_name(output: Path) -> None:
-    problem = windows_paths.name_problem(output.name)
+    problem = paths.name_problem(output.name)
     if problem is not None:
         raise OutputNameUnusable(problem.case, **problem.params, path=output)
 

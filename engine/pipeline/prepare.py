@@ -12,7 +12,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from engine.core import paths, windows_paths
+from engine.core import paths
 from engine.core.errors import (
     EngineError,
     FeatureMissing,
@@ -82,7 +82,7 @@ def make_plan(
         IdentityDamaged: Other computers are wanted, and the list of them makes no sense.
     """
     chosen = machine.settings
-    output = windows_paths.openable(output) if output is not None else None
+    output = paths.openable(output) if output is not None else None
     named = None if output is None or is_folder(output) else output
     paired = other_computers().paired() if settings.machines != "off" else {}
     request = Request(media=media, settings=settings, output=named, machines=paired)
@@ -91,7 +91,7 @@ def make_plan(
     if named is None:
         folder = output or Path(chosen.output_folder or plan.output.parent)
         name = default_output(media, settings, plan.container, chosen.name_pattern).name
-        plan = replace(plan, output=windows_paths.openable(folder / name))
+        plan = replace(plan, output=paths.openable(folder / name))
     is_there = named is None and not settings.overwrite and os.path.lexists(plan.output)
     if plan.output in machine.taken or (machine.numbers_results and is_there):
         plan = replace(plan, output=paths.numbered(plan.output, machine.taken))
@@ -233,7 +233,7 @@ def probe_source(path: Path, settings: JobSettings) -> MediaInfo:
     Raises:
         InputError: It cannot be used.
     """
-    path = windows_paths.openable(path)
+    path = paths.openable(path)
     with reading(path):
         latents = latents_of(path)
         if latents is not None:
@@ -298,7 +298,7 @@ def film_path(media: MediaInfo, plan: LatentPlan, folder: Path) -> Path:
     try:
         about = media.path.stat()
     except OSError as err:
-        raise SourceMissing("since-start", path=windows_paths.shown(media.path)) from err
+        raise SourceMissing("since-start", path=paths.shown(media.path)) from err
     key = (
         *(about.st_size, about.st_mtime_ns, media.video.frame_rate),
         *(plan.vae.path, plan.vae.bytes, plan.vae.modified_ns, plan.model, plan.normalised),
