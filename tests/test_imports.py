@@ -24,7 +24,7 @@ LIGHT = [
     "engine.models.seedvr2.dit.config",
     "engine.models.seedvr2.plan",
     "engine.models.seedvr2.vae.tiling",
-    "engine.ops.attention.windows",
+    "engine.models.seedvr2.dit.config",
     "engine.video.shots",
     "engine.files.formats.safetensors_file",
 ]

@@ -35,11 +35,10 @@ from engine.hardware.devices import ram
 from engine.hardware.out_of_memory import free_memory
 from engine.models.seedvr2 import files
 from engine.models.seedvr2.dit import cost
-from engine.models.seedvr2.dit.config import FORMAT_BYTES
+from engine.models.seedvr2.dit.config import FORMAT_BYTES, windows
 from engine.models.seedvr2.dit.load import LoadOptions
 from engine.models.seedvr2.dit.random_dit import TEXT_LENGTH, DitRun, Kind
 from engine.models.seedvr2.dit.random_file import RandomFile
-from engine.ops.attention.windows import windows
 from engine.ops.linear.formats import PRODUCTS, STORED, working
 from engine.ops.transfer.pinned import HostBytes
 
