@@ -17,7 +17,7 @@ from typing import Literal
 
 from engine.core.file_access import RetryingFile
 from engine.core.geometry import Size
-from engine.video.read.heif import Heif, HeifDamaged, still_kind
+from engine.video.read.heif import Heif, HeifDamaged
 
 ByteOrder = Literal["<", ">"]
 ReadAt = Callable[[int, int], bytes]  # offset, bytes: shorter at the end of the file
@@ -235,7 +235,7 @@ class PictureData:
 
 
 def read_picture_data(path: Path) -> PictureData:
-    """Colour profile and EXIF of a file; nothing of other formats and of damaged parts.
+    """Colour profile and EXIF of an image; nothing of other formats and of damaged parts.
 
     Raises:
         OSError: The file cannot be read.
@@ -261,7 +261,7 @@ def _read(file: RetryingFile) -> PictureData:
         return _of_png(file)
     if head.startswith(b"\xff\xd8"):
         return _of_jpeg(file)
-    if still_kind(head):
+    if head[4:8] == b"ftyp":
         return _of_heif(file)
     return _of_webp(file) if head[8:] == b"WEBP" else PictureData()
 
