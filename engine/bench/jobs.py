@@ -26,7 +26,7 @@ from engine.core.control import Control
 from engine.core.errors import InputError
 from engine.core.geometry import Size
 from engine.pipeline.context import HandOut, JobContext
-from engine.pipeline.output import Publication
+from engine.pipeline.publication import Publication
 from engine.pipeline.run import run_job
 from engine.pipeline.segments import FinishedSegments, segment_path
 from engine.pipeline.stages.restore import SourceColours

@@ -33,8 +33,8 @@ from engine.models.planning.search import Room
 from engine.ops.precision import arithmetic_of
 from engine.pipeline.display import turn
 from engine.pipeline.model_file_check import ready_vae
-from engine.pipeline.output import check_output, part_path, publish
-from engine.pipeline.prepare import examined_source, probe_film
+from engine.pipeline.prepare import check_output, examined_source, probe_film
+from engine.pipeline.publication import part_path, publish
 from engine.pipeline.recovery import attempt
 from engine.pipeline.stages.restore import SourceColours
 from engine.planner.downgrade import next_work

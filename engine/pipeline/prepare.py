@@ -5,10 +5,14 @@ A source is a film, pictures, or latents, which become a film before anything el
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,10 @@ from engine.core.errors import (
     EngineError,
     FeatureMissing,
     OutputError,
+    OutputExists,
+    OutputIsInput,
+    OutputNameUnusable,
+    OutputUnwritable,
     PlanDoesNotFit,
     PretendedGpu,
     SourceMissing,
@@ -24,13 +32,12 @@ from engine.core.errors import (
     UnsupportedMedia,
     WeightsMissing,
 )
-from engine.core.file_access import advised, is_folder, reading
+from engine.core.file_access import advised, is_folder, reading, reason_of, write_error, writing
 from engine.hardware import devices
 from engine.hardware.budget import Budget, gpus_here, measure_budget
 from engine.hardware.gpu_table import GpuSpec
 from engine.models import registry
 from engine.models.latents import LatentFormat, LatentHeader
-from engine.pipeline.output import check_output
 from engine.planner.joining import other_computers
 from engine.planner.notices import choice_notices
 from engine.planner.plan_job import Request, plan_job
@@ -206,6 +213,71 @@ def check_plan(media: MediaInfo, plan: Plan, *, overwrite: bool) -> None:
             problem = notice.as_message
             raise PlanDoesNotFit("refused", problem=problem, advice=problem.hint)
 
+
+def check_output(
+    media: MediaInfo, output: Path, *, overwrite: bool, pictures: Iterable[str] = ()
+) -> None:
+    """Refuse a result that cannot be written or would cost the user something.
+
+    Args:
+        media: The source.
+        output: File or folder of the result.
+        overwrite: A file of that name may be replaced.
+        pictures: Names of files in the folder of the result.
+
+    Raises:
+        OutputNameUnusable: Windows would make something else of its name, or the drive takes none
+            like it.
+        OutputIsInput: It is the source itself, even through a link.
+        OutputExists: Something of that name is there and may not be replaced.
+        OutputUnwritable: The folder is missing or not writable.
+        DiskFull: Not even an empty file fits.
+    """
+    problem = paths.name_problem(output.name)
+    if problem is not None:
+        raise OutputNameUnusable(problem.case, **problem.params, path=output)
+    _check_not_source(media, output)
+    if os.path.lexists(output) and (not overwrite or is_folder(output)):
+        raise OutputExists("before-start", name=output.name, path=output)
+    folder = output.parent
+    if not is_folder(folder):
+        raise OutputUnwritable("no-folder", folder=paths.shown(folder), path=folder)
+    with writing(folder), tempfile.TemporaryFile(dir=folder) as file:
+        file.write(b"upreel")
+    _try_names(folder, (output.name, *pictures))
+
+
+def _check_not_source(media: MediaInfo, output: Path) -> None:
+    try:
+        same = output.samefile(media.path) or (
+            media.kind == "sequence" and output.is_dir() and output.samefile(media.path.parent)
+        )
+    except OSError:
+        return
+    if same:
+        raise OutputIsInput(path=output)
+
+
+def _try_names(folder: Path, names: Iterable[str]) -> None:
+    """Make empty files of those names, out of sight, and delete them.
+
+    Raises:
+        OutputNameUnusable: The drive takes none of such a name.
+        OutputError: Another refusal.
+    """
+    place = partial(tempfile.TemporaryDirectory, dir=folder, ignore_cleanup_errors=True)
+    with writing(folder), place(prefix="upreel-", suffix=".part") as trial:
+        for name in names:
+            try:
+                Path(trial, name).touch()
+            except OSError as err:
+                if err.errno == errno.EINVAL:
+                    reason = reason_of(err)
+                    raise OutputNameUnusable("refused", name=name, reason=reason) from err
+                raise write_error(err, folder / name) from err
+
+
+# --- sources
 
 _PIXEL_FORMAT = "gbrp16le"
 _TAGS = ColourTags(matrix="rgb", range="pc", primaries="bt709", transfer="bt709")

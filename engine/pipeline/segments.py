@@ -10,7 +10,7 @@ from typing import Protocol
 
 from engine.core import atomic_file
 from engine.core.control import Control
-from engine.pipeline.output import Publication
+from engine.pipeline.publication import Publication
 from engine.video.read.frame_mark import FrameMark
 
 
