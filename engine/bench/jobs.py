@@ -58,7 +58,7 @@ def make_clip(path: Path, size: Size, frames: int, shot: int = 0) -> None:
         stream.options = {"crf": "20", "preset": "veryfast"}
         for number in range(frames):
             picture = av.VideoFrame.from_ndarray(painter.paint(number), format="rgb24")
-            # TRAP: as in `video.colour.planes`: in several threads swscale may lose a row.
+            # TRAP: as in `video.planes`: in several threads swscale may lose a row.
             planar = picture.reformat(format="yuv420p", threads=1)
             container.mux(stream.encode(planar))
         container.mux(stream.encode(None))

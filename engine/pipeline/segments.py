@@ -11,7 +11,7 @@ from typing import Protocol
 from engine.core import atomic_file
 from engine.core.control import Control
 from engine.pipeline.publication import Publication
-from engine.video.read.frame_mark import FrameMark
+from engine.protocol.media import FrameMark
 
 
 def segment_path(folder: Path, number: int) -> Path:

@@ -275,3 +275,12 @@ class MediaInfo:
         """All sound tracks that belong to the film, in file order."""
         sounds = (s for s in self.streams if s.kind == "audio")
         return tuple(s for s in sounds if not s.is_of_other_programme)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameMark:
+    """The last finished frame of a job: enough to go on right after it."""
+
+    count: int  # frames finished since the first of the job
+    pts: int  # of the last one
+    crc: int  # of the last one

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from engine.core.control import Control
 from engine.pipeline.segments import Span
 from engine.pipeline.stream import Stream
+from engine.protocol.media import FrameMark
 from engine.protocol.plan import Plan, WorkPlan
-from engine.video.read.frame_mark import FrameMark
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import PlanarFrame
 from engine.video.shots import HISTORY, ShotDetector

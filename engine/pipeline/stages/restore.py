@@ -14,8 +14,8 @@ from engine.ops.resize import resize_in_light
 from engine.pipeline.display import put_back, turn
 from engine.protocol.media import Chroma, VideoInfo, subsampling
 from engine.protocol.plan import Plan
-from engine.video.colour.convert import colour_spec, from_rgb, to_rgb
-from engine.video.colour.tags import assumed_transfer
+from engine.video.colour import colour_spec, from_rgb, to_rgb
+from engine.video.colour_tags import assumed_transfer
 from engine.video.film_preparation import enlarged
 from engine.video.read.frames import PlanarFrame
 

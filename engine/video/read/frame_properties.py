@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from engine.core.geometry import Margins, Size
 from engine.core.units import ratio_text
 from engine.protocol.media import Change, ChangeKind, ColourTags, VideoInfo
-from engine.video.colour.planes import layout_of
-from engine.video.colour.tags import hdr_of, tags_of
+from engine.video.colour_tags import hdr_of, tags_of
+from engine.video.planes import layout_of
 from engine.video.read.stream_info import hdr_metadata_of, rotation_of
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from engine.core.errors import memory_ran_out
 from engine.core.file_access import advised, reading
 from engine.core.geometry import Size
 from engine.protocol.media import ChapterOrder, MediaInfo, MediaKind, Statement, VideoInfo
-from engine.video.colour.planes import layout_of, planes_of
-from engine.video.colour.tags import chroma_location, hdr_of, tags_of
+from engine.video.colour_tags import chroma_location, hdr_of, tags_of
+from engine.video.planes import layout_of, planes_of
 from engine.video.read.chapter_order import chapter_order
 from engine.video.read.frame_properties import FrameTimes
 from engine.video.read.images import (
