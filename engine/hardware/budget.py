@@ -243,18 +243,14 @@ def _measured(settings: EngineSettings, output: Path, jobs: Path) -> Budget:
 
 def _with_own(budget: Budget, gpu: Gpu) -> Budget:
     """Budget with a GPU of this computer."""
+    free = min(gpu.total_bytes, gpu.free_bytes + torch_memory.gpu_bytes(gpu.number))
     return replace(
         budget,
         cuda=budget.needed_runtime is None,
-        vram_bytes=_vram(gpu),
+        vram_bytes=_for_tensors(free - _VRAM_RESERVE_BYTES),
         capability=gpu.capability,
         gpu=_spec(gpu),
     )
-
-
-def _vram(gpu: Gpu) -> int:
-    free = min(gpu.total_bytes, gpu.free_bytes + torch_memory.gpu_bytes(gpu.number))
-    return _for_tensors(free - _VRAM_RESERVE_BYTES)
 
 
 def _for_tensors(limit_bytes: int) -> int:

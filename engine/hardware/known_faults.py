@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from engine.core.messages import Message, message
+from engine.core.messages import message
 from engine.core.paths import resource
 from engine.core.serialization import from_plain, read_toml
 from engine.core.units import version_parts
@@ -93,11 +93,16 @@ def lines() -> Iterator[DoctorLine]:
     if gpu is None:
         return
     found = versions(gpu.driver)
-    text = message("doctor.gpu-libraries", versions=tuple(_named(found)))
+    titles = {"torch": "torch", "cuda": "CUDA", "cudnn": "cuDNN", "driver": "driver"}
+    named = tuple(f"{titles[part]} {version}" for part, version in found.items())
+    text = message("doctor.gpu-libraries", versions=named)
     yield DoctorLine(name=_LIBRARIES, state="ok", message=text)
     for name, fault in known_faults().items():
         if fault.is_in(found, gpu.capability, sys.platform):
-            yield DoctorLine(name=_FAULT, state=fault.state, message=_about(name, fault))
+            effect = message(f"known-fault.{name}")
+            about = {"effect": effect, "remedy": effect.hint, "evidence": fault.evidence}
+            text = message("doctor.known-fault", **about)
+            yield DoctorLine(name=_FAULT, state=fault.state, message=text)
 
 
 def versions(driver: str) -> dict[str, str]:
@@ -119,14 +124,3 @@ def cudnn_version(number: int) -> str:
     """Text of a version as cuDNN states it: 91002 is "9.10.2", 8907 is "8.9.7"."""
     major, rest = divmod(number, 10_000 if number >= 90_000 else 1000)
     return f"{major}.{rest // 100}.{rest % 100}"
-
-
-def _named(found: Mapping[str, str]) -> Iterator[str]:
-    titles = {"torch": "torch", "cuda": "CUDA", "cudnn": "cuDNN", "driver": "driver"}
-    for part, version in found.items():
-        yield f"{titles[part]} {version}"
-
-
-def _about(name: str, fault: KnownFault) -> Message:
-    effect = message(f"known-fault.{name}")
-    return message("doctor.known-fault", effect=effect, remedy=effect.hint, evidence=fault.evidence)

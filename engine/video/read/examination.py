@@ -273,7 +273,8 @@ def _findings(media: MediaInfo, sample: _Sample) -> Findings:
         picture=_picture(media, sample),
         detail_height=_detail_height(media, sample),
         blocking=float(np.median(sample.blocking)) if sample.blocking else 1.0,
-        grain=_grain(sample),
+        # Noise is other in each frame: fine patterns that stay are detail.
+        grain=float(np.median([min(pair) for pair in sample.noise])) if sample.noise else 0.0,
     )
 
 
@@ -441,8 +442,3 @@ def _flattest(values: Luma) -> float:
     height, width = (side // 16 * 16 for side in values.shape)
     blocks = values[:height, :width].reshape(height // 16, 16, width // 16, 16)
     return float(np.percentile(blocks.std(axis=(1, 3)), 20))
-
-
-def _grain(sample: _Sample) -> float:
-    """Noise that is other in each frame: fine patterns that stay are detail."""
-    return float(np.median([min(pair) for pair in sample.noise])) if sample.noise else 0.0

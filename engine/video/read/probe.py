@@ -13,7 +13,7 @@ from av.video.stream import VideoStream
 from engine.core.errors import memory_ran_out
 from engine.core.file_access import advised, reading
 from engine.core.geometry import Size
-from engine.protocol.media import ChapterOrder, MediaInfo, MediaKind, Statement, VideoInfo
+from engine.protocol.media import ChapterOrder, MediaInfo, Statement, VideoInfo
 from engine.video.colour_tags import chroma_location, hdr_of, tags_of
 from engine.video.planes import layout_of, planes_of
 from engine.video.read.chapter_order import chapter_order
@@ -191,12 +191,13 @@ def _probe_film(path: Path, chosen: int) -> MediaInfo:
         video = cropped(_video_info(stream, first, counted), margins, coded_aspect)
         if video.duration is None and container.duration:
             video = replace(video, duration=Fraction(container.duration, av.time_base))
-        if container.format.name in _STILL_CONTAINERS:
+        is_still = container.format.name in _STILL_CONTAINERS
+        if is_still:
             data = _picture_data(path)
             video = replace(video, profile=data.colour_space, has_exif=data.says_anything)
         media = MediaInfo(
             path=path,
-            kind=_kind_of(container.format.name, video),
+            kind="image" if is_still and video.frame_count == 1 else "video",
             container=container.format.name,
             bytes=check_readable(path),
             video=_estimated(video),
@@ -219,10 +220,6 @@ def _probe_film(path: Path, chosen: int) -> MediaInfo:
 
 def _chapter_order(path: Path, container: str) -> ChapterOrder | None:
     return advised(lambda: chapter_order(path), None) if "matroska" in container else None
-
-
-def _kind_of(container: str, video: VideoInfo) -> MediaKind:
-    return "image" if container in _STILL_CONTAINERS and video.frame_count == 1 else "video"
 
 
 def _first_frames(path: Path, container: InputContainer, stream: VideoStream) -> _Beginning:
