@@ -120,18 +120,15 @@ class Engine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfinishedJob:
-    """A job of an earlier run.
-
-    Attributes:
-        problem: Why it can only fail again; None where it can go on. Where its record cannot be
-            read, `source` and `output` are its folder.
-    """
+    """A job of an earlier run."""
 
     job_id: str
     source: Path
     output: Path
     frames_done: int = 0
     frames_total: int = 0
+    # Why it can only fail again; None where it can go on. Where its record cannot be read, `source`
+    # and `output` are its folder.
     problem: ErrorInfo | None = None
 
 

@@ -183,7 +183,7 @@ def _with_shapes(still: NDArray[np.float64]) -> NDArray[np.float64]:
 class StepTime:
     """Seconds of one step."""
 
-    cpu_s: float  # of all threads of the process
+    cpu_s: float  # all threads of the process
     wall_s: float
 
 
@@ -191,10 +191,10 @@ class StepTime:
 class TimedJob:
     """A finished job and its times."""
 
-    cpu_s: float  # of all threads of the process
-    wall_s: float  # from start to end
-    workers_cpu_s: float  # of all threads of worker processes; 0 on Windows, which reports none
-    segment_bytes: int  # of all segments
+    cpu_s: float  # all threads of the process
+    wall_s: float  # start to end
+    workers_cpu_s: float  # all threads of worker processes; 0 on Windows, which reports none
+    segment_bytes: int  # all segments
     digest: str  # SHA-256 of all segments
     plan: Plan  # at the end
     report: Report  # comparison of result and source

@@ -55,7 +55,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")  # of SHA-256, and a public key
 class UpdateSource:
     """The address of updates, and the keys that sign them."""
 
-    address: str = ""  # of update.json; its signature and the setup are in the same folder
+    address: str = ""  # address of update.json; its signature and the setup are in the same folder
     keys: tuple[str, ...] = ()  # public Ed25519 keys, 64 hexadecimal digits each
 
     @property

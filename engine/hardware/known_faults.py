@@ -38,22 +38,16 @@ class VersionRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFault:
-    """A fault of some versions together: `known-fault.<name>` in the catalogue.
+    """A fault of some versions together: `known-fault.<name>` in the catalogue."""
 
-    Attributes:
-        evidence: Reports of it: project and thread.
-        capability: Least CUDA capability of a GPU that has it.
-        systems: Names as of `sys.platform`; () for all.
-    """
-
-    evidence: tuple[str, ...]
+    evidence: tuple[str, ...]  # reports of it: project and thread
     state: State = "warning"
     torch: VersionRange | None = None
     cuda: VersionRange | None = None
     cudnn: VersionRange | None = None
     driver: VersionRange | None = None
-    capability: tuple[int, int] | None = None
-    systems: tuple[str, ...] = ()
+    capability: tuple[int, int] | None = None  # least CUDA capability of a GPU that has it
+    systems: tuple[str, ...] = ()  # names as of `sys.platform`; () for all
 
     @property
     def versions(self) -> dict[str, VersionRange]:

@@ -72,7 +72,8 @@ class Task:
     phase: Phase = ""
     turn: Literal["waits", "replaces", "at-once"] = "waits"  # "replaces": those that wait
     busy: Callable[[str], EngineError] | None = None  # refuses it, by the subject of what runs
-    state: Callable[[], e.Event] | None = None  # what may have changed: emitted before its end
+    # Event of a state that may have changed; emitted before the task ends.
+    state: Callable[[], e.Event] | None = None
 
 
 class TaskRunner:

@@ -69,7 +69,7 @@ class Machine:
     jobs_folder: Path
     pretend: tuple[GpuSpec, ...] = ()  # plans are made for them, and cannot start
     taken: frozenset[Path] = frozenset()  # results of other jobs: a plan gets a numbered name
-    numbers_results: bool = False  # the same where a file of a name that we chose is there already
+    numbers_results: bool = False  # also where a file of a name that we chose exists
 
 
 def make_plan(

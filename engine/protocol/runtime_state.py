@@ -28,8 +28,8 @@ class RuntimeState:
     bytes: int = 0  # to download; 0 where this build does not pin it and no file was accepted
     about_bytes: int = 0
     disk_bytes: int = 0  # unpacked, about
-    done_bytes: int = 0  # what is there of it: loaded, or installed
-    path: Path | None = None  # where it is installed
+    done_bytes: int = 0  # bytes on this machine: downloaded, or installed
+    path: Path | None = None  # folder of the installed one
     suits_program: bool = True  # made for this Python and system
     suits_card: bool = False  # has code for the GPU, and its driver is new enough
     is_chosen: bool = False  # taken at the next start

@@ -15,12 +15,12 @@ class UpdateState:
     `newer` is "" where no newer version is known: none was looked for, or there is none.
     """
 
-    version: str  # of this program
+    version: str  # version of this program
     is_in_build: bool = False  # this build knows where updates are published
     installed_as: Install = "sources"  # only a copy that a setup installed is updated by one
     was_checked: bool = False  # since the program was started
     newer: str = ""
-    date: str = ""  # of the newer version, "2026-12-01"
+    date: str = ""  # date of the newer version, "2026-12-01"
     notes: dict[str, str] = field(default_factory=dict)  # Markdown by language
     setup: str = ""  # name of its file
     bytes: int = 0  # to download

@@ -54,8 +54,8 @@ class DecodedFile:
 
     time_base: Fraction
     deinterlacing: Deinterlacing | None = None
-    taken: int = 0  # of a film that is deinterlaced: frames of its own
-    left_out: int = 0  # of those: repeats
+    taken: int = 0  # own frames of a video that is deinterlaced
+    left_out: int = 0  # repeats among them
     pts: array[int] = field(default_factory=lambda: array("q"))
     problems: list[Message] = field(default_factory=list)
     stated: set[str] = field(default_factory=set)  # kinds of statements, of any frame

@@ -36,7 +36,7 @@ class ComparedFile:
     media: MediaInfo
     packets: dict[int, StreamDigest]
     origin: Fraction  # s
-    jumps: tuple[Fraction, ...] = ()  # of the film's clock, s; see `clock.film_jumps`
+    jumps: tuple[Fraction, ...] = ()  # jumps of the video's clock, s; see `clock.film_jumps`
 
     def times(self, index: int) -> NDArray[np.float64]:
         """Times of a stream's packets, s after the first picture; NaN where there is none.
@@ -65,7 +65,7 @@ class StreamPair:
     name: Message  # "sound track 2 (deu, aac)"
     source: StreamInfo
     result: StreamInfo
-    fault: Message | None = None  # how the packets differ, or the samples
+    fault: Message | None = None  # difference of the packets, or of the samples
     shift: float = 0.0  # s that the result's packets are late; early below 0
     wander: float = 0.0  # s, of the packet farthest from that shift
 

@@ -59,7 +59,7 @@ class TimedVariant:
     work: Callable[[], object]  # runs it once
     run: DitRun | None = None  # None for the lower bound
     facts: Row = field(default_factory=dict)  # figures that are known without timing
-    seconds: list[float] = field(default_factory=list)  # of each round
+    seconds: list[float] = field(default_factory=list)  # one time for each round
     wall_s: list[float] = field(default_factory=list)
 
     def time_once(self, device: str) -> None:

@@ -317,7 +317,7 @@ class _Shot:
 
     original: Tensor  # [T, 3, H, W] float32, 0 to 1
     source: Tensor  # [T, 3, H / 2, W / 2]
-    frames: tuple[PlanarFrame, ...]  # as they were read
+    frames: tuple[PlanarFrame, ...]  # frames in their order in the file
 
 
 def _lite_rows(options: BenchOptions) -> Iterator[Row]:

@@ -34,7 +34,7 @@ class ConvShape:
 class ConvOptions:
     """Ways of computing a convolution; all combinations are equal but for rounding."""
 
-    dtype: torch.dtype  # of the tables that are kept; folds are rounded once to it
+    dtype: torch.dtype  # dtype of the tables that are kept; folds are rounded once to it
     form: Convolution  # see `TemporalConv`; "auto" is what a trial of each layer on a GPU finds
     fold: bool = True  # make the tables of `FrameConv.run_first`
     winograd: bool = False  # see `WinogradConv`; with "auto" where the trial finds it the fastest

@@ -86,10 +86,10 @@ def examined(media: MediaInfo, *, seconds: float = SECONDS) -> MediaInfo:
 class _Sample:
     """Measurements of the frames of one kind in all runs."""
 
-    video: VideoInfo  # as if all were of this kind
-    weight: float = 0.0  # of its frames: a run and a glance have 1
-    steps: list[Steps] = field(default_factory=list)  # of each run
-    combs: list[Combs] = field(default_factory=list)  # of each run
+    video: VideoInfo  # stream properties if all frames were of this kind
+    weight: float = 0.0  # weight of its frames: a run and a glance have 1
+    steps: list[Steps] = field(default_factory=list)  # one entry for each run
+    combs: list[Combs] = field(default_factory=list)  # one entry for each run
     lit: NDArray[np.float32] | None = None  # brightest value of each row and column so far
     spectra: list[NDArray[np.float64]] = field(default_factory=list)
     blocking: list[float] = field(default_factory=list)

@@ -126,7 +126,7 @@ class FrameKind:
     pixel_format: str
     sample_aspect: Fraction
     tags: ColourTags
-    turn: tuple[int, bool]  # as `rotation_of`
+    turn: tuple[int, bool]  # result of `rotation_of`
 
 
 class KindReader:

@@ -58,19 +58,13 @@ class Tag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exif:
-    """Tags of a picture, by their number.
-
-    Attributes:
-        order: Byte order.
-        main: The first directory; of a TIFF file also how its pixels are stored.
-        camera: Exposure, lens, times.
-        place: Offset of the GPS positions.
-    """
+    """Tags of a picture, by their number."""
 
     order: ByteOrder
+    # The first directory; of a TIFF file also how its pixels are stored.
     main: Mapping[int, Tag] = field(default_factory=dict)
-    camera: Mapping[int, Tag] = field(default_factory=dict)
-    place: Mapping[int, Tag] = field(default_factory=dict)
+    camera: Mapping[int, Tag] = field(default_factory=dict)  # exposure, lens, times
+    place: Mapping[int, Tag] = field(default_factory=dict)  # offset of the GPS positions
 
     @property
     def turn(self) -> tuple[int, bool]:

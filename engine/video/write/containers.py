@@ -42,7 +42,7 @@ _NUMBER = re.compile(r"%0?(\d*)d")
 class Container:
     """One container: FFmpeg's names of what it holds without a change."""
 
-    name: str  # as in Plan.container
+    name: str  # value of Plan.container
     title: str  # for users
     muxer: str  # FFmpeg's name
     suffixes: tuple[str, ...]  # the first is that of results
@@ -56,7 +56,7 @@ class Container:
     has_times: bool = False  # states the time of each packet of PCM: there may be gaps
     cover: frozenset[str] = frozenset()
     data: frozenset[str] = frozenset()
-    marks: frozenset[str] = frozenset({"default"})  # of tracks
+    marks: frozenset[str] = frozenset({"default"})  # marks of tracks
 
     def states_mark(self, mark: str, kind: str) -> bool:
         """Whether a track can be marked so; MKV has audio descriptions as subtitles only."""

@@ -24,8 +24,8 @@ class EncoderSpec:
     """One encoder of FFmpeg."""
 
     name: str  # in FFmpeg
-    codec: str  # as in the setting `codec`
-    title: str  # of the codec, for users
+    codec: str  # value of the setting `codec`
+    title: str  # title of the codec, for users
     formats: dict[Layout, str]  # FFmpeg's pixel format of each layout
     is_lossy: bool = True
     needs_whole_chroma: bool = True  # refuses sizes with a part of a chroma sample
