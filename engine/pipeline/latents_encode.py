@@ -1,4 +1,4 @@
-"""A video to a file of latents: read, turned as seen, padded, encoded in one go however long."""
+"""Encodes a video to a file of latents, slice by slice: read, turned as seen, padded, encoded."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from engine.video.film_preparation import deinterlaced, deinterlacing_of
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import PlanarFrame
 
-Progress = Callable[[int, int], None]  # frames encoded, and of all as far as is known
+Progress = Callable[[int, int], None]  # frames encoded; all frames, 0 while unknown
 
 
 def encode_latents(
@@ -76,8 +76,8 @@ def encode_latents(
         model: "wan21-vae" or "wan22-vae".
         settings: Start, stop, overwriting, device, precision, tile, reading and VAE of latents.
         machine: Settings of the program.
-        report: Called with the frames done and of all.
-        control: May stop it.
+        report: Called after each slice.
+        control: Cancels the work; None: nothing does.
 
     Raises:
         InputError, OutputError, WeightsError, CapacityError: Why it cannot be written.
@@ -170,7 +170,7 @@ class _Encoding:
         raise PlanDoesNotFit("encoding", size=memory_text(needed), needed=needed)
 
     def run(self, work: WorkPlan, part: Path) -> int:
-        """Write the file under its name for now, with a smaller plan if need be; its bytes.
+        """Write the part file, with a smaller plan if need be; returns its bytes.
 
         Raises:
             OutOfMemory, NumericOverflow: There is no smaller tile, no wider dtype.
@@ -209,7 +209,7 @@ class _Encoding:
         return LatentFilm(size=video.seen_size, frames=self.frames, rate=rate)
 
     def _slices(self, device: str) -> Iterator[tuple[Tensor, bool]]:
-        """Frames [4n (+1 at the start), 3, H, W] in [-1, 1], padded; and whether they are the last.
+        """Padded frames [4n (+1 at the start), 3, H, W] in [-1, 1], and whether they are the last.
 
         Raises:
             UnreadableMedia: There is none.
