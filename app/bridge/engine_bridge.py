@@ -88,17 +88,14 @@ class EngineBridge(EventHub):
         """
         self._is_due = False  # first: what comes from here on is announced
         end = time.perf_counter() + _TURN_S
-        self._taken = deque(without_superseded([*self._taken, *self._came_since()]))
+        came = (self._queue.get_nowait() for _ in range(self._queue.qsize()))
+        self._taken = deque(without_superseded([*self._taken, *came]))
         while self._taken:
             self.deliver(self._taken.popleft())
             if self._taken and time.perf_counter() > end:
                 QTimer.singleShot(0, self._waker, self.drain)
                 return True
         return False
-
-    def _came_since(self) -> Iterator[events.Event]:
-        for _ in range(self._queue.qsize()):
-            yield self._queue.get_nowait()
 
     def _announce(self) -> None:
         if not self._is_due:

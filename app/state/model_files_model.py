@@ -149,7 +149,8 @@ class ModelFilesModel(KindModel):
 
     def is_main(self, file: PublishedState) -> bool:
         """Whether a file stands for a model: its transformer, or its VAE where it has none."""
-        return file.kind == "dit" or not self._with_transformer.issuperset(file.models)
+        have_transformers = {name for one in self.files if one.kind == "dit" for name in one.models}
+        return file.kind == "dit" or not have_transformers.issuperset(file.models)
 
     def packages(self, model: str) -> tuple[Package, ...]:
         """Files of a model, each with its companions; one of them is enough."""
@@ -188,10 +189,6 @@ class ModelFilesModel(KindModel):
     def shared(self) -> tuple[Package, ...]:
         """Packages of files that several models need."""
         return tuple(self.package(file) for file in self.files if not self.is_main(file))
-
-    @property
-    def _with_transformer(self) -> set[str]:
-        return {name for file in self.files if file.kind == "dit" for name in file.models}
 
     @property
     def imports(self) -> dict[str, TaskState]:

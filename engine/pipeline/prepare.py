@@ -336,13 +336,10 @@ def examined_source(media: MediaInfo) -> MediaInfo:
 
 def described(media: MediaInfo, settings: JobSettings) -> MediaInfo:
     """A source that was probed, with other settings."""
-    is_other = media.holds_latents or media.video_stream != settings.video_stream
-    return probe_source(_named_by_user(media), settings) if is_other else media
-
-
-def _named_by_user(media: MediaInfo) -> Path:
-    """Path by which a source is found; the pattern of a sequence."""
-    return Path(media.pattern) if media.kind == "sequence" else media.path
+    if not media.holds_latents and media.video_stream == settings.video_stream:
+        return media
+    named_by_user = Path(media.pattern) if media.kind == "sequence" else media.path
+    return probe_source(named_by_user, settings)
 
 
 def decoded(media: MediaInfo, plan: Plan, folder: Path) -> MediaInfo | None:

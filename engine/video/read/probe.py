@@ -13,7 +13,7 @@ from av.video.stream import VideoStream
 from engine.core.errors import memory_ran_out
 from engine.core.file_access import advised, reading
 from engine.core.geometry import Size
-from engine.protocol.media import ChapterOrder, MediaInfo, Statement, VideoInfo
+from engine.protocol.media import MediaInfo, Statement, VideoInfo
 from engine.video.colour_tags import chroma_location, hdr_of, tags_of
 from engine.video.planes import layout_of, planes_of
 from engine.video.read.chapter_order import chapter_order
@@ -191,6 +191,7 @@ def _probe_film(path: Path, chosen: int) -> MediaInfo:
         video = cropped(_video_info(stream, first, counted), margins, coded_aspect)
         if video.duration is None and container.duration:
             video = replace(video, duration=Fraction(container.duration, av.time_base))
+        is_matroska = "matroska" in container.format.name
         is_still = container.format.name in _STILL_CONTAINERS
         if is_still:
             data = _picture_data(path)
@@ -203,7 +204,7 @@ def _probe_film(path: Path, chosen: int) -> MediaInfo:
             video=_estimated(video),
             streams=tuple(other_streams(container, stream.index, foreign)),
             chapters=tuple(chapters_of(container)),
-            chapter_order=_chapter_order(path, container.format.name),
+            chapter_order=advised(lambda: chapter_order(path), None) if is_matroska else None,
             metadata=dict(container.metadata),
             start=clock_start(container, foreign),
             video_stream=chosen,
@@ -216,10 +217,6 @@ def _probe_film(path: Path, chosen: int) -> MediaInfo:
         for frame in first.frames:
             media = with_statements(media, stated_by(frame, video.codec))
         return media
-
-
-def _chapter_order(path: Path, container: str) -> ChapterOrder | None:
-    return advised(lambda: chapter_order(path), None) if "matroska" in container else None
 
 
 def _first_frames(path: Path, container: InputContainer, stream: VideoStream) -> _Beginning:
