@@ -8,9 +8,9 @@ from app.bridge.engine_bridge import EventHub
 from app.state.tasks_model import KindModel, TasksModel
 from engine.core.errors import ErrorInfo
 from engine.protocol import events
+from engine.protocol.delivery import UpdateState
 from engine.protocol.report import BenchReport
 from engine.protocol.tasks import Phase, TaskKind
-from engine.protocol.update_state import UpdateState
 from engine.settings.presets import Preset
 
 

@@ -34,7 +34,7 @@ from engine.core.paths import data_folder, resource
 from engine.core.serialization import from_plain, parse_json, read_json, read_toml, set_aside
 from engine.files.hashing import signers
 from engine.files.http_client import is_safe
-from engine.protocol.update_state import Install
+from engine.protocol.delivery import Install
 
 PRODUCT, FORMAT = "upreel", 1
 NAME, SIGNATURE = "update.json", "update.json.sig"

@@ -45,9 +45,9 @@ from engine.files.transfer import Listener, RemoteFile, host
 from engine.hardware.process import NO_CONSOLE
 from engine.jobs.task_runner import RunningTask, Task
 from engine.protocol import commands as c
+from engine.protocol.delivery import UpdateState
 from engine.protocol.events import UpdateKnown
 from engine.protocol.tasks import Phase, TaskKind
-from engine.protocol.update_state import UpdateState
 
 logger = logging.getLogger(__name__)
 

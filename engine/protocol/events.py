@@ -12,15 +12,14 @@ from typing import Protocol
 from engine.core.errors import ErrorInfo
 from engine.core.geometry import Box, Size
 from engine.core.messages import Message
+from engine.protocol.delivery import RuntimeState, UpdateState
 from engine.protocol.excerpt import Excerpt, Scene
 from engine.protocol.gpu_reading import GpuReading
 from engine.protocol.media import MediaInfo, Reading
 from engine.protocol.model_file_state import PublishedState
 from engine.protocol.plan import Notice, Plan
 from engine.protocol.report import Report
-from engine.protocol.runtime_state import RuntimeState
 from engine.protocol.tasks import Phase, Result, TaskKind
-from engine.protocol.update_state import UpdateState
 from engine.settings.presets import Preset
 
 

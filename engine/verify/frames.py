@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from engine.core.control import Control
 from engine.core.errors import InputError
-from engine.core.messages import Message, message
+from engine.core.messages import MOST_PARTS, Message, clauses, message, sentences
 from engine.core.units import clock_text
 from engine.protocol.media import Deinterlacing, MediaInfo
 from engine.protocol.plan import Plan
@@ -30,7 +30,6 @@ from engine.verify.frame_order import (
     edits_of,
     with_frozen,
 )
-from engine.verify.phrases import MOST, clauses, sentences
 from engine.verify.thumbnails import (
     Thumbnail,
     Thumbnailer,
@@ -236,8 +235,8 @@ def readable_check(frames: FrameComparison) -> Check:
         code="readable",
         passed=not problems,
         message=found,
-        source=" ".join(map(str, frames.source.problems[:MOST])),
-        output=" ".join(map(str, problems[:MOST])),
+        source=" ".join(map(str, frames.source.problems[:MOST_PARTS])),
+        output=" ".join(map(str, problems[:MOST_PARTS])),
     )
 
 

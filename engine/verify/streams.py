@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.core.control import Control
-from engine.core.messages import Message, message
+from engine.core.messages import Message, clauses, message, sentences
 from engine.protocol.media import MediaInfo, StreamInfo
 from engine.protocol.plan import Plan
 from engine.protocol.report import Check
-from engine.verify.phrases import clauses, sentences
 from engine.verify.sound import compare_sound
 from engine.video.read.clock import PartClock
 from engine.video.read.digest import NO_TIME, StreamDigest
