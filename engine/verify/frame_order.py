@@ -100,7 +100,7 @@ class SourceWindow:
 class FrameAlignment:
     """Follows the result frame by frame; memory: 50 bytes a frame."""
 
-    _costs: NDArray[np.float64] = field(default_factory=lambda: _step_costs()[REACH].copy())
+    _costs: NDArray[np.float64] = field(default_factory=lambda: _start_costs())
     _came_from: bytearray = field(default_factory=bytearray)  # a row of states for each frame
     _best: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
     noise: float = _MIN_NOISE
@@ -199,6 +199,11 @@ def _step_cost(frames: NDArray[np.intp]) -> NDArray[np.float64]:
     missing = _LEAVING_COST + _FURTHER_COST * (frames - 1)
     back = np.where(frames == -1, _LEAVING_COST, np.minimum(1 - _LEAVING_COST * frames, _BACK_COST))
     return np.where(frames > 0, missing, np.where(frames < 0, back, 0.0))
+
+
+def _start_costs() -> NDArray[np.float64]:
+    costs: NDArray[np.float64] = _step_costs()[REACH].copy()
+    return costs
 
 
 @cache
