@@ -16,9 +16,8 @@ from engine.protocol.media import MediaInfo, StreamInfo
 from engine.protocol.plan import Plan
 from engine.protocol.report import Check
 from engine.verify.sound import compare_sound
-from engine.video.read.clock import PartClock
+from engine.video.read.clock import PartClock, StampCheck
 from engine.video.read.digest import NO_TIME, StreamDigest
-from engine.video.read.frame_properties import StampCheck
 from engine.video.read.sound import timed_samples
 from engine.video.write.containers import names_channels, plan_streams, source_family
 

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from engine.core.control import Control
 from engine.core.errors import memory_ran_out
 from engine.protocol.media import PLAYED_AS, MediaInfo
-from engine.video.read.clock import PartClock
-from engine.video.read.frame_properties import StampCheck
+from engine.video.read.clock import PartClock, StampCheck
 from engine.video.read.media_file import open_input, readable_packets, stream_at, translated
 
 ROUNDED_S = Fraction(1, 50)  # that time stamps may be off where sound goes on without a break

@@ -23,8 +23,7 @@ from av.stream import Discard
 from engine.core.messages import message
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import PassPlan, Plan
-from engine.video.read.clock import PartClock, film_jumps
-from engine.video.read.frame_properties import StampCheck
+from engine.video.read.clock import PartClock, StampCheck, film_jumps
 from engine.video.read.media_file import open_input, readable_packets, stream_at
 from engine.video.read.stream_info import title_of
 from engine.video.write.containers import CONTAINERS
