@@ -120,10 +120,12 @@ def spec_of(row: Mapping[str, int | str]) -> GpuSpec:
 
 
 def counted_gpu(gpu: GpuSpec | None, capability: tuple[int, int] | None) -> GpuSpec:
-    """A GPU to count with: the known one, else the middle one of its generation.
+    """The GPU that figures are computed for: the known one, else the median of its generation.
 
-    Of a generation that is in no table the newest one before it counts; where nothing is known,
-    the oldest.
+    Args:
+        gpu: Entry of the table; None for a GPU that is not in it.
+        capability: CUDA capability of that GPU. A generation that is not in the table counts as
+            the newest one before it, an unknown one (None) as the oldest.
     """
     return gpu or _typical(capability or (0, 0))
 
