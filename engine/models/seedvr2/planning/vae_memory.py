@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.core.geometry import Size
-from engine.models.memory_cost import DTYPE_BYTES
 from engine.models.planning.search import PhaseMemory, Streamed
 from engine.models.seedvr2.plan import STEP, latents_of
 from engine.models.seedvr2.vae.config import VaeConfig
@@ -23,8 +22,8 @@ from engine.models.seedvr2.vae.tiling import (
     pieces,
 )
 from engine.models.video_vae.measured_memory import MeasuredVae
+from engine.models.video_vae.stream_memory import StreamUse, TilesOnHost
 from engine.models.video_vae.vae_use import VaePeak, VaeUse
-from engine.settings.optimisations import VaeSwitches
 
 VAES = MeasuredVae(
     fast="engine.models.seedvr2.vae.fast:FastVae",
@@ -39,37 +38,20 @@ _EXACT = 4  # bytes of a number of latents and of finished frames
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(StreamUse):
     """Use of the VAE for shots, in both directions.
 
     Attributes:
-        config: Configuration of the VAE.
-        frame: Padded frames, px.
-        device: "cpu" or "cuda".
-        dtype: Type of the values.
-        switches: Optimisations.
-        tile: Most px at a time; None for whole frames.
-        warm_up: Latents that tiles begin early; 0 where they go on with a carry.
         span: Latents that a tile is visited for.
         is_whole: Tiles go through all of the decoder.
         film: Frames of the longest shot, at most; 0 where that is not known.
-        parks: Carries of whole frames wait in main memory.
-        at_once: Tiles that are in work at a time. Memory of one serves no other meanwhile, so each
-            counts with its most.
     """
 
     config: VaeConfig
-    frame: Size
-    device: str
-    dtype: str
-    switches: VaeSwitches
-    tile: Size | None = None
-    warm_up: int = 0
     span: int = USUAL_SPAN
     is_whole: bool = False
     film: int = 0
     parks: bool = True
-    at_once: int = 1
 
     @property
     def is_one_visit(self) -> bool:
@@ -95,16 +77,6 @@ class Asked:
         """Size of a tile at most."""
         return (self.tile or self.frame).pixels
 
-    @property
-    def on_gpu(self) -> bool:
-        """Whether the device has memory of its own."""
-        return self.device == "cuda"
-
-    @property
-    def item(self) -> int:
-        """Bytes per value."""
-        return DTYPE_BYTES[self.dtype]
-
     def peak(self, call: str, size: Size) -> VaePeak:
         """Memory of a call of the VAE on frames of a size, slice by slice."""
         use = VaeUse(
@@ -128,21 +100,23 @@ def encoding(asked: Asked) -> Streamed:
         return _whole(asked, found, given)
     frame = asked.frame.pixels
     parked = frame * _COLOURS * asked.item
-    early = STEP * asked.early * parked
-    blended = 2 * asked.span * (frame // 64) * latent
-    carries = found.carry * len(boxes) if asked.carries else 0
-    others = _others(asked, found.carry, len(boxes))
-    host = asked.at_most(STEP * asked.span + 1) * parked + early + others + blended
-    tiles = min(asked.at_once, len(boxes))
-    working = PhaseMemory(tiles * (max(found.first, found.later) + given), host)
-    waits = PhaseMemory(0, early + carries)
+    waiting = TilesOnHost(
+        tiles=len(boxes),
+        carry=found.carry if asked.carries else 0,
+        fresh=asked.at_most(STEP * asked.span + 1) * parked,
+        early=STEP * asked.early * parked,
+        results=2 * asked.span * (frame // 64) * latent,
+        on_gpu=asked.on_gpu,
+    )
+    at_once = min(asked.at_once, len(boxes))
+    working = waiting.visiting(at_once * (max(found.first, found.later) + given))
     return Streamed(
         begins=working,
         steady=(working,),
-        between=waits,
-        waits=waits,
+        between=waiting.between,
+        waits=waiting.between,
         buffers=found.window,
-        parks=carries,
+        parks=waiting.carry * len(boxes),
     )
 
 
@@ -173,30 +147,32 @@ def _tiled(asked: Asked, low: VaePeak | None, tile: VaePeak, tiles: int, feature
         tiles: Number of tiles.
         features: Bytes for each latent.
     """
-    early, fresh = asked.early * features, asked.span * features
-    canvas = asked.at_most(STEP * asked.span) * asked.frame.pixels * _CODE_BYTES
-    carries = tile.carry * tiles if asked.carries else 0
-    others = _others(asked, tile.carry, tiles)
-    known = early + fresh
     handed_on = 0 if low is None or asked.is_one_visit else low.carry
-    buffer = handed_on if asked.on_gpu else 0  # stays while its carry is on the GPU
-    last = features + tile.result  # of whole frames, and of the tile before
+    waiting = TilesOnHost(
+        tiles=tiles,
+        carry=tile.carry if asked.carries else 0,
+        fresh=asked.span * features,
+        early=asked.early * features,
+        results=asked.at_most(STEP * asked.span) * asked.frame.pixels * _CODE_BYTES,
+        handed_on=PhaseMemory(0, handed_on),
+        on_gpu=asked.on_gpu,
+    )
     at_once = min(asked.at_once, tiles)
-    parts = _COPIED_PARTS[at_once] if asked.on_gpu else 0
-    copied = parts * STEP * asked.tile_pixels * _CODE_BYTES
+    copied = _COPIED_PARTS[at_once] * STEP * asked.tile_pixels * _CODE_BYTES if asked.on_gpu else 0
     working = at_once * (tile.result + max(tile.first, tile.later))
-    visiting = PhaseMemory(features + working + copied, handed_on + others + known + canvas)
-    steady = [visiting]
+    steady = [waiting.visiting(features + working + copied)]
     if low is not None:
-        steady.append(PhaseMemory(low.later, buffer + carries + known))
+        buffer = handed_on if asked.on_gpu else 0  # stays while its carry is on the GPU
+        steady.append(waiting.kept + PhaseMemory(low.later, buffer + waiting.fresh))
+    last = features + tile.result  # of whole frames, and of the tile before
     return Streamed(
         begins=PhaseMemory(low.first if low is not None else 0),
         steady=tuple(steady),
-        between=PhaseMemory(last, handed_on + carries + early),
-        waits=PhaseMemory(0, handed_on + carries + known - features),
+        between=waiting.between + PhaseMemory(last),
+        waits=waiting.between + PhaseMemory(0, waiting.fresh - features),
         buffers=max(tile.window, 0 if low is None else low.window),
-        parks=carries,
-        canvas=canvas,
+        parks=waiting.carry * tiles,
+        canvas=waiting.results,
     )
 
 
@@ -212,11 +188,6 @@ def _whole(asked: Asked, found: VaePeak, given: int = 0) -> Streamed:
         buffers=found.window,
         parks=parked,
     )
-
-
-def _others(asked: Asked, carry: int, tiles: int) -> int:
-    """Bytes of carries on the host while one tile works; what it has kept leaves its old place."""
-    return carry * (tiles if asked.on_gpu else tiles - 1) if asked.carries else 0
 
 
 @lru_cache(maxsize=512)
