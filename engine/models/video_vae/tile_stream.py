@@ -89,8 +89,8 @@ class TiledPart:
     """The part of a VAE that is given tiles; its entries are frames or features."""
 
     vae: Any  # a fast VAE
-    run: Callable[[Any, Tensor, Carry], tuple[Tensor, Carry]]  # of entries [T, C, y, x] of a slice
-    canvas: Callable[[int, Sequence[Box]], Canvas]  # for n results, and what tiles show of them
+    run: Callable[[Any, Tensor, Carry], tuple[Tensor, Carry]]  # entries [T, C, y, x] to results
+    canvas: Callable[[int, Sequence[Box]], Canvas]  # made for n results and what tiles show
     boxes: Sequence[Box]  # tiles in features, all of one size
     shown: Sequence[Box]  # part of each tile that the canvas is given, in features
     entry: int  # positions of an entry for each feature, on each side
@@ -98,7 +98,7 @@ class TiledPart:
     entry_frames: int  # frames for each entry, the first one of a clip apart
     result_frames: int  # frames for each result, likewise
     each: int  # entries of a latent; the first latent of a clip has one
-    slice_latents: int  # of a slice; the first one of a shot has one more
+    slice_latents: int  # latents of a slice; the first one of a shot has one more
     early: int  # entries before a span that tiles warm up with; 0: they keep carries on the host
     early_of_shot: int = 0  # entries at the beginning of a shot, at most, that are all kept for it
     early_is_longer: bool = True  # the first slice of a tile that warms up has one entry more, too
@@ -379,6 +379,8 @@ class EncodeStream:
 
     def _through(self, entries: Tensor, device: torch.device, last: bool) -> list[Tensor]:
         """Means of entries of whole frames, slice by slice."""
+        if self._step is None:
+            return [as_clip(entries)]
         means = []
         self._carry = self._carry.handed_over().moved(device)
         for start, end in slices(len(entries), self._size, begins=self._carry.first):

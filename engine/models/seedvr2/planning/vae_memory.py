@@ -22,8 +22,7 @@ from engine.models.seedvr2.vae.tiling import (
     pieces,
 )
 from engine.models.video_vae.measured_memory import MeasuredVae
-from engine.models.video_vae.stream_memory import StreamUse, TilesOnHost
-from engine.models.video_vae.vae_use import VaePeak, VaeUse
+from engine.models.video_vae.vae_use import StreamUse, TilesOnHost, VaePeak, VaeUse
 
 VAES = MeasuredVae(
     fast="engine.models.seedvr2.vae.fast:FastVae",
@@ -193,6 +192,8 @@ def _whole(asked: Asked, found: VaePeak, given: int = 0) -> Streamed:
 @lru_cache(maxsize=512)
 def encode_boxes(asked: Asked) -> list[Size]:
     """Tiles of a frame that is encoded, px."""
+    if asked.tile is None:
+        return [asked.frame]
     return encode_tiles(asked.config, asked.frame, asked.tile).sizes
 
 

@@ -20,6 +20,7 @@ from engine.models.seedvr2.vae.tiling import (
 )
 from engine.models.upscalers import Advance, Watch, no_advance
 from engine.models.video_vae.frame_slices import as_clip, as_frames, cut
+from engine.models.video_vae.slicing import Step
 from engine.models.video_vae.tile_stream import (
     About,
     DecodeStream,
@@ -116,7 +117,8 @@ class SeedVr2DecodeStream(DecodeStream):
         end: int | None = None,
         advance: Advance = no_advance,
     ) -> None:
-        config, step, tiles = vae.config, vae.decode_slice, None
+        config, tiles = vae.config, None
+        step: Step = vae.decode_slice
         self._scale = config.scaling_factor
         if tiling is not None:
             fast = FastVae.of(vae)

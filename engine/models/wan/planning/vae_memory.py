@@ -12,8 +12,7 @@ from functools import lru_cache
 from engine.core.geometry import Size
 from engine.models.planning.search import PhaseMemory, Streamed
 from engine.models.video_vae.measured_memory import MeasuredVae
-from engine.models.video_vae.stream_memory import StreamUse, TilesOnHost
-from engine.models.video_vae.vae_use import VaePeak, VaeUse
+from engine.models.video_vae.vae_use import StreamUse, TilesOnHost, VaePeak, VaeUse
 from engine.models.wan.vae import split
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
