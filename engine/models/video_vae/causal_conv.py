@@ -10,13 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.models.video_vae.context import (
-    AnyContext,
-    Norm,
-    NormInput,
-    SliceContext,
-    keep_last,
-)
+from engine.models.video_vae.context import Norm, NormInput, SliceContext, keep_last
 from engine.ops.conv.frame_conv import FrameConv
 
 Write = Callable[[Tensor, Tensor | None], None]
@@ -67,7 +61,7 @@ class CausalConv:
         self._keep(frames, context)
         return self.over(ConvInput(frames, folded))
 
-    def normed(self, norm: Norm[AnyContext], given: NormInput, context: AnyContext) -> ConvInput:
+    def normed(self, norm: Norm, given: NormInput, context: SliceContext) -> ConvInput:
         """The input window of the normalised frames, through SiLU."""
 
         def write(out: Tensor, kept: Tensor | None) -> None:

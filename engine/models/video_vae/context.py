@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -114,28 +114,24 @@ class SliceContext:
         return tail
 
 
-AnyContext = TypeVar("AnyContext", bound=SliceContext)
-ContextIn = TypeVar("ContextIn", bound=SliceContext, contravariant=True)
-
-
-class Part(Protocol[ContextIn]):
+class Part(Protocol):
     """A step of encoder or decoder."""
 
     name: str
 
-    def run(self, context: ContextIn) -> None:
+    def run(self, context: SliceContext) -> None:
         """Apply the part to the stream."""
         ...
 
 
-class Norm(Protocol[ContextIn]):
-    """A norm before a convolution; a family may need a context with more in it."""
+class Norm(Protocol):
+    """A norm before a convolution."""
 
     def write(
         self,
         given: NormInput,
         out: Tensor,
-        context: ContextIn,
+        context: SliceContext,
         *,
         silu: bool = True,
         kept: Tensor | None = None,

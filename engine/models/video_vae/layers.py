@@ -6,13 +6,12 @@ Everything works on the frames [T, C, H, W] of one clip, channels last, without 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from engine.models.video_vae.causal_conv import CausalConv
-from engine.models.video_vae.context import AnyContext, Norm, NormInput, SliceContext
+from engine.models.video_vae.context import Norm, NormInput, SliceContext
 from engine.ops.attention.single_head import attend_single_head
 from engine.ops.kernels.group_norm import BlockStatistics
 
@@ -31,14 +30,14 @@ class ConvLayer:
         context.put(self._conv.of(context.take(), context), self.name)
 
 
-class OutputLayer(Generic[AnyContext]):
+class OutputLayer:
     """Norm, SiLU and the last convolution."""
 
-    def __init__(self, norm: Norm[AnyContext], conv: CausalConv) -> None:
+    def __init__(self, norm: Norm, conv: CausalConv) -> None:
         self.name = conv.name
         self._norm, self._conv = norm, conv
 
-    def run(self, context: AnyContext) -> None:
+    def run(self, context: SliceContext) -> None:
         """Work on the stream."""
         window = self._conv.normed(self._norm, context.take_for_norm(), context)
         context.put(self._conv.over(window), self.name)
@@ -56,7 +55,7 @@ class Mark:
         context.put(given.frames, self.name, given.statistics)
 
 
-class ResidualLayer(Generic[AnyContext]):
+class ResidualLayer:
     """Norm, SiLU and convolution twice, added to the stream.
 
     Args:
@@ -72,7 +71,7 @@ class ResidualLayer(Generic[AnyContext]):
     def __init__(
         self,
         name: str,
-        norms: tuple[Norm[AnyContext], Norm[AnyContext]],
+        norms: tuple[Norm, Norm],
         convs: tuple[CausalConv, CausalConv],
         shortcut: CausalConv | None,
         add: AddResidual | None = None,
@@ -81,7 +80,7 @@ class ResidualLayer(Generic[AnyContext]):
         self._norms, self._convs = norms, convs
         self._shortcut, self._add = shortcut, add
 
-    def run(self, context: AnyContext) -> None:
+    def run(self, context: SliceContext) -> None:
         """Work on the stream."""
         given = context.take_for_norm()
         first, second = self._convs
@@ -100,7 +99,7 @@ class ResidualLayer(Generic[AnyContext]):
             context.put(stream + second.over(window), self.name)
 
 
-class AttentionLayer(Generic[AnyContext]):
+class AttentionLayer:
     """Self-attention over the positions of each frame, one head, added to the stream.
 
     Args:
@@ -113,14 +112,14 @@ class AttentionLayer(Generic[AnyContext]):
     def __init__(
         self,
         name: str,
-        norm: Norm[AnyContext],
+        norm: Norm,
         qkv: tuple[Tensor, Tensor],
         out: tuple[Tensor, Tensor],
     ) -> None:
         self.name = name
         self._norm, self._qkv, self._out = norm, qkv, out
 
-    def run(self, context: AnyContext) -> None:
+    def run(self, context: SliceContext) -> None:
         """Work on the stream."""
         given = context.take_for_norm()
         stream = given.frames

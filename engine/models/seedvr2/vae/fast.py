@@ -10,12 +10,11 @@ from torch import Tensor
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.fast_build import SeedVr2VaeBuilder, decoder, encoder
 from engine.models.seedvr2.vae.interface import SeedVr2VaeVariant
-from engine.models.video_vae.context import SliceContext
 from engine.models.video_vae.runner import FastSlicedVae, Parts
 from engine.ops.conv.causal_conv import Carry
 
 
-class FastVae(FastSlicedVae[SliceContext, VaeConfig], SeedVr2VaeVariant):
+class FastVae(FastSlicedVae[VaeConfig], SeedVr2VaeVariant):
     """Encoder and decoder with exact folds, ring buffers and channels-last frames.
 
     Inference only. Clips of a batch are worked on one after the other. Not for several threads
@@ -30,9 +29,7 @@ class FastVae(FastSlicedVae[SliceContext, VaeConfig], SeedVr2VaeVariant):
     Memory: measured, see `engine.models.video_vae.measured_memory`.
     """
 
-    context_type = SliceContext
-
-    def build_parts(self, weights: Mapping[str, Tensor]) -> Parts[SliceContext]:
+    def build_parts(self, weights: Mapping[str, Tensor]) -> Parts:
         """The parts of encoder and decoder; the decoder's are in two lists."""
         build = SeedVr2VaeBuilder(
             self.config, weights, self.device, self.conv_options(), self.switches

@@ -32,7 +32,7 @@ from engine.ops.norm import compiled
 from engine.ops.norm.group_norm import add_residual, group_norm_silu
 from engine.settings.optimisations import VaeSwitches
 
-SeedVr2Part = Part[SliceContext]
+SeedVr2Part = Part
 
 
 class GroupNorm:
@@ -151,7 +151,7 @@ class SeedVr2VaeBuilder:
         conv = FrameConv(weight, self._exact(f"{name}.bias"), shape or usual, self._options)
         return CausalConv(name, conv, pad=pad)
 
-    def residual(self, name: str) -> ResidualLayer[SliceContext]:
+    def residual(self, name: str) -> ResidualLayer:
         """A residual block; biases are added where the results are read next, if one pass can."""
         norms = (self.norm(f"{name}.norm1"), self.norm(f"{name}.norm2"))
         first, second, shortcut = (f"{name}.{part}" for part in ("conv1", "conv2", "conv_shortcut"))
@@ -176,7 +176,7 @@ class SeedVr2VaeBuilder:
         shape = ConvShape(padding=weight.shape[-1] // 2)
         return CausalConv(name, FrameConv(weight, None, shape, self._options), bias=bias)
 
-    def attention(self, name: str) -> AttentionLayer[SliceContext]:
+    def attention(self, name: str) -> AttentionLayer:
         """The attention of a mid block; its three projections become one."""
         parts = [f"{name}.to_{part}" for part in "qkv"]
         qkv = tuple(

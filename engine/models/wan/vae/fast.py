@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from engine.models.video_vae.context import SliceContext
 from engine.models.video_vae.runner import FastSlicedVae, Parts
 from engine.models.video_vae.slicing import clamp_logvar
 from engine.models.wan.vae.config import WanConfig
@@ -16,7 +15,7 @@ from engine.models.wan.vae.interface import WanVaeVariant
 from engine.ops.conv.causal_conv import Carry
 
 
-class FastWanVae(FastSlicedVae[SliceContext, WanConfig], WanVaeVariant):
+class FastWanVae(FastSlicedVae[WanConfig], WanVaeVariant):
     """Encoder and decoder with folds, ring buffers and channels-last frames.
 
     Inference only. Clips of a batch are worked on one after the other. Not for several threads
@@ -35,9 +34,7 @@ class FastWanVae(FastSlicedVae[SliceContext, WanConfig], WanVaeVariant):
     Memory: measured, see `engine.models.video_vae.measured_memory`.
     """
 
-    context_type = SliceContext
-
-    def build_parts(self, weights: Mapping[str, Tensor]) -> Parts[SliceContext]:
+    def build_parts(self, weights: Mapping[str, Tensor]) -> Parts:
         """The parts of encoder and decoder, each in its halves."""
         build = WanVaeBuilder(weights, self.device, self.conv_options(), self.switches)
         self._encoder = encoder(build, self.config)

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from engine.models.video_vae.causal_conv import CausalConv
-from engine.models.video_vae.context import SliceContext
 from engine.models.video_vae.layers import AttentionLayer, ResidualLayer
 from engine.models.wan.vae.fast_layers import CompiledWanRmsNorm, FastWanRmsNorm
 from engine.models.wan.vae.fast_resample import (
@@ -59,7 +58,7 @@ class WanVaeBuilder:
         shape = ConvShape(padding=weight.shape[-1] // 2, past="zeros")
         return CausalConv(name, self._frame_conv(name, weight, shape))
 
-    def residual(self, name: str) -> ResidualLayer[SliceContext]:
+    def residual(self, name: str) -> ResidualLayer:
         """A residual block."""
         inside, shortcut = f"{name}.residual", f"{name}.shortcut"
         norms = (self.norm(f"{inside}.0"), self.norm(f"{inside}.3"))
@@ -67,7 +66,7 @@ class WanVaeBuilder:
         around = self.conv(shortcut) if self.has(shortcut) else None
         return ResidualLayer(name, norms, convs, around)
 
-    def attention(self, name: str) -> AttentionLayer[SliceContext]:
+    def attention(self, name: str) -> AttentionLayer:
         """The attention of the middle."""
         norm = self.norm(f"{name}.norm")
         return AttentionLayer(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from engine.models.video_vae.context import Part, SliceContext
+from engine.models.video_vae.context import Part
 from engine.models.video_vae.layers import ConvLayer, Mark, OutputLayer
 from engine.models.wan.vae.config import Stage, WanConfig
 from engine.models.wan.vae.fast_build import WanVaeBuilder
@@ -14,7 +14,7 @@ from engine.models.wan.vae.fast_layers import Bridged, PatchLayer, Pictures
 from engine.models.wan.vae.fast_shortcuts import Averaged, Repeated
 from engine.models.wan.vae.split import decoder_low_stages, encoder_high_stages, is_cut_inside
 
-Parts = list[Part[SliceContext]]
+Parts = list[Part]
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,7 @@ class Bridged:
         shortcut: Shortcut from the input to the output of all of them.
     """
 
-    def __init__(self, name: str, parts: Sequence[Part[SliceContext]], shortcut: Shortcut) -> None:
+    def __init__(self, name: str, parts: Sequence[Part], shortcut: Shortcut) -> None:
         self.name = name
         self._parts, self._shortcut = parts, shortcut
 

@@ -23,7 +23,7 @@ def context_of(frames: Tensor, *, last: bool = True, fused: bool = True) -> Slic
     return SliceContext(carry=Carry(), workspace=place, switches=switches, stream=frames)
 
 
-def through(part: Part[SliceContext], frames: Tensor, *, last: bool) -> Tensor:
+def through(part: Part, frames: Tensor, *, last: bool) -> Tensor:
     context = context_of(frames, last=last)
     part.run(context)
     return context.take()
