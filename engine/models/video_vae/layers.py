@@ -19,10 +19,10 @@ AddResidual = Callable[[Tensor, Tensor, Tensor], BlockStatistics | None]
 
 
 class ConvLayer:
-    """A convolution that belongs to no block."""
+    """A convolution that belongs to no block, or is all of one."""
 
-    def __init__(self, conv: CausalConv) -> None:
-        self.name = conv.name
+    def __init__(self, name: str, conv: CausalConv) -> None:
+        self.name = name
         self._conv = conv
 
     def run(self, context: SliceContext) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Generic, Literal, Self, TypeVar
+from typing import ClassVar, Generic, Literal, Self, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from engine.hardware.stage_meter import end_part
+from engine.models.video_vae.builder import Builder, Table
 from engine.models.video_vae.context import Part, SliceContext, Trace
 from engine.models.video_vae.layers import Mark
 from engine.models.video_vae.slicing import ClipSizes, SlicedVae, clamp_logvar
@@ -23,11 +24,12 @@ from engine.settings.optimisations import Convolution, VaeSwitches
 
 Direction = Literal["encode", "decode"]
 Parts = dict[Direction, list[Part]]
+AnyPlain = TypeVar("AnyPlain", bound=nn.Module)
 AnyConfig = TypeVar("AnyConfig", bound=ClipSizes)
 
 
-class FastSlicedVae(SlicedVae, Generic[AnyConfig]):
-    """Runs the parts of a fast variant; a family defines the parts.
+class FastSlicedVae(SlicedVae, Generic[AnyPlain, AnyConfig]):
+    """Makes and runs the parts of a fast variant; a family says which plain modules become which.
 
     Inference only. Not for several threads or streams at once, which need a form each (`apart`):
     all parts share one workspace.
@@ -44,12 +46,16 @@ class FastSlicedVae(SlicedVae, Generic[AnyConfig]):
 
     Attributes:
         config: Sizes of the model.
+        plain_type: Class of the plain variant.
+        table: Maps classes of its modules to functions that make their parts.
         parts: Parts of encoder and decoder.
         trace: Called with the module path and a copy of the result of each part,
             [1, C, T, H, W], of the first clip of a batch.
     """
 
     config: AnyConfig
+    plain_type: type[AnyPlain]
+    table: ClassVar[Table]
 
     def __init__(
         self,
@@ -69,10 +75,20 @@ class FastSlicedVae(SlicedVae, Generic[AnyConfig]):
         self._begun: set[Direction] = set()  # directions that have begun a clip
         self.workspace = self._buffers()
         with no_gradients(), exact_arithmetic():
-            self.parts = self.build_parts(weights)
+            with torch.device("meta"):
+                plain = self.plain_type(config)
+            build = Builder(
+                plain,
+                self.table,
+                weights,
+                device=self.device,
+                options=self.conv_options(),
+                switches=switches,
+            )
+            self.parts = self.build_parts(build, plain)
 
     @abstractmethod
-    def build_parts(self, weights: Mapping[str, Tensor]) -> Parts:
+    def build_parts(self, build: Builder, plain: AnyPlain) -> Parts:
         """The parts of encoder and decoder; everything else is set when this is called."""
 
     @classmethod

@@ -20,7 +20,7 @@ from engine.models.planning.search import Room, with_two_at_once
 from engine.models.seedvr2.dit import config as dit_config
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
-from engine.models.seedvr2.vae import fast_resample
+from engine.models.seedvr2.vae import fast_layers
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
 from engine.models.video_vae import runner
@@ -83,7 +83,7 @@ def _traced() -> Iterator[list[object]]:
     A request for kernels counts as a call; on a processor there are none.
     """
     with pytest.MonkeyPatch.context() as patch, Trace() as trace:
-        patch.setattr(fast_resample, "_PHASE_BYTES", 1)
+        patch.setattr(fast_layers, "_PHASE_BYTES", 1)
         patch.setattr(dit_config, "_CHUNK_BYTES", 1)
         patch.setattr(dit_config, "_LEAST_ROWS", 64)
         for module in (group_norm, token_rows, heads):
