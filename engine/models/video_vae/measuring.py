@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib import import_module
 from typing import Any, Self
 
 import torch
@@ -243,12 +242,12 @@ class Valueless:
         if self._use.device == "cuda" and switches.convolution == "auto":
             switches = replace(switches, convolution="2d")
         with torch.device("meta"):
-            weights = _loaded(self._vae.plain)(self._config).state_dict()
+            weights = self._vae.loader.plain(self._config).state_dict()
         self.meter = self._stack.enter_context(without_values(self._use.device))
         given = {name: self.meter.wrapped(value) for name, value in weights.items()}
         del weights
         options = {"device": self.meter.device, "dtype": self.dtype, "switches": switches}
-        self.fast = _loaded(self._vae.fast)(self._config, given, **options)
+        self.fast = self._vae.loader.fast(self._config, given, **options)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -402,8 +401,3 @@ def clip_use(
         peak = meter.peak - start + measured.compiled_bytes + _SMALL_BYTES
         del result
         return ClipUse(peak, meter.convolutions - before[0], meter.products - before[1])
-
-
-def _loaded(path: str) -> Any:
-    module, name = path.split(":")
-    return getattr(import_module(module), name)
