@@ -8,9 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engine.models.video_vae.causal_conv import CausalConv
-from engine.models.video_vae.context import Part
-from engine.models.video_vae.layers import ConvLayer
+from engine.models.video_vae.layers import CausalConv, ConvLayer, Part
 from engine.ops.conv.frame_conv import ConvOptions, ConvShape, FrameConv
 from engine.settings.optimisations import VaeSwitches
 

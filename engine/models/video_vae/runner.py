@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from engine.hardware.stage_meter import end_part
 from engine.models.video_vae.builder import Builder, Table
-from engine.models.video_vae.context import Part, SliceContext, Trace
-from engine.models.video_vae.layers import Mark
+from engine.models.video_vae.layers import Mark, Part, SliceContext, Trace
 from engine.models.video_vae.slicing import ClipSizes, SlicedVae, clamp_logvar
 from engine.ops.compiler import require_compiler
 from engine.ops.conv.causal_conv import Carry

@@ -22,13 +22,13 @@ from engine.models.seedvr2.vae.plain import (
     UpBlock,
 )
 from engine.models.video_vae.builder import Builder, Table, in_order, single_conv
-from engine.models.video_vae.context import Part
 from engine.models.video_vae.layers import (
     AddResidual,
     AttentionLayer,
     ConvLayer,
     Mark,
     OutputLayer,
+    Part,
     ResidualLayer,
 )
 from engine.models.video_vae.runner import FastSlicedVae, Parts

@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.models.video_vae.causal_conv import CausalConv
-from engine.models.video_vae.context import NormInput, SliceContext, keep_last
+from engine.models.video_vae.layers import CausalConv, NormInput, SliceContext, keep_last
 from engine.ops.conv.folds import PhaseBias, UpsamplerFold
 from engine.ops.conv.frame_conv import ConvOptions, ConvShape
 from engine.ops.conv.subpixel import interleave

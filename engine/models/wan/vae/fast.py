@@ -8,8 +8,7 @@ from typing import ClassVar, cast
 from torch import Tensor, nn
 
 from engine.models.video_vae.builder import Builder, Table, in_order, single_conv
-from engine.models.video_vae.context import Part
-from engine.models.video_vae.layers import AttentionLayer, Mark, OutputLayer, ResidualLayer
+from engine.models.video_vae.layers import AttentionLayer, Mark, OutputLayer, Part, ResidualLayer
 from engine.models.video_vae.runner import FastSlicedVae, Parts
 from engine.models.video_vae.slicing import clamp_logvar
 from engine.models.wan.vae.config import Stage, WanConfig

@@ -15,8 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.models.video_vae.causal_conv import CausalConv
-from engine.models.video_vae.context import NormInput, Part, SliceContext, keep_last
+from engine.models.video_vae.layers import CausalConv, NormInput, Part, SliceContext, keep_last
 from engine.models.wan.vae.config import Stage
 from engine.ops.conv.frame_conv import FrameConv
 from engine.ops.conv.subpixel import NearestFold
