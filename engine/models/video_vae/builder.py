@@ -39,7 +39,7 @@ class Builder:
     ) -> None:
         self.device, self.options, self.switches = device, options, switches
         self._table, self._weights = table, weights
-        self._names: dict[nn.Module, str] = {module: name for name, module in plain.named_modules()}
+        self._names: dict[nn.Module, str] = {each: name for name, each in plain.named_modules()}
 
     def parts(self, *modules: nn.Module) -> list[Part]:
         """Parts of modules that frames go through in this order.
@@ -62,14 +62,14 @@ class Builder:
         adds_bias: bool = True,
         bias: Tensor | None = None,
     ) -> CausalConv:
-        """A causal convolution; `pad`, `late` and `bias` are those of `CausalConv`.
+        """A causal convolution and its input window.
 
         Args:
-            plain: A Conv3d; a Conv2d sees one frame.
-            pad: Lines of zeros to the right and below.
-            late: It does not see frame 0.
+            plain: A Conv3d, or a Conv2d, which sees one frame.
+            pad: Passed to `CausalConv`, as are `late` and `bias`.
+            late: See `CausalConv`.
             adds_bias: False leaves the bias to the reader of the result.
-            bias: The bias that is left.
+            bias: Bias that is left to the reader.
         """
         conv = self.frame_conv(plain, adds_bias=adds_bias)
         return CausalConv(self.name(plain), conv, pad=pad, late=late, bias=bias)
@@ -82,7 +82,7 @@ class Builder:
             padding=int(plain.padding[-1]),
             time_stride=stride[0] if len(stride) == 3 else 1,
             space_stride=stride[-1],
-            past=getattr(plain, "past", "none"),
+            past=getattr(plain, "past", "none"),  # a Conv2d has none
         )
         bias = self.exact(plain, "bias") if adds_bias else None
         weight = weight if weight.ndim == 5 else weight.unsqueeze(2)
