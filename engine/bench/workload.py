@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from safetensors.torch import save_file
@@ -17,6 +17,7 @@ from engine.core.errors import NoUsableGpu
 from engine.core.geometry import Size
 from engine.hardware import devices
 from engine.hardware.budget import Budget, measure_budget
+from engine.models.load import Form
 from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.dit.random_dit import MIDDLE, TEXT_LENGTH, DitRun, Kind, usual_run
 from engine.models.seedvr2.dit.random_file import RandomFile
@@ -82,7 +83,7 @@ class VaeRun:
 
     model: str  # id of the VAE
     side: Side
-    form: Literal["plain", "fast"]
+    form: Form
     switches: VaeSwitches
     frames: int
     size: Size  # of a frame that is encoded, or would be encoded to the latent that is decoded
