@@ -402,16 +402,15 @@ def clip_use(
         frames: 1 + n * temporal_factor.
         whole: The clip goes through at once, not in slices.
     """
-    with Valueless(vae, config, use) as measured:
+    with _ONE_AT_A_TIME, _built(vae, config, use) as measured:
         fast, meter = measured.fast, measured.meter
-        if not whole:
-            fast.enable_slicing(use.slice_frames)
+        fast.disable_slicing() if whole else fast.enable_slicing(use.slice_frames)
         steps = frames if side == "encode" else 1 + (frames - 1) // config.temporal_factor
         given = measured.given(vae.pieces(config, use.slice_frames)[f"{side}_slice"], size, steps)
         run = fast.posterior if side == "encode" else fast.decode
         if frames == 1:  # a first image leaves tables behind on a CPU
             run(given)
-            fast.release()
+        fast.release()
         start = meter.peak = meter.now
         before = meter.convolutions, meter.products
         result = run(given)

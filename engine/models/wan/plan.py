@@ -23,9 +23,9 @@ class WanPlan(ShotPlan):
     model: str = "wan-2x"
     clip_frames: int = 4
     vae: WeightsPlan
-    size: Size  # of the source's frames, as stored
-    padded: Size  # of the frames that are encoded
-    factor: int = 2  # of both sides, from the encoded frames to the decoded ones
+    size: Size  # size of the source's frames, as stored
+    padded: Size  # size of the frames that are encoded
+    factor: int = 2  # factor of both sides, between encoded and decoded frames
     encode_tile: Size | None = None  # px of the source, halo included; None for whole frames
     decode_tile: Size | None = None  # px of the result, halo included
     encode_at_once: int = 1  # tiles in work at a time, on a stream each

@@ -46,7 +46,7 @@ class DitRun:
     form: Form
     switches: DitSwitches
     frames: int
-    size: Size  # of a frame; a latent has an even number of positions for it
+    size: Size  # size of a frame; a latent has an even number of positions for it
     dtype: str
     device: str
     threads: int
