@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib import import_module
 from threading import RLock
 from typing import Any, Self, get_args
 
@@ -243,13 +242,13 @@ class Valueless:
         if use.device == "cuda" and switches.convolution == "auto":
             switches = replace(switches, convolution="2d")
         with torch.device("meta"):
-            weights = _loaded(vae.plain)(config).state_dict()
+            weights = vae.loader.plain(config).state_dict()
         self.meter = Meter(use.device)
         options = {"device": self.meter.device, "dtype": self.dtype, "switches": switches}
         with self:
             given = {name: self.meter.wrapped(value) for name, value in weights.items()}
             del weights
-            self.fast = _loaded(vae.fast)(config, given, **options)
+            self.fast = vae.loader.fast(config, given, **options)
             del given
 
     def __enter__(self) -> Self:
@@ -418,8 +417,3 @@ def clip_use(
         peak = meter.peak - start + measured.compiled_bytes + _SMALL_BYTES
         del result
         return ClipUse(peak, meter.convolutions - before[0], meter.products - before[1])
-
-
-def _loaded(path: str) -> Any:
-    module, name = path.split(":")
-    return getattr(import_module(module), name)

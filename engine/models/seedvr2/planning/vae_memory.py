@@ -24,11 +24,7 @@ from engine.models.seedvr2.vae.tiling import (
 from engine.models.video_vae.measured_memory import MeasuredVae
 from engine.models.video_vae.vae_use import StreamUse, TilesOnHost, VaePeak, VaeUse
 
-VAES = MeasuredVae(
-    fast="engine.models.seedvr2.vae.fast:FastVae",
-    plain="engine.models.seedvr2.vae.plain:SeedVr2Vae",
-    pieces=pieces,
-)
+VAES = MeasuredVae("engine.models.seedvr2.vae.load", pieces)
 _CODE_BYTES = 6  # of a px of a canvas
 # Parts of tiles whose codes are on their way to the canvas, by tiles in work at a time.
 _COPIED_PARTS = {1: 3, 2: 4}

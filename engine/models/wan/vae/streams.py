@@ -23,7 +23,7 @@ from engine.models.video_vae.tile_stream import (
     TiledPart,
 )
 from engine.models.wan.vae.fast import FastWanVae
-from engine.models.wan.vae.interface import WanVaeVariant
+from engine.models.wan.vae.load import Wan
 from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
 from engine.models.wan.vae.split import (
     LATENTS_PER_VISIT,
@@ -76,7 +76,7 @@ class WanEncodeStream(EncodeStream):
 
     def __init__(
         self,
-        vae: WanVaeVariant,
+        vae: Wan,
         frame: Size,
         streaming: Streaming = WHOLE_FRAMES,
         between: Callable[[], None] = lambda: None,
@@ -119,7 +119,7 @@ class WanDecodeStream(DecodeStream):
 
     def __init__(
         self,
-        vae: WanVaeVariant,
+        vae: Wan,
         frame: Size,
         streaming: Streaming = WHOLE_FRAMES,
         watch: Watch = lambda _tile: None,

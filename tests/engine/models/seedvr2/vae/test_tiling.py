@@ -16,10 +16,10 @@ from engine.core.errors import NumericOverflow
 from engine.core.geometry import Size
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
 from engine.models.seedvr2.vae.fast import FastVae
-from engine.models.seedvr2.vae.fast_build import GroupNorm
+from engine.models.seedvr2.vae.fast_layers import GroupNorm
 from engine.models.seedvr2.vae.streams import SeedVr2DecodeStream, SeedVr2EncodeStream
 from engine.models.seedvr2.vae.tiling import Tiling, halo, split_tiles
-from engine.models.video_vae.context import keep_last
+from engine.models.video_vae.layers import keep_last
 from engine.tiling.grid import tile_grid
 from tests.helpers.seedvr2 import tiny_vae
 from tests.helpers.tensors import FloatSink
