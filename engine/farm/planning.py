@@ -17,7 +17,7 @@ from itertools import repeat
 from engine.core.messages import Param
 from engine.core.units import minutes_message
 from engine.hardware.budget import Budget
-from engine.models.planning.notices import chosen
+from engine.models.planning.candidates import chosen
 from engine.planner import learning, rates, sharing, times, workers
 from engine.planner.joining import OtherComputers
 from engine.planner.rates import Learned, Rates

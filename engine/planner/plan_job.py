@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 from engine.core.errors import NoUsableGpu
@@ -12,7 +13,7 @@ from engine.core.units import memory_text
 from engine.hardware.budget import PROGRAM_BYTES, Budget
 from engine.models import registry
 from engine.models.contracts import Step, WorkRequest
-from engine.models.planning.search import Room
+from engine.models.planning.memory import PhaseMemory, Room
 from engine.planner import first_pass, gpu_team, latents, peaks, times, workers
 from engine.planner.joining import other_computers
 from engine.planner.notices import notices_of, other_model, refusal_of, with_offers
@@ -242,8 +243,7 @@ def _room(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Room:
     return Room(
         budget=budget,
         frames=plan.frames,
-        ram=lambda work: peaks.ram_bytes(registry.with_pass(plan, which, work)),
-        device=lambda work: peaks.device_bytes(registry.with_pass(plan, which, work)),
+        peak=cache(lambda work: peaks.job_peak(registry.with_pass(plan, which, work))),
         seconds=lambda work: times.model_seconds(work, plan.frames, budget, rates),
         processes=max(1, len(plan.workers)),
     )
@@ -252,12 +252,12 @@ def _room(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Room:
 def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wanted: Size) -> Plan:
     """The plan with peak, time, size and notices."""
     seconds, spread = times.seconds(plan, budget, rates), times.spread(plan, budget, rates)
-    on_gpu = plan.work.device == "cuda"
+    on_gpu, peak = plan.work.device == "cuda", peaks.job_peak(plan)
     plan = replace(
         plan,
         stages=_stages(plan, budget, rates),
-        peak_bytes=peaks.ram_bytes(plan),
-        device_bytes=peaks.device_bytes(plan),
+        peak_bytes=peak.host,
+        device_bytes=peak.device,
         device_budget_bytes=budget.vram_bytes if on_gpu else 0,
         card=budget.gpu.title if on_gpu and budget.gpu is not None else "",
         gpu=budget.gpu_value if on_gpu else "",
@@ -275,11 +275,11 @@ def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wante
 def _stages(plan: Plan, budget: Budget, rates: Rates) -> tuple[StagePlan, ...]:
     """Memory and time of each stage, in the order of the work."""
     memory = peaks.stage_peaks(plan)
-    nothing = peaks.StagePeak(ram=0)
+    nothing = PhaseMemory(0)
     return tuple(
         StagePlan(
             stage=stage,
-            peak_bytes=PROGRAM_BYTES + memory.get(stage, nothing).ram,
+            peak_bytes=PROGRAM_BYTES + memory.get(stage, nothing).host,
             device_bytes=memory.get(stage, nothing).device,
             seconds=seconds,
         )
@@ -379,14 +379,14 @@ def _itself(plan: Plan) -> Alternative:
 def _alternative(plan: Plan, budget: Budget, rates: Rates, step: Step) -> Alternative:
     """Seconds of the whole job with another plan of its model."""
     other = replace(plan, work=step.work)
-    device_bytes, ram_bytes = peaks.device_bytes(other), peaks.ram_bytes(other)
-    fits_gpu = device_bytes <= plan.device_budget_bytes or step.work.device != "cuda"
+    peak = peaks.job_peak(other)
+    fits_gpu = peak.device <= plan.device_budget_bytes or step.work.device != "cuda"
     return Alternative(
         code=step.code,
         message=step.message,
-        device_bytes=device_bytes,
-        ram_bytes=ram_bytes,
+        device_bytes=peak.device,
+        ram_bytes=peak.host,
         seconds=times.seconds(other, budget, rates),
-        fits=fits_gpu and ram_bytes <= plan.budget_bytes,
+        fits=fits_gpu and peak.host <= plan.budget_bytes,
         params=step.params,
     )

@@ -15,7 +15,7 @@ from engine.models import registry
 from engine.models.contracts import BenchRequest
 from engine.models.lite import upscaler as lite
 from engine.models.lite.plan import CUDA_PIXELS
-from engine.models.planning.search import Room
+from engine.models.planning.memory import PhaseMemory, Room
 from engine.models.seedvr2.dit import load, random_dit
 from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.dit.load import LoadOptions
@@ -144,8 +144,7 @@ def test_what_fits_is_asked_of_both_memories() -> None:
         room = Room(
             budget=machine(vram, ram),
             frames=1,
-            ram=lambda _: needs.host,
-            device=lambda _: needs.device,
+            peak=lambda _: PhaseMemory(needs.device, needs.host),
             seconds=lambda _: 1.0,
         )
         assert room.holds(work) == does

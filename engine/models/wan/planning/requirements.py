@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
 from engine.core.geometry import Size
-from engine.models.planning.search import MemoryRequirement, PhaseMemory, Streamed, peak_use
+from engine.models.planning.memory import MemoryRequirement, PhaseMemory, Streamed, peak_use
 from engine.models.wan import files
 from engine.models.wan.plan import WanPlan
 from engine.models.wan.planning.vae_memory import (
@@ -162,13 +161,10 @@ def passes(plan: WanPlan) -> tuple[Pass, Pass]:
     return encode, decode
 
 
-def tiled(plan: WanPlan) -> Iterator[str]:
-    """Directions with several tiles, see `search.with_two_at_once`."""
+def tiles(plan: WanPlan) -> dict[str, int]:
+    """Tiles of a frame, by direction."""
     encode, decode = passes(plan)
-    if len(encode_tiles(encode)) > 1:
-        yield "encode_at_once"
-    if len(decode_tiles(decode)) > 1:
-        yield "decode_at_once"
+    return {"encode": len(encode_tiles(encode)), "decode": len(decode_tiles(decode))}
 
 
 def _repeated(asked: Pass, boxes: list[split.TileBox], cut: split.Cut) -> float:

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from engine.core.geometry import Size
 from engine.models.memory_cost import DTYPE_BYTES
-from engine.models.planning.search import PhaseMemory, Streamed
+from engine.models.planning.memory import PhaseMemory, Streamed
 from engine.models.video_vae.measured_memory import MeasuredVae
 from engine.models.video_vae.vae_use import VaePeak, VaeUse
 from engine.models.wan.vae import split
