@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from engine.core.errors import NoUsableGpu
+from engine.core.errors import EngineError, NoUsableGpu
 from engine.core.geometry import FrameSpan, Size
+from engine.core.messages import Message, message
 from engine.core.units import memory_text
 from engine.hardware.budget import PROGRAM_BYTES, Budget
 from engine.models import registry
 from engine.models.contracts import Step, WorkRequest
+from engine.models.planning.candidates import first_fit
 from engine.models.planning.memory import PhaseMemory, Room
 from engine.planner import first_pass, gpu_team, latents, peaks, times, workers
 from engine.planner.joining import other_computers
-from engine.planner.notices import notices_of, other_model, refusal_of, with_offers
+from engine.planner.notices import notices_of, other_model, refusal_of
 from engine.planner.rates import Rates
 from engine.planner.target import (
     check_size,
@@ -390,3 +392,64 @@ def _alternative(plan: Plan, budget: Budget, rates: Rates, step: Step) -> Altern
         fits=fits_gpu and peak.host <= plan.budget_bytes,
         params=step.params,
     )
+
+
+# --- what would fit in place of a plan that does not
+
+_HEIGHTS = (2160, 1440, 1080, 720, 540, 480, 360, 240)  # px, of a result
+Fits = Callable[[JobSettings], bool]
+
+
+def with_offers(
+    notice: Notice, settings: JobSettings, sizes: tuple[Size, Size], fits: Fits
+) -> Notice:
+    """A refusal with what would fit instead.
+
+    Args:
+        notice: The refusal.
+        settings: Settings of the user.
+        sizes: Sizes of the source and of the wanted result, px.
+        fits: Whether a job with other settings would fit.
+
+    Returns:
+        The notice with "offers" among its params: settings as for `with_text`, parted by ";", the
+        most helpful first; a hint that names the first of them.
+    """
+    found = list(_offers(settings, sizes, fits))
+    if not found:
+        return notice
+    offers = ";".join(offer for offer, _ in found)
+    params = {**notice.params, "offers": offers, "advice": found[0][1]}
+    return replace(notice, params=params)
+
+
+def _offers(
+    settings: JobSettings, sizes: tuple[Size, Size], fits: Fits
+) -> Iterator[tuple[str, Message]]:
+    """Settings to change, and a sentence about it."""
+    family, _ = registry.family_for(settings)
+    precision = family.smaller_file(settings)
+    if precision and _fits(replace(settings, precision=precision), fits):
+        yield f"precision={precision}", message("advice.smaller-file", precision=precision)
+    lower = [replace(settings, height=height, width=0) for height in _heights(*sizes)]
+    for one in first_fit(lower, lambda one: _fits(one, fits))[:1]:
+        yield f"height={one.height},width=0", message("advice.lower-result", height=one.height)
+    built_in = [model for one in registry.families() if one.is_built_in for model in one.models]
+    for model in (family.smaller_model(settings), *built_in):
+        if model and model != settings.model and not settings.dit:
+            smaller = replace(settings, model=model, precision="auto")
+            if _fits(smaller, fits):
+                title = registry.title_of(model)
+                yield f"model={model}", message("advice.other-model", title=title)
+
+
+def _fits(settings: JobSettings, fits: Fits) -> bool:
+    try:
+        return fits(settings)
+    except EngineError:  # such a job cannot be at all
+        return False
+
+
+def _heights(source: Size, wanted: Size) -> list[int]:
+    """Usual heights below the wanted one that are not below the source's, the largest first."""
+    return [height for height in _HEIGHTS if source.height <= height < wanted.height]
