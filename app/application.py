@@ -16,8 +16,7 @@ from PySide6.QtCore import QObject, QStandardPaths
 from PySide6.QtWidgets import QApplication, QMessageBox
 
 from app import desktop, start_options
-from app.bridge.engine_bridge import EngineBridge
-from app.bridge.engine_import import EngineImport
+from app.bridge.engine_bridge import EngineBridge, EngineImport
 from app.controllers import restart
 from app.controllers.bench import BenchmarkController
 from app.controllers.downloads import DownloadsController

@@ -9,9 +9,9 @@ from app.i18n import mark, tr
 from app.state.downloads_model import can_download
 from app.state.job_row import JobRow, JobState
 from engine.core.geometry import Size
+from engine.core.paths import shown
 from engine.core.plain_text import one_line
 from engine.core.units import range_in_unit
-from engine.core.windows_paths import shown
 from engine.protocol.plan import Plan
 
 _STAGES = {

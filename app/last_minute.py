@@ -25,21 +25,15 @@ _AROUND = ("latents", "verify")  # planned stages outside of "run"
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """Data of a curve: all figures in one unit.
+    """Data of a curve: all figures in one unit."""
 
-    Attributes:
-        name: Its title, to be translated.
-        value: Our part and others' of a sample; None where it has none.
-        text: The present figure, of both parts and of the whole.
-        whole: The height of the curve; None for the highest of the minute.
-        is_shared: Others have a part of their own.
-    """
-
-    name: str
+    name: str  # its title, to be translated
+    # Our part and others' of a sample; None where it has none.
     value: Callable[[Sample], tuple[float, float] | None]
-    text: Callable[[float, float], str]
+    text: Callable[[float, float], str]  # the present figure, of both parts and of the whole
+    # The height of the curve; None for the highest of the minute.
     whole: Callable[[Sample], float] | None = None
-    is_shared: bool = False
+    is_shared: bool = False  # others have a part of their own
 
 
 def _video_memory(sample: Sample) -> tuple[float, float] | None:

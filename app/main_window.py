@@ -45,7 +45,6 @@ from app.ui_state import UiState
 from app.widgets.controls import is_confirmed
 from app.widgets.drop import DropOverlay, DropTarget
 from app.widgets.reveal import bring_into_view
-from app.widgets.update_timer import once_a_turn
 from app.window_place import SMALLEST, keep_place, place_window
 from engine.core import paths
 from engine.protocol.report import Report
@@ -377,7 +376,9 @@ class MainWindow(QMainWindow):
         self.preview.frame_requested.connect(self._controller.show_frame)
         self.preview.sample_requested.connect(self.sample_requested)
         self._queue.job_changed.connect(self._job_changed)
-        self._queue.queue_changed.connect(once_a_turn(self, self._queue_changed).start)
+        once_a_turn = QTimer(self, interval=0, singleShot=True)  # however often the queue changes
+        once_a_turn.timeout.connect(self._queue_changed)
+        self._queue.queue_changed.connect(once_a_turn.start)
         self._controller.files_added.connect(self._show_added)
 
     def _choose(

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.core import windows_paths
+from engine.core import paths
 from engine.core.errors import EngineError
 
 
@@ -35,7 +35,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(list(argv[1:]))
     requested = os.environ.get("UPREEL_PRETEND_GPU", "").split(",")
     options.pretend_gpu = options.pretend_gpu or [name for name in requested if name.strip()]
-    options.files = [windows_paths.openable(Path(name)).absolute() for name in options.files]
+    options.files = [paths.openable(Path(name)).absolute() for name in options.files]
     if options.pretend_gpu or options.pretend_vram:
         from engine.api import pretended
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer
 from PySide6.QtGui import QAction, QHideEvent, QShowEvent
-from PySide6.QtWidgets import QDockWidget, QMainWindow, QPlainTextEdit, QToolButton, QWidget
+from PySide6.QtWidgets import QDockWidget, QMainWindow, QPlainTextEdit, QWidget
 
 from app import labels
 from app.bound import bind
@@ -14,7 +14,7 @@ from app.latents.latent_sheet import READINGS
 from app.state.log_model import KEPT_LINES, LogModel
 from app.theme import tokens
 from app.widgets.layouts import MIDDLE, RIGHT, row
-from app.widgets.parts import bind_text, elided, icon_button, label, named
+from app.widgets.parts import action_button, bind_text, elided, icon_button, label, named
 from engine.protocol.plan import LatentPlan, Notice, Plan
 
 _BOTH_FROM = 540  # px of the window's height from which columns and log have room
@@ -87,7 +87,8 @@ class StatusBar(QWidget):
             "secondary",
         )
         self._line = elided(kind="secondary", align=RIGHT | MIDDLE)
-        buttons = map(_text_button, actions)
+        style = Qt.ToolButtonStyle.ToolButtonTextOnly  # like words of the strip
+        buttons = [action_button(action, "quiet", style) for action in actions]
         row(sentence, (self._line, 1), *buttons, spacing=16, margins=(16, 0, 8, 0), on=self)
         bind(self, lambda: self.show_plan(self._plan))
 
@@ -95,15 +96,6 @@ class StatusBar(QWidget):
         """The plan of the selected job."""
         self._plan = plan
         self._line.setText(*(plan_lines(plan) if plan is not None else [""]))
-
-
-def _text_button(action: QAction) -> QToolButton:
-    """A button that looks like a word of the strip."""
-    name = f"{action.objectName().removeprefix('action-')}Button"
-    button = named(QToolButton(), name, "quiet")
-    button.setDefaultAction(action)
-    button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextOnly)
-    return button
 
 
 def plan_lines(plan: Plan) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QAction, QColor, QIcon, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtGui import QColor, QIcon, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QToolButton, QWidget
 
 from app.actions import Actions
@@ -15,7 +15,7 @@ from app.theme import tokens
 from app.theme.icons import icon
 from app.widgets.controls import SegmentedControl
 from app.widgets.layouts import Stretch, layout_of, row
-from app.widgets.parts import bind_text, elided, named, set_kind
+from app.widgets.parts import action_button, bind_text, elided, named, set_kind
 from app.widgets.plain import Label, set_tip
 from engine.core import paths
 
@@ -41,11 +41,11 @@ class ToolBar(QWidget):
         self._switch = named(SegmentedControl(list(LANGUAGES)), "languageSwitch")
         self._switch.set_labels(LANGUAGES)
         bind_text(self._switch, self._switch.setAccessibleName, mark("Language"))
-        self._models = named(QToolButton(), "modelsButton")
-        self._models.setDefaultAction(actions["models"])
-        self._models.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        style = Qt.ToolButtonStyle
+        self._models = action_button(actions["models"], "", style.ToolButtonTextBesideIcon)
         bench, self._machines, settings = (
-            _action_button(actions[name]) for name in ("bench", "machines", "settings")
+            action_button(actions[name], "icon", style.ToolButtonIconOnly)
+            for name in ("bench", "machines", "settings")
         )
         self._gauges = Gauges(model)
         self._theme = named(QToolButton(), "themeSwitch", "icon")
@@ -154,15 +154,6 @@ class ToolBar(QWidget):
             state = "info" if self._is_idle else "good"
             self._chip.show_state(state, about_gpu(gpu), *map(" · ".join, parts))
         self._fold_further()
-
-
-def _action_button(action: QAction) -> QToolButton:
-    """A button with an icon, explained by its tool tip."""
-    name = action.objectName().removeprefix("action-")
-    button = named(QToolButton(), f"{name}Button", "icon")
-    button.setDefaultAction(action)
-    button.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonIconOnly)
-    return button
 
 
 _LEAST, _LEAST_TIGHT = 140, 60  # px of the chip's text

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.core import windows_paths
+from engine.core import paths
 from engine.core.errors import EngineError, EngineStopped, ErrorInfo, UpdateNotInBuild
 from engine.core.paths import jobs_folder as default_jobs_folder
 from engine.core.wings import wings
@@ -120,18 +120,15 @@ class Engine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfinishedJob:
-    """A job of an earlier run.
-
-    Attributes:
-        problem: Why it can only fail again; None where it can go on. Where its record cannot be
-            read, `source` and `output` are its folder.
-    """
+    """A job of an earlier run."""
 
     job_id: str
     source: Path
     output: Path
     frames_done: int = 0
     frames_total: int = 0
+    # Why it can only fail again; None where it can go on. Where its record cannot be read, `source`
+    # and `output` are its folder.
     problem: ErrorInfo | None = None
 
 
@@ -253,7 +250,7 @@ def verify(source: Path, output: Path, video_stream: int = -1) -> Report:
     """
     from engine.verify.verify import verify as verify_files
 
-    return verify_files(probe_film(source, video_stream), windows_paths.openable(output))
+    return verify_files(probe_film(source, video_stream), paths.openable(output))
 
 
 def encode_latents(

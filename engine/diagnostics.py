@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from engine.core import paths, windows_paths
+from engine.core import paths
 from engine.core.errors import EngineError
 from engine.core.messages import message
 from engine.core.units import bytes_text
@@ -235,8 +235,8 @@ def _written(name: str, folder: Path) -> DoctorLine:
 def _path_length() -> DoctorLine:
     folder = str(paths.jobs_folder())
     longest = len(folder) + _LONGEST_JOB_FILE
-    is_long_form = folder.startswith(windows_paths.LONG)
-    if longest <= windows_paths.LONGEST_PATH or is_long_form or windows_paths.takes_long_paths():
+    is_long_form = folder.startswith(paths.LONG_PREFIX)
+    if longest <= paths.LONGEST_PATH or is_long_form or paths.takes_long_paths():
         return _ok("path length", "path-length.fits", longest=longest)
     return _problem("path length", "path-length.too-long", longest=longest)
 

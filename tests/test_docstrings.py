@@ -1,10 +1,11 @@
-"""The first word of docstrings and of described arguments."""
+"""The first word of docstrings, of described arguments and of comments on fields."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -14,13 +15,26 @@ FORBIDDEN = re.compile(r"(?:Of|That|Those|As|What|Where|The same|From|With|How)\
 
 
 def beginnings(path: Path) -> Iterator[str]:
-    """Texts that a reader sees first: docstrings, and what they say of each argument."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    """Texts that a reader sees first: docstrings, descriptions of arguments and fields."""
+    text = path.read_text("utf-8")
+    lines = text.splitlines()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ClassDef):
+            fields = (one for one in node.body if isinstance(one, ast.AnnAssign))
+            yield from filter(None, (described(field, lines) for field in fields))
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             docstring = ast.get_docstring(node) or ""
             yield docstring
             for section in DESCRIBED.findall(docstring):
                 yield from re.findall(r"^ {4}[\w*, ]+: (.+)", section, re.MULTILINE)
+
+
+def described(field: ast.AnnAssign, lines: list[str]) -> str:
+    """Comment on a field, at the end of its line or above it, as a sentence; "" without one."""
+    _, is_there, comment = lines[(field.end_lineno or 0) - 1][field.end_col_offset :].partition("#")
+    above = takewhile(lambda line: line.lstrip().startswith("#"), lines[field.lineno - 2 :: -1])
+    first = comment if is_there else (list(above) or [""])[-1].lstrip(" #")
+    return first.strip()[:1].upper() + first.strip()[1:]
 
 
 def test_docstrings_begin_with_a_noun_or_a_verb() -> None:

@@ -1,8 +1,10 @@
-"""Events of the engine's threads reach their subscribers in the window's thread, in order."""
+"""The engine behind the window: its import in a thread, its events in order in Qt's thread."""
 
 from __future__ import annotations
 
+import importlib
 import queue
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -86,17 +88,14 @@ class EngineBridge(EventHub):
         """
         self._is_due = False  # first: what comes from here on is announced
         end = time.perf_counter() + _TURN_S
-        self._taken = deque(without_superseded([*self._taken, *self._came_since()]))
+        came = (self._queue.get_nowait() for _ in range(self._queue.qsize()))
+        self._taken = deque(without_superseded([*self._taken, *came]))
         while self._taken:
             self.deliver(self._taken.popleft())
             if self._taken and time.perf_counter() > end:
                 QTimer.singleShot(0, self._waker, self.drain)
                 return True
         return False
-
-    def _came_since(self) -> Iterator[events.Event]:
-        for _ in range(self._queue.qsize()):
-            yield self._queue.get_nowait()
 
     def _announce(self) -> None:
         if not self._is_due:
@@ -130,3 +129,34 @@ def _with_subclasses(kind: type[events.Event]) -> Iterator[type[events.Event]]:
     yield kind
     for subclass in kind.__subclasses__():
         yield from _with_subclasses(subclass)
+
+
+class EngineImport(QObject):
+    """Imports `engine.api` in a thread of its own, 0.2 s in which the window already answers."""
+
+    _ended = Signal()
+
+    def __init__(self, parent: QObject) -> None:
+        super().__init__(parent)
+        self._thread = threading.Thread(target=self._run, name="engine import", daemon=True)
+        self._then: Callable[[], None] = lambda: None
+        self._ended.connect(self._finish)
+
+    def start(self, then: Callable[[], None]) -> None:
+        """Begin; `then` follows in the window's thread, where its own import raises what failed."""
+        self._then = then
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Return when the thread has ended, if it was started."""
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            importlib.import_module("engine.api")
+        finally:
+            self._ended.emit()  # queued: Qt changes the thread
+
+    def _finish(self) -> None:
+        self._then()

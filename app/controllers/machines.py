@@ -19,7 +19,7 @@ from engine.settings.schema import EngineSettings
 
 
 class MachinesController(QObject):
-    """Joins page, dialog, model and engine; this computer is found while the page is open."""
+    """Connects page, dialog, model and engine; others find this computer while the page is open."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class MachinesController(QObject):
         self._settings, self._ui_state = settings, ui_state
         self._page: MachinesPage | None = None
         self._dialog: PairingDialog | None = None
-        self._is_lent = False  # as was requested
+        self._is_lent = False  # as last sent to the engine
         window.actions_["machines"].triggered.connect(self.open_page)
         model.changed.connect(self._follow)
         settings.changed.connect(self._lend)

@@ -23,7 +23,7 @@ from app.widgets.controls import is_confirmed
 from engine.core.errors import ErrorInfo, RuntimeNotAccepted
 from engine.core.units import bytes_text
 from engine.protocol import commands, events
-from engine.protocol.runtime_state import RuntimeState
+from engine.protocol.delivery import RuntimeState
 from engine.protocol.tasks import Phase
 
 _DRIVERS = "https://www.nvidia.com/drivers"

@@ -43,7 +43,7 @@ class Look:
 
     films: tuple[Path, ...] = ()  # to be taken
     problem: str = ""  # why the folder cannot be read, in the system's words; "" where it can
-    seconds: float = 0.0  # of CPU time
+    seconds: float = 0.0  # CPU time
 
 
 class WatchController(QObject):

@@ -10,7 +10,7 @@ from PySide6.QtGui import QDesktopServices
 
 from app.desktop.programs import command_words, start_program
 from app.desktop.windows_rules import Progress
-from engine.core import windows_paths
+from engine.core import paths
 
 if sys.platform == "win32":
     from app.desktop.windows import (
@@ -72,7 +72,7 @@ __all__ = [
 
 def open_file(path: Path) -> bool:
     """Open a file with the program the user has chosen for it; False when there is none."""
-    return QDesktopServices.openUrl(QUrl.fromLocalFile(windows_paths.shown(path)))
+    return QDesktopServices.openUrl(QUrl.fromLocalFile(paths.shown(path)))
 
 
 def open_page(address: str) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path, PureWindowsPath
 
 from app.desktop.programs import start_program
 from app.desktop.windows_rules import Progress, Taskbar, command_for, prefer_fast_gpu
-from engine.core import windows_paths
+from engine.core import paths
 
 assert sys.platform == "win32"  # other systems lack these functions, as type checkers know
 _log = logging.getLogger(__name__)
@@ -29,10 +29,10 @@ _DARK_TITLE_BAR = 20  # DWMWA_USE_IMMERSIVE_DARK_MODE
 
 def show_in_folder(path: Path) -> bool:
     """Open Explorer with the file marked; the folder alone where the file is gone."""
-    whole = windows_paths.openable(path)
+    whole = paths.openable(path)
     try:
         if not whole.exists():
-            os.startfile(windows_paths.shown(whole.parent))  # noqa: S606 - a folder opens, no file
+            os.startfile(paths.shown(whole.parent))  # noqa: S606 - a folder opens, no file
             return True
         subprocess.Popen(  # noqa: S603 - Explorer by its full path; the file is only marked
             command_for(PureWindowsPath(whole), _folder()),
@@ -84,7 +84,7 @@ def is_being_written(path: Path) -> bool:
     Windows refuses to open it for a reader that shares it with no writer.
     """
     kernel = ctypes.windll.kernel32
-    name = str(windows_paths.openable(path))
+    name = str(paths.openable(path))
     handle = kernel.CreateFileW(name, _READ, _SHARES_READING, None, _OPEN_EXISTING, 0, None)
     if handle == _NO_HANDLE:
         return True

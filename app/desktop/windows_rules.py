@@ -7,7 +7,7 @@ import enum
 from pathlib import PureWindowsPath
 from typing import Any
 
-from engine.core import windows_paths
+from engine.core import paths
 
 _LONGEST = 259  # characters; what Explorer takes, whatever is allowed to others
 
@@ -23,7 +23,7 @@ def command_for(file: PureWindowsPath, windows: PureWindowsPath) -> str:
         windows: Windows' own folder; no other explorer.exe may be started.
     """
     program = windows / "explorer.exe"
-    path = PureWindowsPath(windows_paths.shown(file))
+    path = PureWindowsPath(paths.shown(file))
     if len(str(path)) <= _LONGEST:
         return f'"{program}" /select,"{path}"'
     return f'"{program}" "{folder_for(path)}"'

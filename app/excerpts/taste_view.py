@@ -101,7 +101,7 @@ class TasteView(Page):
         self._loops = row(spacing=12)
         self._lay_out()
         self.show_state()
-        bind(self, self._show_texts)
+        bind(self, lambda: self.show_places(self._offered))
 
     def _lay_out(self) -> None:
         lead = label(
@@ -122,9 +122,6 @@ class TasteView(Page):
             self._notice,
             (self._loops, 1),
         )
-
-    def _show_texts(self) -> None:
-        self.show_places(self._offered)
 
     # Choices
 

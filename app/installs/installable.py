@@ -98,7 +98,7 @@ class Widths(NamedTuple):
     facts: tuple[int, ...]
     state: int
     button: int
-    more: int = MORE_WIDTH  # of the menu's button
+    more: int = MORE_WIDTH  # width of the menu's button
 
 
 def progress(task: TaskState) -> str:

@@ -35,8 +35,8 @@ from app.widgets.parts import bind_text, button, elided, label, named
 from app.widgets.reveal import bring_into_view
 from engine.core.errors import LibraryMissing
 from engine.core.units import bytes_text
+from engine.protocol.delivery import RuntimeState
 from engine.protocol.model_file_state import PublishedState
-from engine.protocol.runtime_state import RuntimeState
 from engine.settings.presets import Preset
 
 _SPEC = PageSpec(

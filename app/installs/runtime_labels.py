@@ -14,8 +14,8 @@ from app.state.tasks_model import TaskState
 from app.widgets.error_view import error_title
 from engine.core.errors import ErrorInfo, RuntimeNotAccepted
 from engine.core.units import bytes_text
+from engine.protocol.delivery import RuntimeState
 from engine.protocol.events import RuntimesListed
-from engine.protocol.runtime_state import RuntimeState
 
 OWN = ""  # id of the torch that came with the program
 _PHASES = {  # title of the bar, text of a row

@@ -15,7 +15,7 @@ from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine, PageLine
 from app.widgets.page import Page
 from app.widgets.parts import bind_text, button, label, named
-from app.widgets.plain import Page as Notes
+from app.widgets.plain import RichTextView
 from engine import __version__
 from engine.core.units import bytes_text
 
@@ -53,7 +53,7 @@ class UpdatesPage(Page):
         self._shown_notes, self._action = "", "check"
         self._title = label(kind="headline", wraps=True)
         self._about = label(kind="secondary", wraps=True)
-        self._notes, self._filler = named(Notes(), "updateNotes"), QWidget()
+        self._notes, self._filler = named(RichTextView(), "updateNotes"), QWidget()
         self._notes.setOpenLinks(False)
         self._notes.document().setIndentWidth(_INDENT)
         bind_text(self._notes, self._notes.setAccessibleName, mark("What's new"))

@@ -43,14 +43,10 @@ def is_model_file(path: Path) -> bool:
 
 @dataclass(slots=True)
 class FoundFiles:
-    """Content of a drop.
+    """Content of a drop."""
 
-    Attributes:
-        files: To be added.
-        skipped: Files of folders that are not, by the reason: a text of the window, English.
-    """
-
-    files: list[Path] = field(default_factory=list)
+    files: list[Path] = field(default_factory=list)  # to be added
+    # Files of folders that are not, by the reason: a text of the window, English.
     skipped: dict[str, list[Path]] = field(default_factory=dict)
 
     def skip(self, reason: str, files: Sequence[Path]) -> None:

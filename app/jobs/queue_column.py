@@ -1,26 +1,35 @@
-"""The left column: number of jobs, their cards, the drop zone, and the lines around them."""
+"""The left column: number of jobs, their cards, the drop zone, and the lines around them.
+
+A line is a question, or tells what was added, removed or is watched.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QWidget
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QWidget
 
+from app import labels
 from app.actions import Actions
 from app.bound import bind
+from app.engine_messages import text
 from app.i18n import tr
-from app.jobs.found_files import FoundFiles
-from app.jobs.queue_lines import AddedLine, QueueFoot, UndoLine, UnfinishedBanner, WatchLine
+from app.jobs.found_files import MOST_FILES, FoundFiles
 from app.jobs.queue_view import QueueView
+from app.state.job_row import JobState
 from app.state.queue_model import QueueModel
 from app.state.removals import Removals
 from app.theme import tokens
 from app.widgets.compact_scroll import CompactScroll
+from app.widgets.controls import Switch
 from app.widgets.drop import DropZone
-from app.widgets.layouts import STRETCH, Stretch, column, row
-from app.widgets.parts import bind_text, button, icon_button, label, named
+from app.widgets.layouts import STRETCH, TOP, Stretch, column, row
+from app.widgets.parts import bind_text, bind_tip, button, elided, icon_button, label, named
+from app.widgets.plain import set_tip
+from engine.core.plain_text import one_line
 
 if TYPE_CHECKING:
     from engine.api import UnfinishedJob
@@ -120,3 +129,195 @@ class QueueColumn(QWidget):
             margins=12,
             on=self,
         )
+
+
+# --- lines around the cards
+
+_MOST_NAMES = 12  # in the tool tip
+_MARGINS = (12, 8, 8, 8)
+
+
+class AddedLine(QFrame):
+    """Number of files of a folder that were added and skipped, and why.
+
+    Hidden where nothing was skipped, and once it was closed.
+    """
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        named(self, "addedLine", "card")
+        self._found = FoundFiles()
+        self._text, self._reasons = label(wraps=True), label(kind="secondary", wraps=True)
+        close = icon_button("cancel", "Close", "closeAdded", "quiet", size=14, on=self.hide)
+        texts = column(self._text, self._reasons, spacing=2)
+        row((texts, 1), (close, 0, TOP), margins=_MARGINS, on=self)
+        bind(self, self._show)
+        self.hide()
+
+    def show_found(self, found: FoundFiles) -> None:
+        """Say what became of the files of a folder."""
+        self._found = found
+        self._show()
+        self.setVisible(bool(found.skipped))
+
+    def _show(self) -> None:
+        added, skipped = len(self._found.files), self._found.skipped
+        left_out = sum(map(len, skipped.values()))
+        self._text.setText(tr("{added} added, {skipped} skipped", added=added, skipped=left_out))
+        reasons = [tr(why, count=len(f), most=MOST_FILES) for why, f in skipped.items()]
+        self._reasons.setText("\n".join(reasons))
+        names = [one_line(path.name) for files in skipped.values() for path in files]
+        shown = names[:_MOST_NAMES] + (["…"] if len(names) > _MOST_NAMES else [])
+        set_tip(self._reasons, "\n".join(shown))
+
+
+class QueueFoot(QWidget):
+    """Time that the queue takes, and a button that clears finished videos.
+
+    Hidden while it has nothing to say: one video that waits says all on its card.
+    """
+
+    def __init__(self, model: QueueModel, actions: Actions, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._model = model
+        self._time = label(kind="secondary", name="queueTime")
+        clear = actions["clear_finished"].trigger
+        self._clear = button("Clear finished", "clearFinished", "quiet", on=clear)
+        row((self._time, 1), self._clear, margins=(2, 0, 0, 0), on=self)
+        model.queue_changed.connect(self._show)
+        model.job_changed.connect(lambda _job_id: self._show())
+        bind(self, self._show)
+
+    def _show(self) -> None:
+        model = self._model
+        states = (JobState.READING, JobState.WAITING, JobState.RUNNING, JobState.PAUSED)
+        left = model.count(*states)
+        seconds = model.seconds_left if left > 1 else 0.0
+        is_finished = any(row.can_clear for row in model.rows)
+        known = tr("at least {time}") if model.awaits_plans else tr("about {time}")
+        time = known.format(time=labels.duration(seconds)) if seconds else ""
+        self._time.setText(tr("{count} videos", count=left) + f" · {time}" if time else "")
+        self._clear.setVisible(is_finished)
+        self.setVisible(bool(time) or is_finished)
+
+
+class UndoLine(QFrame):
+    """Videos that were removed last, and a button that brings them back; else hidden."""
+
+    def __init__(self, removals: Removals, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        named(self, "undoLine", "card")
+        self._removals = removals
+        self._text, self._held = elided(), label(kind="secondary")
+        self._undo = button("Undo", "undoRemoval", tip=lambda: "Ctrl+Z", on=removals.undo)
+        texts = column(self._text, self._held, spacing=2)
+        row((texts, 1), self._undo, margins=_MARGINS, on=self)
+        removals.changed.connect(self._show)
+        bind(self, self._show)
+
+    def _show(self) -> None:
+        last = self._removals.last
+        self.setVisible(last is not None)
+        if last is None:
+            return
+        one = last.rows[0] if len(last.rows) == 1 else None
+        name = one.name if one is not None else tr("{count} videos", count=last.count)
+        self._text.setText(tr("Removed: {name}", name=name))
+        held = labels.held(one) if one is not None else ""
+        self._held.setText(held)
+        self._held.setVisible(bool(held))
+        self._undo.setAccessibleDescription(f"{self._text.whole} {held}".strip())
+
+
+class WatchLine(QFrame):
+    """Folder that is watched, with a switch.
+
+    Hidden until a folder is watched; stays when that is switched off, to switch it on again.
+    """
+
+    toggled = Signal(bool)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        named(self, "watchLine", "card")
+        self._folder = Path()
+        self._switch = named(Switch(), "watchSwitch")
+        bind_text(
+            self._switch, self._switch.setAccessibleName, "Add videos from the watched folder"
+        )
+        bind_tip(self._switch, "Add videos from the watched folder")
+        self._text = elided()
+        self._away = label(
+            "Not available. Continues when it is available again.", "secondary", wraps=True
+        )
+        texts = column(self._text, self._away, spacing=2)
+        row((texts, 1), self._switch, margins=_MARGINS, on=self)
+        self._switch.clicked.connect(self.toggled)
+        bind(self, self._show)
+        self.hide()
+
+    def show_folder(self, folder: str, *, is_on: bool, is_away: bool) -> None:
+        """Show what is watched.
+
+        Args:
+            folder: Folder that is watched, or was until it was switched off; "" for none.
+            is_on: Whether it is watched now.
+            is_away: Whether it cannot be read at the moment.
+        """
+        self._folder = Path(folder)
+        self._away.setVisible(is_away)
+        self._switch.setChecked(is_on)
+        self.setVisible(bool(folder))
+        self._show()
+
+    def _show(self) -> None:
+        name = self._folder.name or str(self._folder)  # of a drive
+        is_on = self._switch.isChecked()
+        watched = tr("Watched: {folder}", folder=name)
+        self._text.setText(watched if is_on else tr("Not watched: {folder}", folder=name))
+        whole = labels.folder(self._folder)
+        set_tip(self, whole)
+        self._switch.setAccessibleDescription(whole)
+
+
+class UnfinishedBanner(QFrame):
+    """A question about videos of an earlier run, with two answers; blocks nothing."""
+
+    accepted = Signal()
+    declined = Signal()
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        named(self, "unfinishedBanner", "card")
+        self._jobs: Sequence[UnfinishedJob] = ()
+        self._films = elided(mode=Qt.TextElideMode.ElideMiddle)
+        self._text = label(kind="secondary", wraps=True)
+        self._yes = button("Continue", "continueUnfinished", on=self.accepted)
+        self._no = button("Discard", "discardUnfinished", "quiet", on=self.declined)
+        column(
+            label("Unfinished from last time", "title"),
+            self._films,
+            self._text,
+            row(self._yes, self._no, STRETCH),
+            spacing=6,
+            margins=(12, 10),
+            on=self,
+        )
+        bind(self, lambda: self.show_films(self._jobs))
+
+    def show_films(self, jobs: Sequence[UnfinishedJob]) -> None:
+        """Ask about these videos."""
+        self._jobs = jobs
+        names = [one_line(job.source.name) for job in jobs]
+        problems = dict.fromkeys(text(job.problem) for job in jobs if job.problem is not None)
+        more = len(names) - 1
+        first = names[0] if names else ""
+        several = tr("{name} and {count} more", name=first, count=more)
+        self._films.setText(several if more > 0 else first)
+        set_tip(self._films, "\n".join(names))
+        one = tr("It resumes where it stopped.")
+        goes_on = tr("They resume where they stopped.") if more > 0 else one
+        self._text.setText("\n".join(problems) or goes_on)
+        self._yes.setVisible(not problems)
+        for answer in (self._yes, self._no):
+            answer.setAccessibleDescription(self._films.whole)

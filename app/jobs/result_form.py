@@ -13,8 +13,8 @@ from app.i18n import tr
 from app.widgets.layouts import MIDDLE, RIGHT, column, row
 from app.widgets.parts import bind_text, elided, icon_button, label, named
 from app.widgets.reveal import bring_into_view
+from engine.core.paths import NOT_IN_NAMES, shown
 from engine.core.plain_text import one_line
-from engine.core.windows_paths import NOT_IN_NAMES, shown
 from engine.protocol.plan import Plan
 
 _MARGIN = 16  # px at both sides, as the cards below

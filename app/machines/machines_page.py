@@ -1,4 +1,4 @@
-"""The page of other computers: this one, those that are paired, those that wait to be."""
+"""Page of computers: this one, the paired ones, and those that wait to be paired."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class FirstUse(QFrame):
 
 
 class MachineRow(QFrame):
-    """Shows a computer that is paired; emits that it is to be forgotten."""
+    """A paired computer, with a button to forget it."""
 
     forget_requested = Signal(str)  # its fingerprint
 
@@ -137,7 +137,7 @@ class MachineRow(QFrame):
 
 
 class FoundRow(QFrame):
-    """Shows a computer that waits to be paired; emits that this is wanted."""
+    """A computer that waits to be paired, with a button to do so."""
 
     pair_requested = Signal(str)  # its address
 
@@ -174,6 +174,24 @@ def _fill(
     action.setFixedWidth(_BUTTON_WIDTH)
     head = row((column(*texts, spacing=1), 1), middle, action, spacing=_GAP_IN_ROWS)
     column(head, *below, spacing=8, margins=(14, 10), on=frame)
+
+
+class _Rows(QFrame):
+    """A card of rows with rules between them; hidden while there are none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        named(self, kind="card")
+        self._column = column(spacing=0, margins=(0, 2), on=self)
+        self.setVisible(False)
+
+    def fill(self, rows: Iterable[QWidget]) -> None:
+        clear_layout(self._column)
+        for one in rows:
+            if self._column.count():
+                self._column.addWidget(rule())
+            self._column.addWidget(one)
+        self.setVisible(bool(self._column.count()))
 
 
 class MachinesPage(Page):
@@ -251,8 +269,6 @@ class MachinesPage(Page):
             focus=area,
         )
 
-    # Showing
-
     def _show(self) -> None:
         model = self._model
         state = model.state or MachinesState()
@@ -312,21 +328,3 @@ def machines_line() -> PageLine:
         text="Show …",
         says=lambda: tr("{text}: Computers", text=tr("Show …")),
     )
-
-
-class _Rows(QFrame):
-    """A card of rows with rules between them; hidden while there are none."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        named(self, kind="card")
-        self._column = column(spacing=0, margins=(0, 2), on=self)
-        self.setVisible(False)
-
-    def fill(self, rows: Iterable[QWidget]) -> None:
-        clear_layout(self._column)
-        for one in rows:
-            if self._column.count():
-                self._column.addWidget(rule())
-            self._column.addWidget(one)
-        self.setVisible(bool(self._column.count()))

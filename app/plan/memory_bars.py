@@ -35,11 +35,14 @@ class Row:
 
 def rows_of(plan: Plan) -> list[Row]:
     """The bars of a plan: stages on the GPU and main memory, or main memory alone."""
+    parts = [
+        f"{labels.stage_name(one.stage)}: {memory_text(one.peak_bytes)}" for one in plan.stages
+    ]
     of_memory = Row(
         name=tr("Memory"),
         needed=plan.peak_bytes,
         limit=plan.budget_bytes,
-        tip="\n".join([*map(_in_memory, plan.stages), tr(_PART_OF_FREE)]),
+        tip="\n".join([*parts, tr(_PART_OF_FREE)]),
     )
     on_gpu = [stage for stage in plan.stages if stage.device_bytes]
     if not on_gpu:
@@ -103,10 +106,6 @@ def _show(row: Row, name: Label, bar: ShareBar, figure: Label) -> None:
         set_tip(part, row.tip)
     sentence = tr("{stage} needs {needed}, the limit is {limit}")
     bar.setAccessibleName(sentence.format(stage=row.name, needed=needed, limit=limit))
-
-
-def _in_memory(stage: StagePlan) -> str:
-    return f"{labels.stage_name(stage.stage)}: {memory_text(stage.peak_bytes)}"
 
 
 def _on_gpu(stage: StagePlan, plan: Plan) -> str:

@@ -34,11 +34,6 @@ class DropPanel(QFrame):
         self._is_hovered = is_hovered
         self.update()
 
-    @property
-    def is_hovered(self) -> bool:
-        """True while files are being dragged over the window."""
-        return self._is_hovered
-
     def paintEvent(self, _event: QPaintEvent) -> None:
         """The dashed frame; solid and accented while files hover."""
         theme = tokens.current()

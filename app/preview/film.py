@@ -16,21 +16,13 @@ SOURCE = ""  # key of the source among the films of a job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Film:
-    """One of the two films that are shown in sync.
+    """One of the two films that are shown in sync."""
 
-    Attributes:
-        job_id: Job that has it: the engine is asked for its frames by this name.
-        media: The source of the job.
-        plan: Plan of the job; None where it is not planned yet.
-        side: Whether it is that source, or what the job makes of it.
-        name: Name that tells it from other results of its size; "" for that of its model.
-    """
-
-    job_id: str
-    media: MediaInfo
-    plan: Plan | None
-    side: Literal["source", "result"]
-    name: str = ""
+    job_id: str  # job that has it: the engine is asked for its frames by this name
+    media: MediaInfo  # the source of the job
+    plan: Plan | None  # plan of the job; None where it is not planned yet
+    side: Literal["source", "result"]  # whether it is that source, or what the job makes of it
+    name: str = ""  # name that tells it from other results of its size; "" for that of its model
 
     @property
     def key(self) -> str:

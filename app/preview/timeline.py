@@ -51,7 +51,7 @@ class Timeline(QFrame):
         )
         self._loop.setCheckable(True)
         self.strip = TimelineStrip()
-        self.strip.step_chosen.connect(self._chosen)
+        self.strip.step_chosen.connect(lambda _: self.seconds_chosen.emit(self.seconds_to_ask))
         self.strip.span_chosen.connect(self.span_chosen)
         self.strip.valueChanged.connect(self._show_position)
         bind_text(self.strip, self.strip.setAccessibleName, "Timeline")
@@ -153,9 +153,6 @@ class Timeline(QFrame):
         return tr(
             "frame {frame} of {count}, {time}", frame=grouped(step + 1), count=count, time=seconds
         )
-
-    def _chosen(self, _step: int) -> None:
-        self.seconds_chosen.emit(self.seconds_to_ask)
 
     def _show_position(self) -> None:
         if self._film is None:

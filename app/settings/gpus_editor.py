@@ -32,10 +32,7 @@ class NamesBox(ChoiceBox):
 
 
 class GpusEditor(Editor):
-    """Names of GPUs; the menu has all of them, with a check mark each.
-
-    One GPU at least stays out of it.
-    """
+    """Selection of GPUs in a menu with a check mark for each; at least one stays unselected."""
 
     def __init__(self, name: str) -> None:
         self._box = NamesBox()

@@ -63,7 +63,7 @@ class FailedDownload:
     """Reason why a missing file was not downloaded."""
 
     needs: RequiredDownload
-    kind: TaskKind  # of the task that failed
+    kind: TaskKind  # kind of the task that failed
     error: ErrorInfo
 
 

@@ -68,7 +68,7 @@ class JobRow:
     plan: Plan | None = None
     awaits_plan: bool = False  # its choices were changed after `plan` was made
     stage: str = ""
-    stage_share: float = 0.0  # of joining and checking, 0 to 1
+    stage_share: float = 0.0  # progress of joining and checking, 0 to 1
     done: int = 0
     total: int = 0
     frames_per_second: float = 0.0

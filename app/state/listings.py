@@ -8,14 +8,14 @@ from app.bridge.engine_bridge import EventHub
 from app.state.tasks_model import KindModel, TasksModel
 from engine.core.errors import ErrorInfo
 from engine.protocol import events
+from engine.protocol.delivery import UpdateState
 from engine.protocol.report import BenchReport
 from engine.protocol.tasks import Phase, TaskKind
-from engine.protocol.update_state import UpdateState
 from engine.settings.presets import Preset
 
 
 class PresetsModel(QObject):
-    """The last list; `failed` brings what could not be kept, read or written."""
+    """Presets that the engine listed last; `failed` carries errors of saving, import and export."""
 
     changed = Signal()
     failed = Signal(ErrorInfo)
@@ -56,7 +56,7 @@ class UpdateModel(KindModel):
 
     @property
     def phase(self) -> Phase:
-        """Title of the running task; "" at rest."""
+        """Phase of the running task; "" at rest."""
         return self.task.phase if self.task is not None and self.is_running else ""
 
     @property
@@ -76,14 +76,14 @@ class UpdateModel(KindModel):
 
 
 class BenchmarkModel(KindModel):
-    """The last report."""
+    """Report of the last benchmark, and whether one runs."""
 
     kind = TaskKind.BENCHMARK
 
     def __init__(self, hub: EventHub, tasks: TasksModel, parent: QObject | None = None) -> None:
         super().__init__(tasks, parent)
         self.report: BenchReport | None = None
-        self.was_stopped = False  # the one that runs, or the last one
+        self.was_stopped = False  # the user stopped the one that runs, or the last one
         hub.subscribe(events.TaskDone, self._done)
 
     def begin(self) -> None:
@@ -104,13 +104,13 @@ class BenchmarkModel(KindModel):
 
 
 class DiagnosticsModel(KindModel):
-    """The archive that was written last."""
+    """Path of the diagnostics archive that was written last."""
 
     kind = TaskKind.DIAGNOSTICS
 
     def __init__(self, hub: EventHub, tasks: TasksModel, parent: QObject | None = None) -> None:
         super().__init__(tasks, parent)
-        self.written = ""  # its path
+        self.written = ""  # "" before the first one
         hub.subscribe(events.TaskDone, self._done)
 
     def _done(self, event: events.TaskDone) -> None:

@@ -11,9 +11,9 @@ from PySide6.QtCore import QObject
 from app.bridge.engine_bridge import EventHub
 from app.state.tasks_model import KindModel, TasksModel, TaskState
 from engine.protocol import events
+from engine.protocol.delivery import RuntimeState
 from engine.protocol.model_file_state import PublishedState, State
 from engine.protocol.plan import Notice
-from engine.protocol.runtime_state import RuntimeState
 from engine.protocol.tasks import Phase, TaskKind
 
 MB = 1e6  # bytes
@@ -149,7 +149,8 @@ class ModelFilesModel(KindModel):
 
     def is_main(self, file: PublishedState) -> bool:
         """Whether a file stands for a model: its transformer, or its VAE where it has none."""
-        return file.kind == "dit" or not self._with_transformer.issuperset(file.models)
+        have_transformers = {name for one in self.files if one.kind == "dit" for name in one.models}
+        return file.kind == "dit" or not have_transformers.issuperset(file.models)
 
     def packages(self, model: str) -> tuple[Package, ...]:
         """Files of a model, each with its companions; one of them is enough."""
@@ -188,10 +189,6 @@ class ModelFilesModel(KindModel):
     def shared(self) -> tuple[Package, ...]:
         """Packages of files that several models need."""
         return tuple(self.package(file) for file in self.files if not self.is_main(file))
-
-    @property
-    def _with_transformer(self) -> set[str]:
-        return {name for file in self.files if file.kind == "dit" for name in file.models}
 
     @property
     def imports(self) -> dict[str, TaskState]:

@@ -12,19 +12,12 @@ from app.state.job_row import JobRow
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """Films that went by one action.
+    """Films that went by one action."""
 
-    Attributes:
-        rows: The films as they were; empty for jobs of an earlier run.
-        count: Number of videos.
-        restore: Puts them back.
-        drop: Deletes what they hold.
-    """
-
-    rows: tuple[JobRow, ...] = ()
-    count: int
-    restore: Callable[[], None]
-    drop: Callable[[], None]
+    rows: tuple[JobRow, ...] = ()  # the films as they were; empty for jobs of an earlier run
+    count: int  # number of videos
+    restore: Callable[[], None]  # puts them back
+    drop: Callable[[], None]  # deletes what they hold
 
 
 class Removals(QObject):

@@ -11,9 +11,9 @@ from PySide6.QtCore import QObject
 from app.bridge.engine_bridge import EventHub
 from app.state.tasks_model import KindModel, TasksModel, TaskState
 from engine.protocol import events
+from engine.protocol.delivery import RuntimeState
 from engine.protocol.events import RuntimesListed
 from engine.protocol.plan import Notice
-from engine.protocol.runtime_state import RuntimeState
 from engine.protocol.tasks import Phase, TaskKind
 
 

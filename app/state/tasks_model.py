@@ -23,7 +23,7 @@ class TaskState:
     total: float = 0.0  # 0 while unknown
     per_second: float = 0.0
     seconds_left: float = 0.0  # 0 while unknown
-    step: Message | None = None  # of a benchmark
+    step: Message | None = None  # present step of a benchmark
     error: ErrorInfo | None = None
 
     @property

@@ -32,7 +32,7 @@ class Theme:
     line: str
     text_1: str
     text_2: str
-    text_3: str  # of what is switched off
+    text_3: str  # text of what is switched off
     accent: str
     accent_hover: str
     on_accent: str

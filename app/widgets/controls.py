@@ -34,7 +34,7 @@ _LIST_BORDER = 26  # px of an open list, with its scroll bar
 
 
 def is_confirmed(parent: QWidget, text: str, details: str = "", *, yes: str, no: str) -> bool:
-    """Ask and wait.
+    """Whether the user agrees; asks, and waits for the answer.
 
     Args:
         parent: Window that the question belongs to.
@@ -226,8 +226,8 @@ class ChoiceBox(QComboBox):
     def _style_option(self) -> QStyleOptionComboBox:
         option = QStyleOptionComboBox()
         self.initStyleOption(option)
-        kinds = QStyle.ComplexControl.CC_ComboBox, QStyle.SubControl.SC_ComboBoxEditField
-        field = self.style().subControlRect(kinds[0], option, kinds[1], self)
+        box, text_field = QStyle.ComplexControl.CC_ComboBox, QStyle.SubControl.SC_ComboBoxEditField
+        field = self.style().subControlRect(box, option, text_field, self)
         option.currentText = self.fontMetrics().elidedText(
             option.currentText, Qt.TextElideMode.ElideMiddle, field.width() - 2
         )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from PySide6.QtCore import Qt, SignalInstance
+from PySide6.QtGui import QAction
 from PySide6.QtWidgets import (
     QAbstractButton,
     QFrame,
@@ -154,6 +155,15 @@ def icon_button(
         focus: Way in which it takes the focus.
     """
     return _dressed(QToolButton(), name, kind, (icon, size), tip or text, text, on, focus)
+
+
+def action_button(action: QAction, kind: str, style: Qt.ToolButtonStyle) -> QToolButton:
+    """A button that follows an action: its text, icon, tool tip, and whether it is enabled."""
+    name = action.objectName().removeprefix("action-")
+    made = named(QToolButton(), f"{name}Button", kind)
+    made.setDefaultAction(action)
+    made.setToolButtonStyle(style)
+    return made
 
 
 def rule() -> QFrame:

@@ -8,6 +8,8 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.theme import tokens
 
+_THIN = 4  # px; bars at most this wide would look like lines around the image
+
 
 class PictureBox(QWidget):
     """Shows an image in its middle, or a text in place of one."""
@@ -36,8 +38,9 @@ class PictureBox(QWidget):
             wrapped = int(Qt.AlignmentFlag.AlignCenter) | int(Qt.TextFlag.TextWordWrap)
             painter.drawText(self.rect().adjusted(12, 0, -12, 0), wrapped, self.instead)
             return
-        painter.fillRect(self.rect(), QColor(tokens.SURROUND))
-        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
         size = self.image.size().scaled(self.size(), Qt.AspectRatioMode.KeepAspectRatio)
         left, top = (self.width() - size.width()) // 2, (self.height() - size.height()) // 2
+        if self.image.isNull() or max(left, top) > _THIN:
+            painter.fillRect(self.rect(), QColor(tokens.SURROUND))
+        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
         painter.drawImage(self.rect().adjusted(left, top, -left, -top), self.image)

@@ -45,8 +45,8 @@ class Legend(QLabel):
         self.setText(" &nbsp; ".join(texts))
 
 
-class Page(QTextBrowser):
-    """A page of Markdown or HTML, which loads nothing from outside."""
+class RichTextView(QTextBrowser):
+    """Markdown or HTML that scrolls; it loads nothing from outside."""
 
     def loadResource(self, _kind: int, _name: QUrl | str) -> QImage:
         """A transparent image in place of any: for nothing at all Qt would open the file itself."""

@@ -46,9 +46,9 @@ class ContactPart:
     """A case that is run, and its options."""
 
     case: str  # case or group, as the command line names it
-    share: int  # of the time of all parts; what one leaves goes to those after it
-    changes: Mapping[str, Any] = field(default_factory=dict)  # of the options
-    sizes: tuple[Size, ...] = ()  # of frames, each measured, unless the user chose one
+    share: int  # part of the total time; unused time goes to the parts after it
+    changes: Mapping[str, Any] = field(default_factory=dict)  # changed options
+    sizes: tuple[Size, ...] = ()  # sizes of frames, each measured, unless the user chose one
     needs_gpu: bool = False  # it measures nothing on a CPU
     package: str = ""  # it cannot run without this one
 
@@ -264,7 +264,7 @@ def _reason(error: Exception) -> str:
 class _ContactPage:
     """The page and the file of the answers so far."""
 
-    folder: Path  # of both
+    folder: Path  # folder of both
     basis: dict[str, Any]  # computer, program and options that the answers belong to; plain data
     answers: dict[str, PartAnswer]  # by part
 

@@ -26,7 +26,7 @@ from engine.core.control import Control
 from engine.core.errors import InputError
 from engine.core.geometry import Size
 from engine.pipeline.context import HandOut, JobContext
-from engine.pipeline.output import Publication
+from engine.pipeline.publication import Publication
 from engine.pipeline.run import run_job
 from engine.pipeline.segments import FinishedSegments, segment_path
 from engine.pipeline.stages.restore import SourceColours
@@ -58,7 +58,7 @@ def make_clip(path: Path, size: Size, frames: int, shot: int = 0) -> None:
         stream.options = {"crf": "20", "preset": "veryfast"}
         for number in range(frames):
             picture = av.VideoFrame.from_ndarray(painter.paint(number), format="rgb24")
-            # TRAP: as in `video.colour.planes`: in several threads swscale may lose a row.
+            # TRAP: as in `video.planes`: in several threads swscale may lose a row.
             planar = picture.reformat(format="yuv420p", threads=1)
             container.mux(stream.encode(planar))
         container.mux(stream.encode(None))
@@ -183,7 +183,7 @@ def _with_shapes(still: NDArray[np.float64]) -> NDArray[np.float64]:
 class StepTime:
     """Seconds of one step."""
 
-    cpu_s: float  # of all threads of the process
+    cpu_s: float  # all threads of the process
     wall_s: float
 
 
@@ -191,10 +191,10 @@ class StepTime:
 class TimedJob:
     """A finished job and its times."""
 
-    cpu_s: float  # of all threads of the process
-    wall_s: float  # from start to end
-    workers_cpu_s: float  # of all threads of worker processes; 0 on Windows, which reports none
-    segment_bytes: int  # of all segments
+    cpu_s: float  # all threads of the process
+    wall_s: float  # start to end
+    workers_cpu_s: float  # all threads of worker processes; 0 on Windows, which reports none
+    segment_bytes: int  # all segments
     digest: str  # SHA-256 of all segments
     plan: Plan  # at the end
     report: Report  # comparison of result and source

@@ -56,7 +56,7 @@ class Run(Protocol):
 class ProcessMemory:
     """Bytes of main memory."""
 
-    loaded_bytes: int  # of the process with its libraries and the model
+    loaded_bytes: int  # the process with its libraries and the model
     peak_bytes: int  # most during the work, above that; with the result
     result_bytes: int
     traffic_bytes: int  # read and written by all operators of torch during the work

@@ -42,12 +42,12 @@ class BenchOptions:
     """Choices of the user; None: the case takes what suits the device."""
 
     quick: bool = False  # fewer runs and smaller frames
-    size: Size | None = None  # of a frame
+    size: Size | None = None  # size of a frame
     frames: tuple[int, ...] = ()  # lengths of clips, each measured; none: those of the case
     dtype: str | None = None
-    runs: int | None = None  # of each piece of work; the median counts
-    threads: int | None = None  # of the CPU; None: all that this process may use
-    device: str = "auto"  # as the setting of a job; "auto": a GPU where torch can use one
+    runs: int | None = None  # runs of each piece of work; the median counts
+    threads: int | None = None  # CPU threads; None: all that this process may use
+    device: str = "auto"  # value of the setting; "auto": a GPU where torch can use one
     form: Literal["plain", "fast", "both"] = "both"
     without: tuple[str, ...] = ()  # optimisations or groups: the fast variant without each, too
     only: tuple[str, ...] = ()  # and with each of these alone; "exact": without any

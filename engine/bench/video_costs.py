@@ -25,7 +25,7 @@ from engine.planner.rates import Rates
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import PicturePlan, Plan
 from engine.settings.schema import CODECS, JobSettings
-from engine.video.colour.convert import colour_spec, from_rgb
+from engine.video.colour import colour_spec, from_rgb
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
 

@@ -84,7 +84,7 @@ class VaeRun:
     form: Literal["plain", "fast"]
     switches: VaeSwitches
     frames: int
-    size: Size  # of a frame that is encoded, or would be encoded to the latent that is decoded
+    size: Size  # size of a frame that is encoded, or would be encoded to the latent that is decoded
     dtype: str
     device: str
     threads: int

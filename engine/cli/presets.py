@@ -64,13 +64,10 @@ def _list(args: argparse.Namespace, context: CommandContext) -> None:
     else:
         width = max(len(preset.name) for preset in found.presets)
         for preset in found.presets:
-            context.console.say(f"{preset.name:<{width}}  {_line(preset)}")
+            text = preset.title if preset.is_own else f"{preset.title}. {preset.description}"
+            context.console.say(f"{preset.name:<{width}}  {text}")
     for failure in found.failures:
         context.console.error(failure)
-
-
-def _line(preset: Preset) -> str:
-    return preset.title if preset.is_own else f"{preset.title}. {preset.description}"
 
 
 def _save(args: argparse.Namespace, context: CommandContext) -> None:

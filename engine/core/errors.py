@@ -63,7 +63,7 @@ class ErrorInfo(HasMessage):
     code: str
     case: str = ""
     params: Mapping[str, Param] = field(default_factory=dict)
-    is_permanent: bool = False  # as of the error's class
+    is_permanent: bool = False  # class attribute of the error
 
     @property
     def as_message(self) -> Message:

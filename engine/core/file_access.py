@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TypeVar
 
-from engine.core import gpu_loss, windows_paths
+from engine.core import gpu_loss, paths
 from engine.core.errors import (
     DiskFull,
     EngineError,
@@ -77,7 +77,7 @@ def write_error(error: Exception, path: Path) -> EngineError:
     """
     number, reason, name = getattr(error, "errno", None), reason_of(error), path.name
     names_folder = is_folder(path)
-    folder = windows_paths.shown(path if names_folder else path.parent)
+    folder = paths.shown(path if names_folder else path.parent)
     if is_disk_full(error):
         if names_folder:
             return DiskFull("folder", folder=folder, path=path)
@@ -102,7 +102,7 @@ def read_error(error: OSError, path: Path) -> EngineError:
     if error.errno == errno.ENOMEM:
         return OutOfMemory("decoding", name=path.name, path=path)
     if error.errno in _MISSING | _NAME:
-        return SourceMissing("no-such-file", file=windows_paths.shown(path), path=path)
+        return SourceMissing("no-such-file", file=paths.shown(path), path=path)
     if error.errno in (errno.EACCES, errno.EPERM):
         return SourceUnreadable("not-permitted", name=path.name, path=path)
     return SourceUnreadable("refused", name=path.name, reason=reason_of(error), path=path)
@@ -219,7 +219,7 @@ def _untranslated(error: OSError) -> EngineError:
     if is_disk_full(error):
         return write_error(error, Path(file)) if isinstance(file, str) else DiskFull("somewhere")
     if isinstance(file, str):
-        return SystemRefusal("file", file=windows_paths.shown(file), reason=reason)
+        return SystemRefusal("file", file=paths.shown(file), reason=reason)
     return SystemRefusal("unnamed", reason=reason)
 
 

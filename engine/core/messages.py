@@ -12,7 +12,7 @@ import functools
 import logging
 import tomllib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -94,6 +94,37 @@ def _param(value: object) -> Param:
     if isinstance(value, tuple):
         return tuple(one if isinstance(one, Message) else str(one) for one in value)
     return str(value)
+
+
+MOST_PARTS = 3  # of a message of several, in full; the others are counted
+
+
+def clauses(parts: Sequence[Message]) -> Message:
+    """Parts of one sentence: "Frame 3 is missing; Frame 7 is shown twice; and 4 more"."""
+    return functools.reduce(
+        lambda one, other: message("list.clauses", first=one, next=other), _few(parts)
+    )
+
+
+def sentences(parts: Sequence[Message]) -> Message:
+    """Whole sentences, one after the other."""
+    return functools.reduce(
+        lambda one, other: message("list.sentences", first=one, next=other), _few(parts)
+    )
+
+
+def alternatives(values: Sequence[str | Message]) -> str | Message:
+    """Any of some values: "tv or pc"."""
+    found = values[0]
+    for value in values[1:]:
+        found = message("list.alternatives", first=found, next=value)
+    return found
+
+
+def _few(parts: Sequence[Message]) -> list[Message]:
+    rest = len(parts) - MOST_PARTS
+    more = [message("list.more", count=rest)] if rest > 0 else []
+    return [*parts[:MOST_PARTS], *more]
 
 
 class _Value(str):

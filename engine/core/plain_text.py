@@ -17,13 +17,11 @@ _ACTIVE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff
 
 def one_line(text: str) -> str:
     """A foreign text in one line, as plain text; applied twice it is the same."""
-    return text if text.isprintable() else _ACTIVE.sub(_escaped, text)
+    if text.isprintable():
+        return text
+    return _ACTIVE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def printable(text: str) -> str:
     """A text of ours in several lines, with foreign parts: line feeds are kept."""
     return text if text.isprintable() else "\n".join(map(one_line, text.split("\n")))
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode("ascii")

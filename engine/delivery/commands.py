@@ -22,10 +22,9 @@ from engine.delivery.updates import start_update
 from engine.hardware import torch_memory
 from engine.protocol import commands as c
 from engine.protocol import events as e
+from engine.protocol.delivery import RuntimeState, UpdateState
 from engine.protocol.report import RuntimeTrial
-from engine.protocol.runtime_state import RuntimeState
 from engine.protocol.tasks import TaskKind
-from engine.protocol.update_state import UpdateState
 from engine.runtimes import start
 
 _RUNTIME = """examples:

@@ -34,7 +34,7 @@ from engine.core.paths import data_folder, resource
 from engine.core.serialization import from_plain, parse_json, read_json, read_toml, set_aside
 from engine.files.hashing import signers
 from engine.files.http_client import is_safe
-from engine.protocol.update_state import Install
+from engine.protocol.delivery import Install
 
 PRODUCT, FORMAT = "upreel", 1
 NAME, SIGNATURE = "update.json", "update.json.sig"
@@ -55,7 +55,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")  # of SHA-256, and a public key
 class UpdateSource:
     """The address of updates, and the keys that sign them."""
 
-    address: str = ""  # of update.json; its signature and the setup are in the same folder
+    address: str = ""  # address of update.json; its signature and the setup are in the same folder
     keys: tuple[str, ...] = ()  # public Ed25519 keys, 64 hexadecimal digits each
 
     @property

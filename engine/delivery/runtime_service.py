@@ -26,10 +26,10 @@ from engine.hardware.devices import Gpu
 from engine.hardware.process import NO_CONSOLE
 from engine.jobs.task_runner import Outcome, RunningTask, Task
 from engine.protocol import commands as c
+from engine.protocol.delivery import RuntimeState
 from engine.protocol.events import RuntimesListed
 from engine.protocol.plan import Notice
 from engine.protocol.report import RuntimeTrial
-from engine.protocol.runtime_state import RuntimeState
 from engine.protocol.tasks import Phase, TaskKind
 from engine.runtimes import installation as folders
 from engine.runtimes import start

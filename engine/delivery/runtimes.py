@@ -30,7 +30,7 @@ from engine.delivery.wheels import long_path, needed_bytes, unpack
 from engine.files.artifacts import ArtifactFolder, ArtifactKind, ensure, mismatch
 from engine.files.hashing import OnProgress, hashed, sha256_of
 from engine.files.transfer import Listener, RemoteFile
-from engine.protocol.runtime_state import RuntimeState
+from engine.protocol.delivery import RuntimeState
 from engine.runtimes import installation as folders
 from engine.runtimes import start
 from engine.runtimes.catalogue import Runtime, RuntimeCatalogue, Wheel, catalogue, own_tags

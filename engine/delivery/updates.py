@@ -19,7 +19,7 @@ from pathlib import Path
 from urllib.parse import urljoin
 
 from engine import __version__
-from engine.core import atomic_file, windows_paths
+from engine.core import atomic_file, paths
 from engine.core.control import Control
 from engine.core.errors import (
     DownloadFailed,
@@ -45,9 +45,9 @@ from engine.files.transfer import Listener, RemoteFile, host
 from engine.hardware.process import NO_CONSOLE
 from engine.jobs.task_runner import RunningTask, Task
 from engine.protocol import commands as c
+from engine.protocol.delivery import UpdateState
 from engine.protocol.events import UpdateKnown
 from engine.protocol.tasks import Phase, TaskKind
-from engine.protocol.update_state import UpdateState
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class UpdateStore:
 
     def __init__(self, version: str = __version__) -> None:
         self._version = version
-        folder = windows_paths.openable(cache_folder() / "updates")
+        folder = paths.openable(cache_folder() / "updates")
         self._files = ArtifactFolder(folder, _KIND)
         self.folder = self._files.folder
 
@@ -323,9 +323,9 @@ def _start(path: Path) -> None:
         # else it would load libraries from our folder
         ctypes.windll.kernel32.SetDllDirectoryW(None)
     subprocess.Popen(  # noqa: S603 - the setup whose SHA-256 was signed and has been checked
-        [windows_paths.shown(path), _SWITCH],
+        [paths.shown(path), _SWITCH],
         creationflags=flags,
-        cwd=windows_paths.shown(path.parent),
+        cwd=paths.shown(path.parent),
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,

@@ -20,7 +20,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 from engine.core.control import Control
 from engine.core.errors import DownloadFailed, UnsafeArchive, UnsuitableWheel
 from engine.core.messages import message
-from engine.core.windows_paths import LONG, problem_on_windows
+from engine.core.paths import LONG_PREFIX, problem_on_windows
 from engine.core.zip_reader import AmbiguousZip, UnreadableZip, ZipReader
 from engine.files import http_client
 from engine.files.hashing import OnProgress, ignore_progress
@@ -189,9 +189,11 @@ def unpack(
 def long_path(folder: Path) -> Path:
     """A folder in the form that Windows allows long paths for; unchanged on other systems."""
     text = str(folder.absolute())
-    if sys.platform != "win32" or text.startswith(LONG):
+    if sys.platform != "win32" or text.startswith(LONG_PREFIX):
         return folder
-    return Path(f"{LONG}UNC{text[1:]}" if text.startswith("\\\\") else f"{LONG}{text}")
+    return Path(
+        f"{LONG_PREFIX}UNC{text[1:]}" if text.startswith("\\\\") else f"{LONG_PREFIX}{text}"
+    )
 
 
 def _examined(wheel: BinaryIO) -> tuple[ZipReader, dict[str, zipfile.ZipInfo]]:

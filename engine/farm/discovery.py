@@ -38,19 +38,12 @@ _MOST_ADDRESSES = 4  # of an announcement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announced:
-    """Announcement of a computer.
+    """Announcement of a computer."""
 
-    Attributes:
-        fingerprint: SHA-256 of the certificate that it claims to have, in hexadecimal.
-        name: Name that it gives itself.
-        pairing_address: "host:port"; "" while it does not wait to be paired.
-        jobs_addresses: "host:port" each, of one port; () while it has none for jobs.
-    """
-
-    fingerprint: str
-    name: str
-    pairing_address: str
-    jobs_addresses: tuple[str, ...]
+    fingerprint: str  # SHA-256 of the certificate that it claims to have, in hexadecimal
+    name: str  # name that it gives itself
+    pairing_address: str  # "host:port"; "" while it does not wait to be paired
+    jobs_addresses: tuple[str, ...]  # "host:port" each, of one port; () while it has none for jobs
 
 
 @contextlib.contextmanager

@@ -73,8 +73,8 @@ class Endpoint:
     certificate: Path  # PEM file of this computer
     key: Path  # PEM file of its private key
     trusted: Path  # PEM file with the certificates of all paired computers, and its own
-    name: str  # of this computer
-    names: Mapping[str, str] = field(default_factory=dict)  # of paired ones, by fingerprint
+    name: str  # name of this computer
+    names: Mapping[str, str] = field(default_factory=dict)  # names of paired ones, by fingerprint
     port: int = JOBS_PORT  # at which the scheduler of a job listens
     network: str = "0.0.0.0"  # noqa: S104 - own address; TLS asks for a certificate at all of them
     # A computer that sends nothing for so long has gone, as Dask writes times. Its workers send

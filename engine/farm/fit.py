@@ -34,9 +34,9 @@ _LONGEST_TITLE = 200  # characters
 class LentDevice:
     """A GPU or the CPU of a lending computer."""
 
-    gpu: str  # as the setting `device` names it; "" for the CPU
+    gpu: str  # value of the setting `device`; "" for the CPU
     title: str  # for users
-    free_bytes: int  # of its memory
+    free_bytes: int  # free memory of the device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class Requirements:
 
     version: str
     device: str  # "cpu" or "cuda"
-    bytes: int  # of memory of that device
+    bytes: int  # memory of that device
     files: tuple[NeededFile, ...]
 
 

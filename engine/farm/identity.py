@@ -33,19 +33,12 @@ LONGEST_NAME = 40  # characters of the name of a computer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """This computer among others.
+    """This computer among others."""
 
-    Attributes:
-        name: Name of this computer in its system.
-        fingerprint: SHA-256 of its certificate, in hexadecimal.
-        certificate: PEM file with the certificate.
-        key: PEM file with the private key; the same file, so that both are written in one step.
-    """
-
-    name: str
-    fingerprint: str
-    certificate: Path
-    key: Path
+    name: str  # name of this computer in its system
+    fingerprint: str  # SHA-256 of its certificate, in hexadecimal
+    certificate: Path  # PEM file with the certificate
+    key: Path  # PEM file with the private key; the same file, so that both are written in one step
 
     @property
     def certificate_text(self) -> str:
@@ -56,19 +49,12 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """A computer that this one is paired with.
+    """A computer that this one is paired with."""
 
-    Attributes:
-        fingerprint: SHA-256 of its certificate, in hexadecimal.
-        name: Name that it gave itself.
-        address: "host:port" of its jobs, that it had at the pairing.
-        certificate: Certificate (PEM).
-    """
-
-    fingerprint: str
-    name: str
-    address: str
-    certificate: str
+    fingerprint: str  # SHA-256 of its certificate, in hexadecimal
+    name: str  # name that it gave itself
+    address: str  # "host:port" of its jobs, that it had at the pairing
+    certificate: str  # PEM
 
 
 def own_identity() -> Identity:

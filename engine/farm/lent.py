@@ -101,7 +101,7 @@ class _Process:
             has_parent = False
         with suppress(RuntimeError):  # it has ended by itself
             loop.call_soon_threadsafe(self._ending.set)
-        if not has_parent:  # which would end what does not end by itself
+        if not has_parent:  # the parent would end what does not end by itself
             time.sleep(_ALONE_S)
             os._exit(1)
 
@@ -196,7 +196,7 @@ class _Process:
 class LentWorker(SpanWorker):
     """Makes spans of a video that is on another computer.
 
-    Memory: as of the plan, and 64 MiB of the source.
+    Memory: that of the plan, and 64 MiB of the source.
 
     Args:
         order: Order of the job, as it is carried out here.
@@ -237,7 +237,7 @@ class LentWorker(SpanWorker):
         self._mounted.close()
 
     def delivered(self, path: Path, number: int) -> None:
-        """Send a segment home; nothing of it stays here."""
+        """Send a segment to the host; nothing of it stays here."""
 
         def send(begin: int, piece: bytes, sha256: str) -> bool:
             about = {"segment": number, "begin": begin, "piece": piece, "sha256": sha256}
@@ -246,7 +246,7 @@ class LentWorker(SpanWorker):
         send_segment(path, send)
 
     def shown(self, preview: PreviewReady | None) -> None:
-        """Send a picture home: the result of a task cannot be fetched from here."""
+        """Send a preview to the host, which cannot fetch the result of a task from here."""
         if preview is None:
             return
         pixels = [picture and picture.rgb for picture in (preview.source, preview.result)]
@@ -258,7 +258,7 @@ class LentWorker(SpanWorker):
         return isinstance(error, NumericOverflow)
 
     def _ask(self, what: str, **about: Any) -> Future[Any]:
-        """Ask the host."""
+        """Call a method of the host in the thread of the connections."""
         answer: Callable[..., Any] = getattr(self._worker.scheduler, f"upreel_{what}")
         question = answer(number=self._number, **about)
         return asyncio.run_coroutine_threadsafe(question, self._loop)

@@ -51,19 +51,12 @@ BUSY = {"refused": "busy"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairingOffer:
-    """A pairing that waits for the user.
+    """A pairing that waits for the user."""
 
-    Attributes:
-        name: Name that the other computer gives itself.
-        address: "host:port" of its jobs.
-        fingerprint: SHA-256 of its certificate, in hexadecimal.
-        words: Words that have to be equal on both screens.
-    """
-
-    name: str
-    address: str
-    fingerprint: str
-    words: tuple[str, ...]
+    name: str  # name that the other computer gives itself
+    address: str  # "host:port" of its jobs
+    fingerprint: str  # SHA-256 of its certificate, in hexadecimal
+    words: tuple[str, ...]  # words that have to be equal on both screens
 
 
 # Shows the words. The user's answer becomes the result: True where the words are the same. It is

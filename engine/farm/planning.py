@@ -104,7 +104,7 @@ class SharedJob:
     result_bytes: float  # sent back for a span
     around_s: float  # before and after the shared work, but for `join_s`
     join_s: float  # the result is joined and compared with the source
-    link_mbit_s: float = _LINK_MBIT_S  # of each direction, which all others share; 0: unlimited
+    link_mbit_s: float = _LINK_MBIT_S  # each direction, which all others share; 0: unlimited
     latency_s: float = _LATENCY_S  # one way
 
     @classmethod

@@ -1,16 +1,25 @@
-"""The files that were published for our models, read from resources/catalogue.toml. No torch."""
+"""Published model files, from resources/catalogue.toml, and the state of each on this machine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+import contextlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
+import filelock
+
+from engine.core import atomic_file
 from engine.core.errors import UnknownWeights, WeightsError
 from engine.core.paths import resource
-from engine.core.serialization import from_plain, read_toml
-from engine.protocol.model_file_state import PublishedState
+from engine.core.serialization import from_plain, read_json, read_toml, set_aside, to_plain
+from engine.files.artifacts import ArtifactFolder
+from engine.files.hashing import FileIdentity
+from engine.protocol.model_file_state import PublishedState, State
 
 # From the most exact to the smallest: the order of preference without a request.
 PRECISIONS = ("fp16", "q8", "fp8", "q4")
@@ -160,3 +169,188 @@ def suited_precision(model: str, gpu_bytes: int) -> str:
     suited = next(name for least, name in _SUITED[model] if gpu_bytes >= least * 7 // 8)
     known = precisions_of(model)
     return suited if suited in known or not known else known[0]
+
+
+# --- states: what is on the disk, in our folder and in those of other programs
+
+_FILE = "files.json"
+_LOCK_WAIT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HashRecord:
+    """One file as it was when its SHA-256 was computed."""
+
+    path: Path
+    bytes: int
+    modified_ns: int
+    sha256: str
+    checked_at: str  # "2026-11-20T20:15:00+00:00"
+    linked: bool = False  # the user named its path; we only read it
+    own: PublishedState | None = None  # description of a file that the catalogue does not have
+    changed_ns: int = 0  # 0 in records of earlier versions: the file is read once more
+
+    @property
+    def identity(self) -> FileIdentity:
+        """State of the file at that time."""
+        return FileIdentity(
+            bytes=self.bytes, modified_ns=self.modified_ns, changed_ns=self.changed_ns
+        )
+
+    def is_current(self) -> bool:
+        """True while it is the same file, not written to."""
+        try:
+            return FileIdentity.of(self.path) == self.identity
+        except OSError:
+            return False
+
+
+def record_of(path: Path, sha256: str, identity: FileIdentity) -> HashRecord:
+    """A record of a file that was hashed just now."""
+    return HashRecord(
+        path=path,
+        bytes=identity.bytes,
+        modified_ns=identity.modified_ns,
+        changed_ns=identity.changed_ns,
+        sha256=sha256,
+        checked_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+class HashCache:
+    """The records of one folder in a file that is replaced atomically; shared by processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def records(self) -> tuple[HashRecord, ...]:
+        """All records; none where the file is damaged: model files are read once more then."""
+        with set_aside(self._folder / _FILE):
+            return from_plain(tuple[HashRecord, ...], read_json(self._folder / _FILE))
+        return ()
+
+    def add(self, record: HashRecord) -> None:
+        """Store a record; it replaces an older one of the same file."""
+        with self._changed() as records:
+            old = next((known for known in records if known.path == record.path), None)
+            if old is not None:
+                records.remove(old)
+                record = replace(
+                    record, linked=record.linked or old.linked, own=record.own or old.own
+                )
+            records.append(record)
+
+    def forget(self, paths: set[Path]) -> None:
+        """Drop the records of files."""
+        with self._changed() as records:
+            records[:] = [record for record in records if record.path not in paths]
+
+    @contextlib.contextmanager
+    def _changed(self) -> Iterator[list[HashRecord]]:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(self._folder / f"{_FILE}.lock", timeout=_LOCK_WAIT_S):
+            records = list(self.records())
+            yield records
+            plain = [to_plain(record) for record in records]
+            atomic_file.write_json(self._folder / _FILE, plain, indent=1)
+
+
+_BEST_FIRST: tuple[State, ...] = ("here", "unverified", "partial", "damaged", "missing")
+_IN_COMFYUI = ("SEEDVR2", "diffusion_models", "unet", "vae", "checkpoints", "text_encoders")
+_USUAL_COMFYUI = ("ComfyUI", "Documents/ComfyUI", "comfy/ComfyUI", "Desktop/ComfyUI")
+
+
+def file_states(
+    folder: ArtifactFolder, files: Iterable[PublishedState], records: Sequence[HashRecord]
+) -> list[PublishedState]:
+    """The state of every published file, then of every file of the user's own."""
+    found = [_published(folder, file, records) for file in files]
+    for record in records:
+        if record.own is not None:
+            is_file = record.path.is_file()
+            copy = _copy(folder, record.own, record.path, (record,)) if is_file else record.own
+            found.append(copy)
+    return found
+
+
+def _published(
+    folder: ArtifactFolder, file: PublishedState, records: Sequence[HashRecord]
+) -> PublishedState:
+    """State of its best copy, else of an unfinished or quarantined one."""
+    read = [r.path for r in records if r.own is None and r.sha256 == file.sha256]
+    here = [path for path in (folder.target(file.filename), *read) if path.is_file()]
+    paths = dict.fromkeys([*here, *external_copies(file)])  # ours come first
+    found = [_copy(folder, file, path, records) for path in paths]
+    part = folder.part(file.filename)
+    if part.is_file():
+        found.append(_with(file, "partial", part))
+    found += [_with(file, "damaged", path) for path in folder.damaged(file.filename)]
+    return min(found, key=lambda copy: _BEST_FIRST.index(copy.state), default=file)
+
+
+def _copy(
+    folder: ArtifactFolder, file: PublishedState, path: Path, records: Sequence[HashRecord]
+) -> PublishedState:
+    known = next((r for r in records if r.path == path and r.is_current()), None)
+    state: State = "unverified"
+    if known is not None:
+        state = "here" if known.sha256 == file.sha256 else "damaged"
+    elif file.bytes and _size(path) != file.bytes:
+        state = "damaged"
+    return replace(_with(file, state, path), borrowed=not folder.owns(path))
+
+
+def _with(file: PublishedState, state: State, path: Path) -> PublishedState:
+    return replace(file, state=state, path=path, done_bytes=_size(path))
+
+
+def _size(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size
+    return 0
+
+
+# Folders of other programs are read, never changed.
+
+
+def external_copies(file: PublishedState) -> Iterator[Path]:
+    """Files of other programs that may be this published one, by name or by the hub's own hash."""
+    for folder in comfyui_folders():
+        path = folder / file.filename
+        # Windows also opens a file whose name has other capitals.
+        if path.is_file() and any(one.name == file.filename for one in folder.iterdir()):
+            yield path
+    for repository in (file.repository, *file.also):
+        kept = hub_cache() / ("models--" + repository.replace("/", "--"))
+        found = kept.glob(f"snapshots/*/{file.place or file.filename}")
+        yield from (path for path in sorted(found) if path.is_file())
+        if re.fullmatch(r"[0-9a-f]{64}", file.sha256) and (kept / "blobs" / file.sha256).is_file():
+            yield kept / "blobs" / file.sha256
+
+
+def comfyui_folders() -> tuple[Path, ...]:
+    """Existing folders of models in ComfyUI.
+
+    `UPREEL_COMFYUI` names one or several installations (separated as in PATH) in place of the usual
+    folders; empty it means none.
+    """
+    named = os.environ.get("UPREEL_COMFYUI")
+    if named is None:
+        roots = [Path.home() / place for place in _USUAL_COMFYUI]
+    else:
+        roots = [Path(text) for text in named.split(os.pathsep) if text]
+    bases = [base for root in roots for base in (root / "models", root)]
+    found = [base / name for base in bases for name in _IN_COMFYUI]
+    return tuple(folder for folder in found if folder.is_dir())
+
+
+def hub_cache() -> Path:
+    """Folder where the Hugging Face tools keep their downloads; it need not exist."""
+    for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
+        if os.environ.get(name):
+            return Path(os.environ[name])
+    home = os.environ.get("HF_HOME")
+    if home:
+        return Path(home) / "hub"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "huggingface" / "hub"

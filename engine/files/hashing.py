@@ -1,4 +1,4 @@
-"""SHA-256 of large files, with progress and cancel, also of parts that grow; signatures."""
+"""Identity of files: SHA-256 with progress and cancel, also of growing downloads; signatures."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ def sha256_of(
 def hashed(
     path: Path, on_progress: OnProgress = ignore_progress, control: Control | None = None
 ) -> Iterator[tuple[BinaryIO, str]]:
-    """An open file and its SHA-256: what the block reads of it is what was hashed.
+    """An open file and its SHA-256; the block reads the very bytes that were hashed.
 
-    Whatever takes its name meanwhile is another file.
+    Another file may take its name meanwhile: this one stays open.
 
     Raises:
         WeightsUnreadable: See `pieces`; or it was changed until the block ended.
@@ -125,7 +125,7 @@ def _unreadable(path: Path, error: OSError) -> EngineError:
 
 
 class PartFile:
-    """A part of a file, opened for appending; what exists of it is read once for the hash."""
+    """An unfinished file, opened for appending; its present content is read once for the hash."""
 
     def __init__(
         self,

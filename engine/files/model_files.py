@@ -23,10 +23,9 @@ from engine.core.errors import (
 from engine.core.paths import models_folder
 from engine.files import catalogue
 from engine.files.artifacts import ArtifactFolder, ArtifactKind, fetch, is_complete, mismatch
-from engine.files.catalogue import PublishedFile
+from engine.files.catalogue import HashCache, HashRecord, PublishedFile, file_states, record_of
 from engine.files.formats.file_map import expect
 from engine.files.hashing import FileIdentity, OnProgress, hashed, ignore_progress, sha256_of
-from engine.files.installed_files import HashCache, HashRecord, file_states, record_of
 from engine.files.transfer import Listener, RemoteFile
 from engine.protocol.model_file_state import PublishedState
 from engine.protocol.plan import WeightsPlan

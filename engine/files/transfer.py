@@ -31,7 +31,7 @@ class RemoteFile:
     """A file on servers, and what its content has to be."""
 
     id: str  # for logs, errors and locks
-    name: str  # of the file in the folder
+    name: str  # name of the file in the folder
     urls: tuple[str, ...]  # tried in this order
     sha256: str
     bytes: int = 0  # 0 while unknown

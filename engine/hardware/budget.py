@@ -41,17 +41,17 @@ class NeededRuntime:
 class Budget:
     """Limits of one job."""
 
-    ram_bytes: int  # that may be used, the program itself included
-    threads: int  # of the processor
-    has_fast_bf16: bool = False  # the processor multiplies bfloat16 faster than float32
+    ram_bytes: int  # RAM that may be used, the program itself included
+    threads: int  # CPU threads
+    has_fast_bf16: bool = False  # the CPU multiplies bfloat16 faster than float32
     cuda: bool = False  # there is a GPU that the installed torch can use
-    vram_bytes: int = 0  # of the GPU, for tensors; also where torch cannot use it
-    capability: tuple[int, int] | None = None  # of CUDA, of the GPU
+    vram_bytes: int = 0  # memory of the GPU for tensors; also where torch cannot use it
+    capability: tuple[int, int] | None = None  # CUDA capability of the GPU
     gpu: GpuSpec | None = None  # its specification; None for one that is not in the table
-    gpu_value: str = ""  # of the setting `device`, for that GPU; "" without one
+    gpu_value: str = ""  # value of the setting `device` for that GPU; "" without one
     gpu_is_gone: bool = False  # another GPU was asked for that is not here
-    title: str = ""  # of the GPU, with its number where several are alike
-    gpus: tuple[Budget, ...] = ()  # the same with each GPU that "all" means, the fastest first
+    title: str = ""  # title of the GPU, with its number where several are alike
+    gpus: tuple[Budget, ...] = ()  # one budget for each GPU that "all" means, the fastest first
     is_pretended: bool = False  # the GPU is not in this machine
     needed_runtime: NeededRuntime | None = None  # first, where `cuda` is to hold
     free_output_bytes: int = 0  # on the disk of the result
@@ -243,18 +243,14 @@ def _measured(settings: EngineSettings, output: Path, jobs: Path) -> Budget:
 
 def _with_own(budget: Budget, gpu: Gpu) -> Budget:
     """Budget with a GPU of this computer."""
+    free = min(gpu.total_bytes, gpu.free_bytes + torch_memory.gpu_bytes(gpu.number))
     return replace(
         budget,
         cuda=budget.needed_runtime is None,
-        vram_bytes=_vram(gpu),
+        vram_bytes=_for_tensors(free - _VRAM_RESERVE_BYTES),
         capability=gpu.capability,
         gpu=_spec(gpu),
     )
-
-
-def _vram(gpu: Gpu) -> int:
-    free = min(gpu.total_bytes, gpu.free_bytes + torch_memory.gpu_bytes(gpu.number))
-    return _for_tensors(free - _VRAM_RESERVE_BYTES)
 
 
 def _for_tensors(limit_bytes: int) -> int:

@@ -29,9 +29,9 @@ class Gpu:
     total_bytes: int
     free_bytes: int
     driver: str
-    capability: tuple[int, int] | None  # of CUDA, e.g. (12, 0); None where NVML is too old
-    index: int = 0  # of NVML
-    number: int = 0  # of CUDA: another one where CUDA_VISIBLE_DEVICES hides GPUs
+    capability: tuple[int, int] | None  # CUDA capability, e.g. (12, 0); None where NVML is too old
+    index: int = 0  # number in NVML
+    number: int = 0  # number in CUDA: another one where CUDA_VISIBLE_DEVICES hides GPUs
     uuid: str = ""  # "GPU-" and more; "" where unknown
 
 

@@ -24,8 +24,8 @@ _LEAST_MB = 16  # of a program in the list; every window uses a few MB
 class OwnMemory:
     """Functions that return this program's own memory, called in the sampler's thread; quick."""
 
-    gpu_bytes: Callable[[], int] = lambda: 0  # that torch has reserved
-    pinned_bytes: Callable[[], int] = lambda: 0  # of RAM
+    gpu_bytes: Callable[[], int] = lambda: 0  # memory that torch has reserved
+    pinned_bytes: Callable[[], int] = lambda: 0  # pinned RAM
 
 
 def read(family: frozenset[int], own: OwnMemory) -> GpuReading | None:
@@ -151,19 +151,13 @@ def _name(pid: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PcieLink:
-    """Connection between a GPU and RAM.
+    """Connection between a GPU and RAM."""
 
-    Attributes:
-        generation: The highest that GPU and slot support; an idle GPU uses a lower one.
-        width: Lanes in use.
-        gpu_generation: Generation the GPU supports in another slot; as `generation` where unknown.
-        gpu_width: Lanes of the GPU.
-    """
-
-    generation: int
-    width: int
+    generation: int  # the highest that GPU and slot support; an idle GPU uses a lower one
+    width: int  # lanes in use
+    # Generation the GPU supports in another slot; as `generation` where unknown.
     gpu_generation: int
-    gpu_width: int
+    gpu_width: int  # lanes of the GPU
 
     @property
     def bandwidth(self) -> float:

@@ -33,29 +33,17 @@ _MATRIX_FLOPS = 512  # per clock and multiprocessor: half precision, sums in flo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSpec:
-    """A GPU as its vendor specifies it: theoretical maxima, not what programs reach.
+    """A GPU as its vendor specifies it: theoretical maxima, not what programs reach."""
 
-    Attributes:
-        name: Name that the driver reports, e.g. "NVIDIA GeForce RTX 5070 Ti".
-        form_factor: "desktop" or "laptop".
-        memory_bytes: Nominal size of its memory.
-        bandwidth: Bytes per second of that memory.
-        half_flops: Per second, of matrices in half precision with sums in float32.
-        single_flops: Per second, in float32.
-        link_bandwidth: Bytes per second from main memory, in theory; the board may have less.
-        lanes: PCIe lanes of the GPU itself.
-        multiprocessors: Number of its multiprocessors.
-    """
-
-    name: str
+    name: str  # name that the driver reports, e.g. "NVIDIA GeForce RTX 5070 Ti"
     generation: Generation
-    form_factor: str
-    memory_bytes: int
-    bandwidth: float
-    half_flops: float
-    single_flops: float
-    link_bandwidth: float
-    lanes: int = 16
+    form_factor: str  # "desktop" or "laptop"
+    memory_bytes: int  # nominal size of its memory
+    bandwidth: float  # bytes per second of that memory
+    half_flops: float  # per second, of matrices in half precision with sums in float32
+    single_flops: float  # per second, in float32
+    link_bandwidth: float  # bytes per second from main memory, in theory; the board may have less
+    lanes: int = 16  # PCIe lanes of the GPU itself
     multiprocessors: int = 0
 
     @property
@@ -132,10 +120,12 @@ def spec_of(row: Mapping[str, int | str]) -> GpuSpec:
 
 
 def counted_gpu(gpu: GpuSpec | None, capability: tuple[int, int] | None) -> GpuSpec:
-    """A GPU to count with: the known one, else the middle one of its generation.
+    """The GPU that figures are computed for: the known one, else the median of its generation.
 
-    Of a generation that is in no table the newest one before it counts; where nothing is known,
-    the oldest.
+    Args:
+        gpu: Entry of the table; None for a GPU that is not in it.
+        capability: CUDA capability of that GPU. A generation that is not in the table counts as
+            the newest one before it, an unknown one (None) as the oldest.
     """
     return gpu or _typical(capability or (0, 0))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from engine.core.messages import Message, message
+from engine.core.messages import message
 from engine.core.paths import resource
 from engine.core.serialization import from_plain, read_toml
 from engine.core.units import version_parts
@@ -38,22 +38,16 @@ class VersionRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFault:
-    """A fault of some versions together: `known-fault.<name>` in the catalogue.
+    """A fault of some versions together: `known-fault.<name>` in the catalogue."""
 
-    Attributes:
-        evidence: Reports of it: project and thread.
-        capability: Least CUDA capability of a GPU that has it.
-        systems: Names as of `sys.platform`; () for all.
-    """
-
-    evidence: tuple[str, ...]
+    evidence: tuple[str, ...]  # reports of it: project and thread
     state: State = "warning"
     torch: VersionRange | None = None
     cuda: VersionRange | None = None
     cudnn: VersionRange | None = None
     driver: VersionRange | None = None
-    capability: tuple[int, int] | None = None
-    systems: tuple[str, ...] = ()
+    capability: tuple[int, int] | None = None  # least CUDA capability of a GPU that has it
+    systems: tuple[str, ...] = ()  # names as of `sys.platform`; () for all
 
     @property
     def versions(self) -> dict[str, VersionRange]:
@@ -93,11 +87,16 @@ def lines() -> Iterator[DoctorLine]:
     if gpu is None:
         return
     found = versions(gpu.driver)
-    text = message("doctor.gpu-libraries", versions=tuple(_named(found)))
+    titles = {"torch": "torch", "cuda": "CUDA", "cudnn": "cuDNN", "driver": "driver"}
+    named = tuple(f"{titles[part]} {version}" for part, version in found.items())
+    text = message("doctor.gpu-libraries", versions=named)
     yield DoctorLine(name=_LIBRARIES, state="ok", message=text)
     for name, fault in known_faults().items():
         if fault.is_in(found, gpu.capability, sys.platform):
-            yield DoctorLine(name=_FAULT, state=fault.state, message=_about(name, fault))
+            effect = message(f"known-fault.{name}")
+            about = {"effect": effect, "remedy": effect.hint, "evidence": fault.evidence}
+            text = message("doctor.known-fault", **about)
+            yield DoctorLine(name=_FAULT, state=fault.state, message=text)
 
 
 def versions(driver: str) -> dict[str, str]:
@@ -119,14 +118,3 @@ def cudnn_version(number: int) -> str:
     """Text of a version as cuDNN states it: 91002 is "9.10.2", 8907 is "8.9.7"."""
     major, rest = divmod(number, 10_000 if number >= 90_000 else 1000)
     return f"{major}.{rest // 100}.{rest % 100}"
-
-
-def _named(found: Mapping[str, str]) -> Iterator[str]:
-    titles = {"torch": "torch", "cuda": "CUDA", "cudnn": "cuDNN", "driver": "driver"}
-    for part, version in found.items():
-        yield f"{titles[part]} {version}"
-
-
-def _about(name: str, fault: KnownFault) -> Message:
-    effect = message(f"known-fault.{name}")
-    return message("doctor.known-fault", effect=effect, remedy=effect.hint, evidence=fault.evidence)

@@ -21,7 +21,10 @@ def is_out_of_memory(error: BaseException) -> bool:
     An EngineError with such a cause counts too: what could not be loaded, decoded or written for
     want of memory is not missing or damaged.
     """
-    return any(map(_is_refusal, _causes(error)))
+    return any(
+        isinstance(cause, torch.OutOfMemoryError | OutOfMemory) or is_memory_refusal(cause)
+        for cause in _causes(error)
+    )
 
 
 def is_of_main_memory(error: BaseException) -> bool:
@@ -61,10 +64,6 @@ def free_memory() -> None:
     _cuda.synchronize()
     torch._C._cuda_clearCublasWorkspaces()
     _cuda.empty_cache()
-
-
-def _is_refusal(error: BaseException) -> bool:
-    return isinstance(error, torch.OutOfMemoryError | OutOfMemory) or is_memory_refusal(error)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

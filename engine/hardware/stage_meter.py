@@ -132,19 +132,12 @@ class StageMeter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PieceEnd:
-    """End of a piece of work.
-
-    Attributes:
-        stage: Stage of the piece.
-        work: By the clock of the work, s.
-        host: By `time.monotonic`, s.
-        event: Event of the GPU after that work; None where torch uses no GPU.
-    """
+    """End of a piece of work."""
 
     stage: str
-    work: float
-    host: float
-    event: Any
+    work: float  # by the clock of the work, s
+    host: float  # by `time.monotonic`, s
+    event: Any  # event of the GPU after that work; None where torch uses no GPU
 
     @property
     def is_known(self) -> bool:

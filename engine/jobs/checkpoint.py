@@ -16,7 +16,7 @@ from engine.core.serialization import from_plain, read_json, to_plain
 from engine.jobs import made_results
 from engine.jobs.job_store import StoredJob
 from engine.models import registry
-from engine.pipeline.output import Publication
+from engine.pipeline.publication import Publication
 from engine.pipeline.segments import FinishedSegments, SegmentRecord, segment_path
 from engine.protocol.plan import Notice, Plan
 from engine.settings.schema import JobSettings

@@ -67,7 +67,7 @@ class EngineThread(threading.Thread):
         self._host = ServiceHost(
             sink=sink,
             send=self.send,
-            is_busy=self._is_busy,
+            is_busy=lambda: self._jobs.is_running or self._tasks.runs(TaskKind.EXCERPT),
             jobs_port=lambda: self._jobs.farm_port,
         )
         self._services: tuple[Service, ...] = (
@@ -79,9 +79,6 @@ class EngineThread(threading.Thread):
             PresetService(machine.pretend),
             *(service for wing in wings() for service in wing.services(self._host)),
         )
-
-    def _is_busy(self) -> bool:
-        return self._jobs.is_running or self._tasks.runs(TaskKind.EXCERPT)
 
     def send(self, command: c.Command) -> None:
         """Take a command; returns at once, from any thread."""

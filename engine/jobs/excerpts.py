@@ -42,8 +42,8 @@ class _Wanted:
     """An excerpt: a part of a source with some settings."""
 
     media: MediaInfo
-    settings: JobSettings  # as the user sees them
-    planned: JobSettings  # with the model that "auto" is in the job's plan
+    settings: JobSettings  # settings that the user sees
+    planned: JobSettings  # settings with the model that "auto" is in the job's plan
     start: float  # s
     seconds: float  # 0 for a frame
 

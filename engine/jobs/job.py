@@ -45,7 +45,7 @@ class Job:
     id: str
     media: MediaInfo
     settings: JobSettings
-    output: Path | None  # as the user named it; None: next to the source
+    output: Path | None  # path named by the user; None: next to the source
     plan: Plan
     state: JobState = JobState.WAITING
     is_accepted: bool = False  # its result is taken as it is

@@ -22,8 +22,8 @@ from engine.core.errors import (
     UnknownJob,
 )
 from engine.core.file_access import is_folder, writing
+from engine.core.paths import NOT_IN_NAMES, is_reserved
 from engine.core.serialization import from_plain, read_json, set_aside, to_plain
-from engine.core.windows_paths import NOT_IN_NAMES, is_reserved
 from engine.jobs.job import Job
 from engine.models import registry
 from engine.pipeline.source_watch import Fingerprint, state_of

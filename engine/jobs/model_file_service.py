@@ -12,7 +12,7 @@ from engine.core import atomic_file
 from engine.core.control import Control
 from engine.core.errors import HashMismatch, UnknownWeights, WeightsMissing
 from engine.core.messages import Param
-from engine.core.windows_paths import NOT_IN_NAMES
+from engine.core.paths import NOT_IN_NAMES
 from engine.files.catalogue import PublishedFile
 from engine.files.hashing import FileIdentity, PartFile, hashed, pieces, sha256_of
 from engine.files.model_files import Store, download
@@ -130,7 +130,8 @@ def take(
         return _noted(path, (digest, identity), described, store)
     with _copied(path, store, listener) as (part, digest):
         published = _published(digest, store)
-        name = published.filename if published else _own_name(path, digest)
+        own_name = f"own-{digest[:8]}-{_plain(path.name)}"  # no published file has such a name
+        name = published.filename if published else own_name
         with store.held(published.id if published else name):
             target = _placed((part, digest), name, store, listener.control)
             return _noted(target, (digest, FileIdentity.of(target)), described, store)
@@ -223,11 +224,6 @@ def _copied(path: Path, store: Store, listener: Listener) -> Iterator[tuple[Path
             yield part, copy.sha256
         finally:
             part.unlink(missing_ok=True)
-
-
-def _own_name(path: Path, digest: str) -> str:
-    """A name that no published file has."""
-    return f"own-{digest[:8]}-{_plain(path.name)}"
 
 
 def _plain(name: str) -> str:

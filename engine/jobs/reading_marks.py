@@ -12,7 +12,7 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.core import paths, windows_paths
+from engine.core import paths
 from engine.core.errors import SourceUnreadable
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def check_safe(source: Path) -> None:
 
 
 def _mark(source: Path, way: str) -> Path:
-    opened = windows_paths.openable(source)
+    opened = paths.openable(source)
     digest = hashlib.sha256(str(opened).encode(errors="surrogateescape")).hexdigest()[:16]
     return paths.data_folder() / "reading" / f"{digest}.{way}"
 

@@ -71,7 +71,8 @@ class Redaction:
         self._names = re.compile(rf"(?<!\w)(?:{any_of})(?!\w)", re.IGNORECASE)
         self._known = frozenset(known)
         program = Path(__file__).parents[2]
-        places = [(program, "<program>"), *((Path(one), "<python>") for one in _python_folders())]
+        pythons = {sys.prefix, sys.base_prefix} - {"/usr", "/"}
+        places = [(program, "<program>"), *((Path(one), "<python>") for one in pythons)]
         self._places = sorted(places, key=lambda place: -len(str(place[0])))
 
     def redacted(self, text: str) -> str:
@@ -145,10 +146,6 @@ def _without_secrets(found: re.Match[str]) -> str:
     """An address of a server without name, password and what follows a question mark."""
     address = found[0].replace(found[0][: found.start(2) - found.start()], f"{found[1]}://", 1)
     return re.sub(r"[?#].*", "?<text>", address)
-
-
-def _python_folders() -> set[str]:
-    return {sys.prefix, sys.base_prefix} - {"/usr", "/"}
 
 
 def _shown(found: re.Match[str]) -> str:

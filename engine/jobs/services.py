@@ -49,7 +49,7 @@ class ServiceHost:
     """Interface of the engine thread for the services of wings."""
 
     sink: e.EventSink
-    send: Callable[[c.Command], None]  # from any thread
+    send: Callable[[c.Command], None]  # may be called in any thread
     is_busy: Callable[[], bool]  # whether a job or an excerpt runs
     jobs_port: Callable[[], int]  # port of this computer at which others join its jobs
     at_end: list[Callable[[float], None]] = field(default_factory=list)  # called with seconds

@@ -72,7 +72,8 @@ class Task:
     phase: Phase = ""
     turn: Literal["waits", "replaces", "at-once"] = "waits"  # "replaces": those that wait
     busy: Callable[[str], EngineError] | None = None  # refuses it, by the subject of what runs
-    state: Callable[[], e.Event] | None = None  # what may have changed: emitted before its end
+    # Event of a state that may have changed; emitted before the task ends.
+    state: Callable[[], e.Event] | None = None
 
 
 class TaskRunner:
@@ -168,7 +169,8 @@ class _Lane:
     @property
     def first(self) -> _Run | None:
         """The one that runs, or will run next."""
-        return next(iter(self._all()), None)
+        with self._bell:
+            return self._running or next(iter(self._waiting), None)
 
     def put(self, run: _Run) -> None:
         with self._bell:
@@ -206,10 +208,6 @@ class _Lane:
     def join(self, timeout_s: float) -> None:
         if self._thread is not None:
             self._thread.join(timeout_s)
-
-    def _all(self) -> list[_Run]:
-        with self._bell:
-            return [*([self._running] if self._running else []), *self._waiting]
 
     def _work(self) -> None:
         while (run := self._next()) is not None:

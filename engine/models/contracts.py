@@ -168,7 +168,7 @@ class ModelFamily(ABC, Generic[W]):
     of its files alone, without torch.
     """
 
-    name: ClassVar[str]  # of its folder, and the tag of its plans
+    name: ClassVar[str]  # name of its folder, and the tag of its plans
     title: ClassVar[str]
     models: ClassVar[dict[str, str]]  # id -> title
     plan: ClassVar[type[WorkPlan]]  # class of its plans

@@ -26,7 +26,7 @@ _LOOKING_BYTES, _BLENDING_BYTES, _MOVED_BYTES = 40, 20, 200
 class FramePlan(WorkPlan):
     """Plan of a model that takes frames one by one, tile by tile."""
 
-    frame: Size  # of the source, as stored
+    frame: Size  # size of the source as stored
     tile: Size  # px of the source at a time, halo included
     overlap: int = 0  # px that neighbouring tiles share
     steadiness: str = "off"  # or "mild": frames are blended where the film stands still

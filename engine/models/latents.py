@@ -30,7 +30,7 @@ Check = Callable[[], None]  # called between pieces of long work; it may wait or
 class LatentFilm:
     """The video that latents give."""
 
-    size: Size  # of a frame, px: up to a position less than the latents give
+    size: Size  # size of a frame, px: up to a position less than the latents give
     frames: int  # up to three less than the latents give
     rate: Fraction  # frames/s
 
@@ -41,12 +41,12 @@ class LatentHeader:
 
     model: str  # id of the VAE that the latents belong to
     title: str  # name of that model, for users
-    channels: int  # of each position
+    channels: int  # channels of each position
     factor: int  # pixels of a frame for each position, across and down
     rate: Fraction  # frames/s of the videos that models with this VAE make
     length: int  # latents, one after the other in time
     grid: Size  # positions across and down
-    film: LatentFilm  # as recorded in the file, or all that the latents give
+    film: LatentFilm  # video recorded in the file, or all that the latents give
 
     @property
     def padded(self) -> Size:

@@ -62,8 +62,8 @@ BACKENDS: Mapping[str, CompilerBackend] = {
 class Compilation:
     """A pass that torch was to compile."""
 
-    name: str  # of the pass, for the log
-    seconds: float  # that it took
+    name: str  # name of the pass, for the log
+    seconds: float  # duration
     failure: str = ""  # why there is no program, in words of torch; "" where there is one
 
 

@@ -90,18 +90,12 @@ def _in_light(source: Tensor, rows: _Band, columns: _Axis, transfer: str) -> Ten
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Band:
-    """Some lines of a result, one after the other, and what they are made of.
+    """Some lines of a result, one after the other, and what they are made of."""
 
-    Attributes:
-        first: The first of them.
-        start, stop: Lines of the source.
-        weights: [lines, stop - start] float32; each row adds up to 1.
-    """
-
-    first: int
-    start: int
-    stop: int
-    weights: Tensor
+    first: int  # the first of them
+    start: int  # first line of the source
+    stop: int  # first line of the source after them
+    weights: Tensor  # [lines, stop - start] float32; each row adds up to 1
 
     @property
     def last(self) -> int:
@@ -113,7 +107,7 @@ class _Band:
 class _Axis:
     """Bands and filter of an axis that becomes shorter."""
 
-    bands: tuple[_Band, ...]  # of the result
+    bands: tuple[_Band, ...]  # bands of the result
     firsts: Tensor  # [count] int64: the first source line beneath the middle lobe, of each line
     span: int  # source lines beneath it
 

@@ -71,11 +71,11 @@ class JobContext:
     accepts_damage: bool = False  # frames of the source that cannot be read are left out
     uses_last_room: bool = False  # the user let the job go on where a disk is nearly full
     releases_memory: bool = False  # a pause gives the device's memory back
-    guard: SpillGuard | None = None  # where a GPU may spill
+    guard: SpillGuard | None = None  # None where no GPU may spill
     hand_out: HandOut | None = None  # lets other processes make what lacks
     workers_peak_bytes: int = 0  # most main memory that other processes of the job took
     gpu_users: Callable[[], tuple[GpuProcess, ...]] = tuple  # processes that hold GPU memory
-    meter: StageMeter = field(init=False)  # of the stages inside of "run"
+    meter: StageMeter = field(init=False)  # meter of the stages inside "run"
     began: float = field(init=False)  # s of `control.work_seconds`
     picture_due: Throttle = field(default_factory=lambda: Throttle(1 / 12))
     preview_due: Throttle = field(default_factory=lambda: Throttle(1.0))

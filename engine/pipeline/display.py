@@ -18,8 +18,8 @@ from engine.ops.transfer.pinned import HostCopy
 from engine.protocol.events import Picture
 from engine.protocol.media import MediaInfo, VideoInfo
 from engine.protocol.plan import WeightsPlan
-from engine.video.colour.convert import colour_spec, to_rgb
-from engine.video.colour.planes import frame_of, layout_of, planar_format
+from engine.video.colour import colour_spec, to_rgb
+from engine.video.planes import frame_of, layout_of, planar_format
 from engine.video.read.frame_reader import frame_at
 from engine.video.read.frames import PlanarFrame
 

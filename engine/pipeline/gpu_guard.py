@@ -142,7 +142,9 @@ def switched(context: JobContext) -> Iterator[None]:
     """
     run = context.plan.work.switches.run
     for name in environment.too_late(run):
-        context.events.emit(Warned(job_id=context.job_id, notice=_too_late(name)))
+        about = {"switch": f"run.{name}", "variable": f"UPREEL_RUN_{name.upper()}"}
+        notice = Notice(code="switch-too-late", severity="warning", params=about)
+        context.events.emit(Warned(job_id=context.job_id, notice=notice))
     with arithmetic_of(run), reporting(_CompilerReport(context)):
         yield
 
@@ -165,11 +167,3 @@ class _CompilerReport:
             code="not-compiled", severity="warning", params={"reason": one.failure[:_MOST_LETTERS]}
         )
         self._context.events.emit(Warned(job_id=self._context.job_id, notice=notice))
-
-
-def _too_late(name: str) -> Notice:
-    return Notice(
-        code="switch-too-late",
-        severity="warning",
-        params={"switch": f"run.{name}", "variable": f"UPREEL_RUN_{name.upper()}"},
-    )

@@ -1,4 +1,4 @@
-"""A video to a file of latents: read, turned as seen, padded, encoded in one go however long."""
+"""Encodes a video to a file of latents, slice by slice: read, turned as seen, padded, encoded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.core import atomic_file, windows_paths
+from engine.core import atomic_file, paths
 from engine.core.control import Control, awake_seconds
 from engine.core.errors import (
     ContainerMismatch,
@@ -33,8 +33,8 @@ from engine.models.planning.memory import PhaseMemory, Room
 from engine.ops.precision import arithmetic_of
 from engine.pipeline.display import turn
 from engine.pipeline.model_file_check import ready_vae
-from engine.pipeline.output import check_output, part_path, publish
-from engine.pipeline.prepare import examined_source, probe_film
+from engine.pipeline.prepare import check_output, examined_source, probe_film
+from engine.pipeline.publication import part_path, publish
 from engine.pipeline.recovery import attempt
 from engine.pipeline.stages.restore import SourceColours
 from engine.planner.downgrade import next_work
@@ -51,7 +51,7 @@ from engine.video.film_preparation import deinterlaced, deinterlacing_of
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import PlanarFrame
 
-Progress = Callable[[int, int], None]  # frames encoded, and of all as far as is known
+Progress = Callable[[int, int], None]  # frames encoded; all frames, 0 while unknown
 
 
 def encode_latents(
@@ -76,8 +76,8 @@ def encode_latents(
         model: "wan21-vae" or "wan22-vae".
         settings: Start, stop, overwriting, device, precision, tile, reading and VAE of latents.
         machine: Settings of the program.
-        report: Called with the frames done and of all.
-        control: May stop it.
+        report: Called after each slice.
+        control: Cancels the work; None: nothing does.
 
     Raises:
         InputError, OutputError, WeightsError, CapacityError: Why it cannot be written.
@@ -89,7 +89,7 @@ def encode_latents(
     latents = registry.latent_format_of(model)
     if output.suffix.lower() != latents.suffix:
         raise ContainerMismatch("not-latents", name=output.name, suffix=latents.suffix)
-    media, output = examined_source(probe_film(source)), windows_paths.openable(output)
+    media, output = examined_source(probe_film(source)), paths.openable(output)
     media = deinterlaced(media, deinterlacing_of(media, settings))
     check_output(media, output, overwrite=settings.overwrite)
     vae = ready_vae(model, settings.latent_vae, control=control)
@@ -170,7 +170,7 @@ class _Encoding:
         raise PlanDoesNotFit("encoding", size=memory_text(needed), needed=needed)
 
     def run(self, work: WorkPlan, part: Path) -> int:
-        """Write the file under its name for now, with a smaller plan if need be; its bytes.
+        """Write the part file, with a smaller plan if need be; returns its bytes.
 
         Raises:
             OutOfMemory, NumericOverflow: There is no smaller tile, no wider dtype.
@@ -209,7 +209,7 @@ class _Encoding:
         return LatentFilm(size=video.seen_size, frames=self.frames, rate=rate)
 
     def _slices(self, device: str) -> Iterator[tuple[Tensor, bool]]:
-        """Frames [4n (+1 at the start), 3, H, W] in [-1, 1], padded; and whether they are the last.
+        """Padded frames [4n (+1 at the start), 3, H, W] in [-1, 1], and whether they are the last.
 
         Raises:
             UnreadableMedia: There is none.

@@ -5,18 +5,26 @@ A source is a film, pictures, or latents, which become a film before anything el
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engine.core import paths, windows_paths
+from engine.core import paths
 from engine.core.errors import (
     EngineError,
     FeatureMissing,
     OutputError,
+    OutputExists,
+    OutputIsInput,
+    OutputNameUnusable,
+    OutputUnwritable,
     PlanDoesNotFit,
     PretendedGpu,
     SourceMissing,
@@ -24,13 +32,12 @@ from engine.core.errors import (
     UnsupportedMedia,
     WeightsMissing,
 )
-from engine.core.file_access import advised, is_folder, reading
+from engine.core.file_access import advised, is_folder, reading, reason_of, write_error, writing
 from engine.hardware import devices
 from engine.hardware.budget import Budget, gpus_here, measure_budget
 from engine.hardware.gpu_table import GpuSpec
 from engine.models import registry
 from engine.models.latents import LatentFormat, LatentHeader
-from engine.pipeline.output import check_output
 from engine.planner.joining import other_computers
 from engine.planner.notices import choice_notices
 from engine.planner.plan_job import Request, plan_job
@@ -62,7 +69,7 @@ class Machine:
     jobs_folder: Path
     pretend: tuple[GpuSpec, ...] = ()  # plans are made for them, and cannot start
     taken: frozenset[Path] = frozenset()  # results of other jobs: a plan gets a numbered name
-    numbers_results: bool = False  # the same where a file of a name that we chose is there already
+    numbers_results: bool = False  # also where a file of a name that we chose exists
 
 
 def make_plan(
@@ -82,7 +89,7 @@ def make_plan(
         IdentityDamaged: Other computers are wanted, and the list of them makes no sense.
     """
     chosen = machine.settings
-    output = windows_paths.openable(output) if output is not None else None
+    output = paths.openable(output) if output is not None else None
     named = None if output is None or is_folder(output) else output
     paired = other_computers().paired() if settings.machines != "off" else {}
     request = Request(media=media, settings=settings, output=named, machines=paired)
@@ -91,7 +98,7 @@ def make_plan(
     if named is None:
         folder = output or Path(chosen.output_folder or plan.output.parent)
         name = default_output(media, settings, plan.container, chosen.name_pattern).name
-        plan = replace(plan, output=windows_paths.openable(folder / name))
+        plan = replace(plan, output=paths.openable(folder / name))
     is_there = named is None and not settings.overwrite and os.path.lexists(plan.output)
     if plan.output in machine.taken or (machine.numbers_results and is_there):
         plan = replace(plan, output=paths.numbered(plan.output, machine.taken))
@@ -207,6 +214,71 @@ def check_plan(media: MediaInfo, plan: Plan, *, overwrite: bool) -> None:
             raise PlanDoesNotFit("refused", problem=problem, advice=problem.hint)
 
 
+def check_output(
+    media: MediaInfo, output: Path, *, overwrite: bool, pictures: Iterable[str] = ()
+) -> None:
+    """Refuse a result that cannot be written or would cost the user something.
+
+    Args:
+        media: The source.
+        output: File or folder of the result.
+        overwrite: A file of that name may be replaced.
+        pictures: Names of files in the folder of the result.
+
+    Raises:
+        OutputNameUnusable: Windows would make something else of its name, or the drive takes none
+            like it.
+        OutputIsInput: It is the source itself, even through a link.
+        OutputExists: Something of that name is there and may not be replaced.
+        OutputUnwritable: The folder is missing or not writable.
+        DiskFull: Not even an empty file fits.
+    """
+    problem = paths.name_problem(output.name)
+    if problem is not None:
+        raise OutputNameUnusable(problem.case, **problem.params, path=output)
+    _check_not_source(media, output)
+    if os.path.lexists(output) and (not overwrite or is_folder(output)):
+        raise OutputExists("before-start", name=output.name, path=output)
+    folder = output.parent
+    if not is_folder(folder):
+        raise OutputUnwritable("no-folder", folder=paths.shown(folder), path=folder)
+    with writing(folder), tempfile.TemporaryFile(dir=folder) as file:
+        file.write(b"upreel")
+    _try_names(folder, (output.name, *pictures))
+
+
+def _check_not_source(media: MediaInfo, output: Path) -> None:
+    try:
+        same = output.samefile(media.path) or (
+            media.kind == "sequence" and output.is_dir() and output.samefile(media.path.parent)
+        )
+    except OSError:
+        return
+    if same:
+        raise OutputIsInput(path=output)
+
+
+def _try_names(folder: Path, names: Iterable[str]) -> None:
+    """Make empty files of those names, out of sight, and delete them.
+
+    Raises:
+        OutputNameUnusable: The drive takes none of such a name.
+        OutputError: Another refusal.
+    """
+    place = partial(tempfile.TemporaryDirectory, dir=folder, ignore_cleanup_errors=True)
+    with writing(folder), place(prefix="upreel-", suffix=".part") as trial:
+        for name in names:
+            try:
+                Path(trial, name).touch()
+            except OSError as err:
+                if err.errno == errno.EINVAL:
+                    reason = reason_of(err)
+                    raise OutputNameUnusable("refused", name=name, reason=reason) from err
+                raise write_error(err, folder / name) from err
+
+
+# --- sources
+
 _PIXEL_FORMAT = "gbrp16le"
 _TAGS = ColourTags(matrix="rgb", range="pc", primaries="bt709", transfer="bt709")
 _NEAR = 0.005  # frames/s: 23.98 is meant to be 24000/1001
@@ -233,7 +305,7 @@ def probe_source(path: Path, settings: JobSettings) -> MediaInfo:
     Raises:
         InputError: It cannot be used.
     """
-    path = windows_paths.openable(path)
+    path = paths.openable(path)
     with reading(path):
         latents = latents_of(path)
         if latents is not None:
@@ -264,13 +336,10 @@ def examined_source(media: MediaInfo) -> MediaInfo:
 
 def described(media: MediaInfo, settings: JobSettings) -> MediaInfo:
     """A source that was probed, with other settings."""
-    is_other = media.holds_latents or media.video_stream != settings.video_stream
-    return probe_source(_named_by_user(media), settings) if is_other else media
-
-
-def _named_by_user(media: MediaInfo) -> Path:
-    """Path by which a source is found; the pattern of a sequence."""
-    return Path(media.pattern) if media.kind == "sequence" else media.path
+    if not media.holds_latents and media.video_stream == settings.video_stream:
+        return media
+    named_by_user = Path(media.pattern) if media.kind == "sequence" else media.path
+    return probe_source(named_by_user, settings)
 
 
 def decoded(media: MediaInfo, plan: Plan, folder: Path) -> MediaInfo | None:
@@ -298,7 +367,7 @@ def film_path(media: MediaInfo, plan: LatentPlan, folder: Path) -> Path:
     try:
         about = media.path.stat()
     except OSError as err:
-        raise SourceMissing("since-start", path=windows_paths.shown(media.path)) from err
+        raise SourceMissing("since-start", path=paths.shown(media.path)) from err
     key = (
         *(about.st_size, about.st_mtime_ns, media.video.frame_rate),
         *(plan.vae.path, plan.vae.bytes, plan.vae.modified_ns, plan.model, plan.normalised),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from engine.core import windows_paths
+from engine.core import paths
 from engine.core.errors import DiskFull
 from engine.core.file_access import is_folder
 from engine.core.units import bytes_text
@@ -40,7 +40,7 @@ def check_room(context: JobContext, folder: Path, needed: int) -> None:
     wanted = needed + _spare(disk.total)
     if disk.free < wanted and not context.uses_last_room:
         free, size = bytes_text(disk.free), bytes_text(wanted)
-        shown = windows_paths.shown(folder)
+        shown = paths.shown(folder)
         raise DiskFull("low", folder=shown, free=free, size=size, path=folder)
 
 

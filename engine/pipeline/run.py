@@ -17,7 +17,7 @@ from engine.hardware.telemetry import RamPeak
 from engine.pipeline.context import JobContext, Throttle
 from engine.pipeline.gpu_guard import taken_over
 from engine.pipeline.model_file_check import check_weights, files_used
-from engine.pipeline.output import Publication, part_path, publish
+from engine.pipeline.publication import Publication, part_path, publish
 from engine.pipeline.recovery import Recovery, attempt, with_one_retry
 from engine.pipeline.room import check_room, with_room
 from engine.pipeline.segments import SegmentLog, SegmentRecord, first_lacking

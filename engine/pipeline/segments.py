@@ -10,8 +10,8 @@ from typing import Protocol
 
 from engine.core import atomic_file
 from engine.core.control import Control
-from engine.pipeline.output import Publication
-from engine.video.read.frame_mark import FrameMark
+from engine.pipeline.publication import Publication
+from engine.protocol.media import FrameMark
 
 
 def segment_path(folder: Path, number: int) -> Path:
@@ -39,13 +39,13 @@ class SegmentRecord:
     """One closed segment: its file and the times of its frames."""
 
     number: int
-    pts: tuple[int, ...]  # of the source, in its time base
+    pts: tuple[int, ...]  # time stamps of the source, in its time base
     durations: tuple[int, ...]
     bytes: int
-    crcs: tuple[int, ...]  # of the pictures of the source, as they were read
+    crcs: tuple[int, ...]  # CRCs of the source's frames that were read
     shot: int = 0  # first frame of the shot that the next frame belongs to
     begins: int = -1  # its first frame, counted from the job's first; -1: an earlier version's
-    sha256: str = ""  # of the file, from the log that keeps it
+    sha256: str = ""  # SHA-256 of the file, filled in by the log
 
     @property
     def frames(self) -> int:

@@ -19,19 +19,12 @@ State = tuple[int, int]  # size in bytes and time of change in ns; zeros for a m
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fingerprint:
-    """Identity of a source.
+    """Identity of a source."""
 
-    Attributes:
-        bytes: Size of the file, of a sequence that of its first image.
-        modified_ns: Its time of change.
-        pictures: SHA-256 of name, size and time of each image of a sequence.
-        content: `sampled_mark` of a file; "" for a sequence and in jobs of earlier versions.
-    """
-
-    bytes: int
-    modified_ns: int
-    pictures: str = ""
-    content: str = ""
+    bytes: int  # size of the file, of a sequence that of its first image
+    modified_ns: int  # its time of change
+    pictures: str = ""  # SHA-256 of name, size and time of each image of a sequence
+    content: str = ""  # `sampled_mark` of a file; "" for a sequence and in jobs of earlier versions
 
     @classmethod
     def of(cls, media: MediaInfo) -> Fingerprint:

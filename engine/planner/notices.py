@@ -20,7 +20,7 @@ from engine.settings.optimisations import SwitchChoice, SwitchEntry, Value, opti
 from engine.settings.schema import JobSettings, with_environment
 from engine.settings.switches import entries, named_changes
 from engine.video import film_preparation
-from engine.video.colour.tags import assumed_matrix
+from engine.video.colour_tags import assumed_matrix
 from engine.video.write import codecs, containers
 from engine.video.write.statements import StatedResult, statement_notices
 

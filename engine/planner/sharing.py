@@ -20,7 +20,7 @@ class Shares:
     """Shares of workers in a video."""
 
     seconds: float  # until the last span is made
-    frames: tuple[int, ...]  # of each worker
+    frames: tuple[int, ...]  # frames of each worker
     spans: tuple[int, ...]  # number of each worker
 
 

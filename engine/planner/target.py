@@ -8,8 +8,8 @@ from pathlib import Path
 
 from engine.core.errors import SettingsError, UnsupportedMedia
 from engine.core.geometry import Size
+from engine.core.paths import NOT_IN_NAMES
 from engine.core.units import clock_text, parse_clock
-from engine.core.windows_paths import NOT_IN_NAMES
 from engine.protocol.media import MediaInfo, VideoInfo
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings

@@ -62,8 +62,8 @@ class SpanLengths:
     Source: Polychronopoulos and Kuck, Guided Self-Scheduling, IEEE Transactions on Computers, 1987.
     """
 
-    segments: int  # of the video
-    workers: int  # that share it; for one, all spans have the same length
+    segments: int  # segments of the video
+    workers: int  # workers that share it; for one, all spans have the same length
     longest: int  # segments of a span
     shortest: int = 1  # segments of a span; the last one may have less
     takes_shots: bool = False  # a cut decides how long a span is

@@ -12,15 +12,14 @@ from typing import Protocol
 from engine.core.errors import ErrorInfo
 from engine.core.geometry import Box, Size
 from engine.core.messages import Message
+from engine.protocol.delivery import RuntimeState, UpdateState
 from engine.protocol.excerpt import Excerpt, Scene
 from engine.protocol.gpu_reading import GpuReading
 from engine.protocol.media import MediaInfo, Reading
 from engine.protocol.model_file_state import PublishedState
 from engine.protocol.plan import Notice, Plan
 from engine.protocol.report import Report
-from engine.protocol.runtime_state import RuntimeState
 from engine.protocol.tasks import Phase, Result, TaskKind
-from engine.protocol.update_state import UpdateState
 from engine.settings.presets import Preset
 
 
@@ -72,7 +71,7 @@ class PlanChosen(JobEvent):
     """Plan of a job; sent again whenever the settings change."""
 
     plan: Plan
-    media: MediaInfo | None = None  # where settings or sampled frames show the source differently
+    media: MediaInfo | None = None  # the source, if settings or sampled frames show it differently
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,10 +120,10 @@ class StageProgress(JobEvent):
 class WorkerProgress(JobEvent):
     """Progress of one of several worker processes of a job."""
 
-    worker: int  # of the plan, from 1 on; those of other computers follow
-    frame: int  # of the film, which it has reached
+    worker: int  # number in the plan, from 1 on; other computers follow
+    frame: int  # frame of the video that it has reached
     frames_per_second: float
-    name: str = ""  # of its GPU or its computer; "" for a process of the processor
+    name: str = ""  # name of its GPU or its computer; "" for a process on the CPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,12 +235,12 @@ class JobCancelled(JobEvent):
 class Telemetry(Event):
     """Load of the computer, about once a second."""
 
-    gpu: GpuReading | None  # that jobs run on, the fastest of several; None without an NVIDIA GPU
+    gpu: GpuReading | None  # the fastest GPU that jobs run on; None without an NVIDIA GPU
     other_gpus: tuple[GpuReading, ...] = ()  # in the order of their slots
     ram_total_mb: int
     ram_ours_mb: int
     ram_others_mb: int
-    cpu_percent: float  # of all cores, whole machine
+    cpu_percent: float  # all cores, whole machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,9 +250,9 @@ class LatentRead(Event):
     path: Path
     model: str  # "wan21-vae" or "wan22-vae", recognised by its channels
     channels: int
-    size: Size  # of the decoded pictures
-    frames: int  # of the film
-    frame_rate: Fraction  # that the model was made for, frames/s
+    size: Size  # size of the decoded frames
+    frames: int  # frames of the video
+    frame_rate: Fraction  # rate that the model was made for, frames/s
     guess: Reading
     is_sure: bool  # False where the values would suit both readings
 
@@ -282,11 +281,11 @@ class RuntimesListed(Event):
 
     runtimes: tuple[RuntimeState, ...]
     used: Message  # which torch this process has, and why
-    advice: Message  # what suits this machine's GPU
+    advice: Message  # the choice that suits this machine's GPU
     suited: str  # id of the runtime for the GPU and its driver; "" where there is none
     free_mb: float  # on the disk of our own folder
     card: str = ""  # name of the GPU that torch would take; "" where there is none
-    driver: str = ""  # of the GPU
+    driver: str = ""  # driver of the GPU
     driver_needed: str = ""  # the oldest that would do, where the one of the GPU is too old
     follows_choice: bool = True  # the next start of this program takes what is chosen
 
@@ -311,7 +310,7 @@ class TaskEvent(Event):
     """Something about one task in the background, as `engine.protocol.tasks` describes it."""
 
     kind: TaskKind
-    subject: str = ""  # of that kind: the id of a file or runtime, the path of an import
+    subject: str = ""  # the id of a file or runtime, the path of an import, by the kind
     phase: Phase = ""
 
 
@@ -323,14 +322,14 @@ class TaskProgress(TaskEvent):
     total: float = 0.0  # 0 while unknown
     per_second: float = 0.0
     seconds_left: float = 0.0  # 0 while unknown
-    step: Message | None = None  # of a benchmark: what is measured now
+    step: Message | None = None  # present measurement of a benchmark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDone(TaskEvent):
     """The task ended well; what it changed was emitted before."""
 
-    result: Result | None = None  # of a model file its state, of a benchmark its report
+    result: Result | None = None  # state of a model file, report of a benchmark
     notice: Notice | None = None
 
 
@@ -354,7 +353,7 @@ class TaskStopped(TaskEvent):
 class DeviceChoice:
     """A device that jobs can run on."""
 
-    value: str  # of the setting `device`
+    value: str  # value of the setting `device`
     title: str  # "RTX 5070 Ti, 16 GB", with its number where several are alike; "" for the CPU
     # Setting -> value that cannot be chosen with this device -> why.
     unavailable: Mapping[str, Mapping[str, Message]]

@@ -18,18 +18,18 @@ class Scene:
     """Part of a video where models tell themselves apart."""
 
     kind: SceneKind
-    seconds: float  # of the source
+    seconds: float  # time in the source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excerpt:
     """A part of a video that was tried."""
 
-    settings: JobSettings  # that it was made with
+    settings: JobSettings  # settings it was made with
     # Plan of the whole video with these settings, but for its part, its result and its streams: the
     # result has frames only.
     plan: Plan
-    frames: int  # that were made
+    frames: int  # number of frames made
     frames_per_second: float  # measured, without loading the model; 0 where it was over too soon
     device_bytes: int  # most that was measured on the GPU; 0 for the CPU
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class GpuProcess:
     """A program that uses memory of a GPU; MB are 2**20 bytes."""
 
-    name: str  # of its file, as "chrome.exe"
+    name: str  # name of its file, as "chrome.exe"
     mb: int | None  # None where the driver does not report it
 
 
@@ -18,14 +18,14 @@ class GpuReading:
     """One GPU at one time; MB are 2**20 bytes."""
 
     name: str
-    number: int = 0  # of CUDA: which of several
+    number: int = 0  # number in CUDA, which tells several GPUs apart
     total_mb: int
     ours_mb: int
     others_mb: int
     load_percent: int
     temperature_c: int
     driver: str = ""
-    spilled_mb: int = 0  # of this process, that Windows moved to main memory
+    spilled_mb: int = 0  # memory of this process that Windows moved to main memory
     power_w: int = 0
     link: str = ""  # "PCIe 4.0 x16"
     processes: tuple[GpuProcess, ...] = ()  # other programs, the largest first

@@ -17,14 +17,14 @@ class MachineInfo:
     """A computer that is paired with this one, and what it lends."""
 
     fingerprint: str  # SHA-256 of its certificate, in hexadecimal
-    name: str  # that its owner gave it
+    name: str  # name that its owner gave it
     address: str = ""  # "host:port" of its jobs, that it had at the pairing
     # "helped" has this computer work for it, "refused" does not fit (another version, other
     # weights), "left-out" failed three times in this job.
     state: MachineState = "away"
     devices: tuple[str, ...] = ()  # names of the GPUs, or of the CPU, that compute there
     free_bytes: int = 0  # memory that is free there: VRAM, or RAM
-    frames_per_second: float = 0.0  # of the present job; 0 while unknown
+    frames_per_second: float = 0.0  # speed of the present job; 0 while unknown
     film: str = ""  # video that it works on; "" for none
     spans_done: int = 0  # in the present job
     why: Message | None = None  # it is refused, left out or paused
@@ -42,10 +42,10 @@ class FoundMachine:
 class MachinesState:
     """State of other computers."""
 
-    machines: tuple[MachineInfo, ...] = ()  # that are paired, by name
-    found: tuple[FoundMachine, ...] = ()  # that wait to be paired
-    name: str = ""  # of this computer
-    address: str = ""  # of this computer, to be typed on another one; "" while it does not listen
+    machines: tuple[MachineInfo, ...] = ()  # paired computers, by name
+    found: tuple[FoundMachine, ...] = ()  # computers that wait to be paired
+    name: str = ""  # name of this computer
+    address: str = ""  # address to be typed on another computer; "" while this one does not listen
     is_lent: bool = False  # this computer works for others
     lent_to: str = ""  # name of the computer that it works for at this moment; "" for none
     problem: Message | None = None  # why other computers cannot reach or find this one
@@ -80,7 +80,7 @@ class PairMachine(MachineCommand):
 class ConfirmPairing(MachineCommand):
     """Whether the words on both screens are the same; without it a pairing lapses."""
 
-    words: tuple[str, ...]  # that were compared; no pairing with other words is answered
+    words: tuple[str, ...]  # compared words; no pairing with other words is answered
     are_same: bool
 
 
@@ -113,5 +113,5 @@ class PairingWords(Event):
     """Words that have to be the same on both screens, while a pairing waits for ConfirmPairing."""
 
     words: tuple[str, ...]  # six of them
-    name: str  # that the other computer gives itself
+    name: str  # name that the other computer gives itself
     asks: bool  # the other computer began

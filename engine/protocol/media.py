@@ -62,7 +62,7 @@ class HdrMetadata:
 
     primaries: tuple[Fraction, ...] = ()  # x and y of red, green, blue and white
     luminance: tuple[Fraction, ...] = ()  # least and most of the display, cd/m2
-    light_level: tuple[int, ...] = ()  # of the brightest pixel and the brightest frame, cd/m2
+    light_level: tuple[int, ...] = ()  # light of the brightest pixel and the brightest frame, cd/m2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,18 +114,18 @@ class Change:
     """
 
     what: ChangeKind
-    taken: str = ""  # that of most frames
+    taken: str = ""  # value of most frames
     other: str = ""
-    share: float = 0.0  # of the frames that have the other one, 0 to 1
+    share: float = 0.0  # share of frames that have the other one, 0 to 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
     """Findings in a sample of decoded frames, whatever the file states."""
 
-    frames: int = 0  # that were examined; 0 where none could be
+    frames: int = 0  # number of examined frames; 0 where none could be
     scan: Scan = ""  # whether frames are combed; "" where nothing moves
-    field_order: FieldOrder = "tt"  # of combed frames
+    field_order: FieldOrder = "tt"  # order of combed frames
     repeats: float = 0.0  # share of frames that repeat the one before, 0 to 1
     picture: Box | None = None  # the part within black bars, as stored; None where there are none
     detail_height: int = 0  # px, height at which the video would hold the same detail; 0: its own
@@ -171,12 +171,11 @@ class VideoInfo:
     quantiser: float = 0.0  # mean of H.264's first frames, 0 to 51; 0 while unknown
     language: str = ""
     title: str = ""
-    marks: tuple[str, ...] = ()  # as of other streams
+    marks: tuple[str, ...] = ()  # see `StreamInfo`
     profile: str = ""
     has_exif: bool = False
-    cropped: Margins = field(
-        default_factory=Margins
-    )  # of each decoded frame, as the container states
+    # Part of each decoded frame that the container leaves out.
+    cropped: Margins = field(default_factory=Margins)
 
     def shape_with(self, sample_aspect: Fraction) -> Fraction:
         """Width of the picture as stored over its height, with pixels of that shape."""
@@ -210,7 +209,7 @@ class StreamInfo:
     layout: str = ""  # audio: FFmpeg's name of its channels, as "5.1(side)"
     sample_format: str = ""  # audio: FFmpeg's name of what its decoder gives, as "fltp"
     size: Size | None = None  # video, as stored
-    is_of_other_programme: bool = False  # of a broadcast that has several
+    is_of_other_programme: bool = False  # a broadcast may have several
     file_name: str = ""  # attachment
     mime_type: str = ""  # attachment
     bit_rate: int = 0  # bits/s, 0 while unknown
@@ -244,22 +243,22 @@ class ChapterOrder:
 class MediaInfo:
     """A file, or a numbered sequence of pictures, that can be upscaled."""
 
-    path: Path  # of a sequence: the first picture
+    path: Path  # the first image of a sequence
     kind: MediaKind
     container: str  # FFmpeg's short name, e.g. "mov,mp4,m4a,3gp,3g2,mj2"
     bytes: int
     video: VideoInfo
     streams: tuple[StreamInfo, ...] = ()
     chapters: tuple[ChapterInfo, ...] = ()
-    chapter_order: ChapterOrder | None = None  # of Matroska, where it states one
+    chapter_order: ChapterOrder | None = None  # None unless a Matroska file states one
     metadata: dict[str, str] = field(default_factory=dict)
-    video_stream: int = -1  # that was asked for by its index; -1 for the one that players show
-    pattern: str = ""  # of a sequence: "shot_%04d.png" with its folder
-    first_number: int = 0  # of a sequence
+    video_stream: int = -1  # requested index; -1 for the stream that players show
+    pattern: str = ""  # "shot_%04d.png" with its folder, for a sequence
+    first_number: int = 0  # number of a sequence's first image
     start: Fraction = Fraction(0)  # s: the time stamp at which the clock of the file shows 0
     is_cut_short: bool = False  # the container states that the end of the file is missing
     findings: Findings | None = None  # None until frames were looked at
-    statements: tuple[Statement, ...] = ()  # that no other field holds; see `read/statements`
+    statements: tuple[Statement, ...] = ()  # facts that no other field holds; see `read/statements`
 
     @property
     def holds_latents(self) -> bool:
@@ -275,3 +274,12 @@ class MediaInfo:
         """All sound tracks that belong to the film, in file order."""
         sounds = (s for s in self.streams if s.kind == "audio")
         return tuple(s for s in sounds if not s.is_of_other_programme)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameMark:
+    """The last finished frame of a job: enough to go on right after it."""
+
+    count: int  # frames finished since the first of the job
+    pts: int  # time stamp of the last one
+    crc: int  # CRC-32 of the last one

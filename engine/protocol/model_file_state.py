@@ -55,7 +55,7 @@ class PublishedState:
     models: tuple[str, ...]  # ids of the models that it serves
     precision: str  # "fp32", "fp16", "bf16", "16-bit" (either), "fp8", "q8", "q4"; "" of libraries
     filename: str
-    bytes: int = 0  # of the whole file; 0 while unknown
+    bytes: int = 0  # size of the whole file; 0 while unknown
     about_bytes: int = 0  # computed from the number of weights, where `bytes` is not known
     sha256: str = ""
     licence: str = ""  # "Apache-2.0"; "" where no one states it
@@ -63,10 +63,10 @@ class PublishedState:
     also: tuple[str, ...] = ()  # other repositories with the same file
     place: str = ""  # path in them; "" for the filename
     state: State = "missing"
-    path: Path | None = None  # where it lies, also a part of it or a damaged one
-    done_bytes: int = 0  # what is there of it
+    path: Path | None = None  # place of the file, also of a part of it or a damaged one
+    done_bytes: int = 0  # bytes that are on this machine
     borrowed: bool = False  # it lies in a folder of ComfyUI, Hugging Face or the user: only read
-    network: NetworkFacts | None = None  # of a community model
+    network: NetworkFacts | None = None  # facts of a community model
 
     @property
     def is_here(self) -> bool:

@@ -153,7 +153,7 @@ class WorkPlan:
 class PicturePlan:
     """Encoding of the new frames."""
 
-    size: Size  # of the result as stored
+    size: Size  # size of the result as stored
     codec: str  # "h264", "hevc", "av1", "prores", "ffv1", "png", "tiff"
     encoder: str  # FFmpeg's name, e.g. "libx264"
     pixel_format: str  # e.g. "yuv420p10le"
@@ -161,13 +161,13 @@ class PicturePlan:
     bit_depth: int
     has_alpha: bool = False
     tags: ColourTags = field(default_factory=ColourTags)
-    hdr_metadata: HdrMetadata | None = None  # that the encoder writes
+    hdr_metadata: HdrMetadata | None = None  # metadata that the encoder writes
     sample_aspect: Fraction = Fraction(1)
     rotation: int = 0  # clockwise degrees, kept as metadata: pixels stay as stored
     is_mirrored: bool = False
     frame_rate: Fraction = Fraction(25)  # nominal, frames/s
     time_base: Fraction = Fraction(1, 1000)
-    options: dict[str, str] = field(default_factory=dict)  # of the encoder
+    options: dict[str, str] = field(default_factory=dict)  # options of the encoder
     threads: int = 1
 
     @property
@@ -201,7 +201,7 @@ class StagePlan:
     """
 
     stage: str
-    peak_bytes: int  # of main memory, the whole program included
+    peak_bytes: int  # main memory, the whole program included
     seconds: float
     device_bytes: int = 0  # most on the GPU, weights included; 0 for what a processor computes
 
@@ -228,7 +228,7 @@ class Reasons(HasMessage):
 
     limited_by: Limit
     params: Mapping[str, Param] = field(default_factory=dict)
-    choices: tuple[Notice, ...] = ()  # what was decided, one line each: model, clips, tiles, blocks
+    choices: tuple[Notice, ...] = ()  # decisions, one line each: model, clips, tiles, blocks
     alternatives: tuple[Alternative, ...] = ()
 
     @property
@@ -241,9 +241,9 @@ class Reasons(HasMessage):
 class WorkerPlan:
     """A process that makes spans of a film, next to others."""
 
-    gpu: str = ""  # as the setting `device` names it; "" for the processor
+    gpu: str = ""  # value of the setting `device`; "" for the CPU
     card: str = ""  # title of the GPU, with its number where several are alike; "" for the CPU
-    share: float = 0.0  # of the frames, that it is expected to make; 0 for the processor
+    share: float = 0.0  # share of the frames that it is expected to make; 0 for the CPU
 
 
 PassName = Literal["latent", "first_pass", "work"]  # fields of a plan
@@ -256,23 +256,24 @@ class Plan:
     source: Path
     output: Path
     container: str  # "mp4", "mkv", "mov", "image", "sequence"
-    pattern: str = ""  # of the pictures in a "sequence", as "shot_%04d.png"; "" as the source's
-    source_size: Size  # as stored
+    pattern: str = ""  # names in a "sequence", like "shot_%04d.png"; "": the source's
+    source_size: Size  # stored size of the source
     source_rotation: int = 0  # clockwise degrees
-    deinterlacing: Deinterlacing | None = None  # how frames of the source become those of the job
+    # Conversion of the source's frames into those of the job.
+    deinterlacing: Deinterlacing | None = None
     enlarged: Box | None = None  # part of the source within black bars, which are put back
     span: FrameSpan  # frames of the job; stop may be an estimate
     start: Fraction | None = None  # s, None for the first frame
     stop: Fraction | None = None
     work: WorkPlan
     first_pass: WorkPlan | None = None  # a model of frames that keeps the size, before `work`
-    latent: LatentPlan | None = None  # where the source is a file of latents
+    latent: LatentPlan | None = None  # None unless the source is a file of latents
     picture: PicturePlan
     streams: tuple[PassPlan, ...] = ()
     segment_frames: int = 120
     workers: tuple[WorkerPlan, ...] = ()  # none: the process of the job makes all segments
     takes_machines: bool = False  # other computers may make parts of the film
-    span_segments: int = 1  # that a worker gets at a time
+    span_segments: int = 1  # segments that a worker gets at a time
     stages: tuple[StagePlan, ...] = ()
     peak_bytes: int = 0
     budget_bytes: int = 0
@@ -281,12 +282,12 @@ class Plan:
     seconds_high: float = 0.0
     output_bytes: int = 0
     free_disk_bytes: int = 0
-    gpu: str = ""  # that is planned for, as the setting `device` names it; "" for the processor
+    gpu: str = ""  # value of the setting `device` that is planned for; "" for the CPU
     card: str = ""  # its title, e.g. "RTX 5070 Ti, 16 GB"; "" for the processor
     is_pretended: bool = False  # planned for a GPU that is not here: cannot start
     device_bytes: int = 0  # most on the GPU
     device_budget_bytes: int = 0  # for tensors
-    device_limit_bytes: int = 0  # that torch may reserve for them, gaps included
+    device_limit_bytes: int = 0  # limit of torch's reservation for them, gaps included
     is_measured: bool = False  # the time follows from what was measured on this machine
     reasons: Reasons | None = None
     notices: tuple[Notice, ...] = ()

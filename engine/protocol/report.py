@@ -31,10 +31,10 @@ class Check:
 class MemoryPeak:
     """Most bytes of a GPU over some time."""
 
-    requested: int = 0  # of tensors of this program, as plans count them
-    allocated: int = 0  # of the blocks that they lay in
-    reserved: int = 0  # that torch had reserved for blocks
-    used: int = 0  # of all programs together, as the driver says at the end of that time
+    requested: int = 0  # tensors of this program, as plans count them
+    allocated: int = 0  # blocks that hold the tensors
+    reserved: int = 0  # memory that torch had reserved for blocks
+    used: int = 0  # all programs together, reported by the driver at the end of that time
 
     def larger(self, other: MemoryPeak) -> MemoryPeak:
         """The larger one of each."""
@@ -79,7 +79,7 @@ class ModelFile:
 
     name: str  # without its folder
     sha256: str = ""  # "" where it was changed, or went, before the job ended
-    architecture: str = ""  # as the file says; "" where the name of the model tells it
+    architecture: str = ""  # name in the file; "" where the name of the model tells it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,11 +93,11 @@ class Report:
     frames_out: int = 0
     likeness_mean: float = 0.0  # SSIM of small grey pictures, 0 to 1
     likeness_min: float = 0.0
-    seconds: float = 0.0  # that the job took, 0 when only verified
+    seconds: float = 0.0  # duration of the job, 0 when only verified
     model_files: tuple[ModelFile, ...] = ()  # other than those of the program
-    stage_times: tuple[StageTime, ...] = ()  # as in `events.StagesTimed`
+    stage_times: tuple[StageTime, ...] = ()  # see `events.StagesTimed`
     peak_bytes: int = 0
-    gpu_memory: tuple[StageMemory, ...] = ()  # of the stages that a GPU computed in the last run
+    gpu_memory: tuple[StageMemory, ...] = ()  # stages that a GPU computed in the last run
     statements: tuple[str, ...] = ()  # kinds that the source makes, those of all frames included
     memory_ratios: tuple[float, ...] = ()  # most over planned bytes, of jobs of this kind so far
 
@@ -125,8 +125,8 @@ class EncodedLatents:
     output: Path
     model: str  # "wan21-vae" or "wan22-vae"
     reading: Reading
-    size: Size  # of the film as seen
-    padded: Size  # what was encoded: its last column and row repeated to a multiple
+    size: Size  # size of the video as seen
+    padded: Size  # encoded size: the last column and row are repeated to a multiple
     frames: int
     padded_frames: int  # its last frame repeated to one more than a multiple of four
     latents: int
@@ -144,7 +144,7 @@ class DoctorLine:
 
     name: str  # "torch", "encoder libx264"
     state: State
-    message: Message  # what was found; its hint what helps
+    message: Message  # finding; its hint is the remedy
 
     @property
     def hint(self) -> Message:
@@ -158,7 +158,7 @@ class RuntimeTrial:
 
     torch: str  # "2.13.0+cu130"
     cuda: str  # "13.0"
-    card: str = ""  # that it computed on; "" where it sees none
+    card: str = ""  # GPU that it computed on; "" where it sees none
     seconds: float = 0.0  # to load
 
 
@@ -179,7 +179,7 @@ class MeasuredSwitch:
     memory: float | None = None  # peak
     error: float | None = None  # relative (RMS), against float64
     error_without: float | None = None
-    claim: Message | None = None  # what documents of others promise
+    claim: Message | None = None  # promise in documents of others
     note: Message | None = None  # why nothing was measured, or how to read it
 
 
@@ -188,7 +188,7 @@ class MeasuredRate:
     """One line of the speed test: speed or time of one kind of work."""
 
     title: Message
-    value: Message  # with its unit
+    value: Message  # number and unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +197,7 @@ class BenchReport:
 
     machine: dict[str, str]  # name and value: processor, GPU, driver, versions
     switches: tuple[MeasuredSwitch, ...] = ()
-    figures: tuple[MeasuredRate, ...] = ()  # of the speed test
+    figures: tuple[MeasuredRate, ...] = ()  # results of the speed test
     markdown: str = ""  # everything as a page in English
     seconds: float = 0.0
     notes: tuple[Message, ...] = ()  # models of which the switches were measured

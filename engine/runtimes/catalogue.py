@@ -68,7 +68,7 @@ class Runtime:
     cuda: str  # "13.0"
     driver: str  # the oldest version that it runs with: "580.0"
     wheels: tuple[Wheel, ...]
-    oldest_capability: int = 75  # of CUDA: 75 is Turing
+    oldest_capability: int = 75  # CUDA capability: 75 is Turing
     newest_capability: int = 0  # 0: no limit
     about_bytes: int = 0  # to download; shown while `bytes` is unknown
     unpacked_bytes: int = 0  # on the disk; 0 until the release pins it

@@ -215,10 +215,6 @@ class SwitchSet:
         bare = (name.removeprefix(f"{cls.GROUP}.") for name in names)
         return tuple(name for name in bare if name in mine)
 
-    def names_on(self) -> tuple[str, ...]:
-        """Names of the optimisations that are on, in order."""
-        return tuple(entry.name for entry in self.optimisations() if getattr(self, entry.name))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VaeSwitches(SwitchSet):

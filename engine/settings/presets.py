@@ -39,14 +39,14 @@ class Preset:
     """Some settings; those it does not name stay as they are."""
 
     name: str  # for --preset: "fast", "balanced", "best", or of the user's own
-    title: str  # as shown: "RTX 5070 Ti, 16 GB: Best"
+    title: str  # displayed text: "RTX 5070 Ti, 16 GB: Best"
     goals: tuple[Goal, ...] = ()  # several where one choice serves them all
-    tier: str = ""  # of GPUs, as "gpu"; "" for the user's own
+    tier: str = ""  # tier of GPUs, like "gpu"; "" for the user's own
     description: str = ""
     changes: dict[str, Value] = field(default_factory=dict)
     is_own: bool = False
     automatic: str = ""  # model that "auto" stands for on the GPU of the preset; "" for own ones
-    precision: str = ""  # of its transformer that suits the GPU; "" where it has none
+    precision: str = ""  # precision of its transformer that suits the GPU; "" where it has none
 
 
 def applied(preset: Preset, settings: JobSettings) -> JobSettings:

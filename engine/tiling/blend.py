@@ -81,16 +81,11 @@ class TileWeights:
 
     Weights are integers on purpose: white times a weight is that weight exactly, so rounded tiles
     can be added in 16 bits without overflow (ops.transfer.tile_canvas).
-
-    Attributes:
-        window: Pixels of the canvas with a weight above 0.
-        rows: [window.height] float32, integers up to WHOLE_ROWS.
-        columns: [window.width] float32, integers up to WHOLE_COLUMNS.
     """
 
-    window: Box
-    rows: Tensor
-    columns: Tensor
+    window: Box  # pixels of the canvas with a weight above 0
+    rows: Tensor  # [window.height] float32, integers up to WHOLE_ROWS
+    columns: Tensor  # [window.width] float32, integers up to WHOLE_COLUMNS
 
     def weight(self) -> Tensor | None:
         """[height, width] float32 integers; None where no neighbour overlaps."""

@@ -14,38 +14,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LatentClip:
-    """Latents `start` (inside) to `stop` (outside) of a shot.
+    """Latents `start` (inside) to `stop` (outside) of a shot."""
 
-    Attributes:
-        start: First latent of the clip.
-        stop: First latent after it.
-        fresh: First latent that was in no clip before.
-        done: First latent that a later clip may still change; all before are final.
-    """
-
-    start: int
-    stop: int
-    fresh: int
-    done: int
+    start: int  # first latent of the clip
+    stop: int  # first latent after it
+    fresh: int  # first latent that was in no clip before
+    done: int  # first latent that a later clip may still change; all before are final
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Finds where to begin inside a shot so that all from one latent on is as from its start.
+    """Finds where to begin inside a shot so that all from one latent on is as from its start."""
 
-    Attributes:
-        encode_from: Latent whose last frame is the encoder's first frame.
-        keep_from: First latent of the encoder that is right.
-        clip: Number of the first clip to run.
-        decode_from: The decoder's first latent.
-        block: First latent that has to be the same; the ones before it are discarded.
-    """
-
-    encode_from: int
-    keep_from: int
-    clip: int
-    decode_from: int
-    block: int
+    encode_from: int  # latent whose last frame is the encoder's first frame
+    keep_from: int  # first latent of the encoder that is right
+    clip: int  # number of the first clip to run
+    decode_from: int  # the decoder's first latent
+    block: int  # first latent that has to be the same; the ones before it are discarded
 
 
 FROM_START = Restart(0, 0, 0, 0, 0)
@@ -71,15 +56,10 @@ class Lookback:
 
 @dataclass(frozen=True, slots=True)
 class ClipGrid:
-    """The clips of a shot of any length.
+    """The clips of a shot of any length."""
 
-    Attributes:
-        length: Latents of a clip.
-        shared: Latents that it shares with the one before; less than half of `length`.
-    """
-
-    length: int
-    shared: int
+    length: int  # latents of a clip
+    shared: int  # latents that it shares with the one before; less than half of `length`
 
     def __post_init__(self) -> None:
         if self.shared < 0 or self.length < 1 or (self.shared and 2 * self.shared >= self.length):

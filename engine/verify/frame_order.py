@@ -54,8 +54,8 @@ class Edit:
     """
 
     kind: Literal["missing", "doubled", "moved", "extra"]
-    frame: int  # of the source
-    shown_at: int  # of the result
+    frame: int  # number in the source
+    shown_at: int  # number in the result
     count: int = 1
     clear: bool = True
 
@@ -219,8 +219,9 @@ class FrameDifferences:
 
     source: array[float] = field(default_factory=lambda: array("f"))  # rms of full scale
     result: array[float] = field(default_factory=lambda: array("f"))
-    error: array[float] = field(default_factory=lambda: array("f"))  # of the difference of both
-    largest: array[float] = field(default_factory=lambda: array("f"))  # of a cell of the source
+    error: array[float] = field(default_factory=lambda: array("f"))  # RMS difference of both
+    # Largest difference of a cell of the source.
+    largest: array[float] = field(default_factory=lambda: array("f"))
     _last: Thumbnail | None = None
 
     def add(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from engine.core.control import Control
 from engine.core.errors import InputError
-from engine.core.messages import Message, message
+from engine.core.messages import MOST_PARTS, Message, clauses, message, sentences
 from engine.core.units import clock_text
 from engine.protocol.media import Deinterlacing, MediaInfo
 from engine.protocol.plan import Plan
@@ -30,7 +30,6 @@ from engine.verify.frame_order import (
     edits_of,
     with_frozen,
 )
-from engine.verify.phrases import MOST, clauses, sentences
 from engine.verify.thumbnails import (
     Thumbnail,
     Thumbnailer,
@@ -54,8 +53,8 @@ class DecodedFile:
 
     time_base: Fraction
     deinterlacing: Deinterlacing | None = None
-    taken: int = 0  # of a film that is deinterlaced: frames of its own
-    left_out: int = 0  # of those: repeats
+    taken: int = 0  # own frames of a video that is deinterlaced
+    left_out: int = 0  # repeats among them
     pts: array[int] = field(default_factory=lambda: array("q"))
     problems: list[Message] = field(default_factory=list)
     stated: set[str] = field(default_factory=set)  # kinds of statements, of any frame
@@ -236,8 +235,8 @@ def readable_check(frames: FrameComparison) -> Check:
         code="readable",
         passed=not problems,
         message=found,
-        source=" ".join(map(str, frames.source.problems[:MOST])),
-        output=" ".join(map(str, problems[:MOST])),
+        source=" ".join(map(str, frames.source.problems[:MOST_PARTS])),
+        output=" ".join(map(str, problems[:MOST_PARTS])),
     )
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from fractions import Fraction
 
-from engine.core.messages import Message, message
+from engine.core.messages import Message, alternatives, clauses, message
 from engine.protocol.media import (
     ChapterInfo,
     ColourTags,
@@ -19,8 +19,7 @@ from engine.protocol.media import (
 from engine.protocol.plan import PicturePlan, Plan
 from engine.protocol.report import Check
 from engine.verify.frames import FrameComparison
-from engine.verify.phrases import alternatives, clauses
-from engine.video.colour.tags import assumed_matrix, assumed_range
+from engine.video.colour_tags import assumed_matrix, assumed_range
 from engine.video.read.statements import with_statements
 from engine.video.write.containers import CONTAINERS, Container, source_family
 from engine.video.write.picture_data import is_true_of

@@ -11,15 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.core.control import Control
-from engine.core.messages import Message, message
+from engine.core.messages import Message, clauses, message, sentences
 from engine.protocol.media import MediaInfo, StreamInfo
 from engine.protocol.plan import Plan
 from engine.protocol.report import Check
-from engine.verify.phrases import clauses, sentences
 from engine.verify.sound import compare_sound
-from engine.video.read.clock import PartClock
+from engine.video.read.clock import PartClock, StampCheck
 from engine.video.read.digest import NO_TIME, StreamDigest
-from engine.video.read.frame_properties import StampCheck
 from engine.video.read.sound import timed_samples
 from engine.video.write.containers import names_channels, plan_streams, source_family
 
@@ -36,7 +34,7 @@ class ComparedFile:
     media: MediaInfo
     packets: dict[int, StreamDigest]
     origin: Fraction  # s
-    jumps: tuple[Fraction, ...] = ()  # of the film's clock, s; see `clock.film_jumps`
+    jumps: tuple[Fraction, ...] = ()  # jumps of the video's clock, s; see `clock.film_jumps`
 
     def times(self, index: int) -> NDArray[np.float64]:
         """Times of a stream's packets, s after the first picture; NaN where there is none.
@@ -65,7 +63,7 @@ class StreamPair:
     name: Message  # "sound track 2 (deu, aac)"
     source: StreamInfo
     result: StreamInfo
-    fault: Message | None = None  # how the packets differ, or the samples
+    fault: Message | None = None  # difference of the packets, or of the samples
     shift: float = 0.0  # s that the result's packets are late; early below 0
     wander: float = 0.0  # s, of the packet farthest from that shift
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from engine.core.geometry import Size
 from engine.protocol.media import VideoInfo
-from engine.video.colour.tags import assumed_range
+from engine.video.colour_tags import assumed_range
 
 Thumbnail = NDArray[np.float32]  # [rows, columns] luma; 0 is black, 1 white
 Codes = NDArray[Any]  # uint8, uint16, or sums of them

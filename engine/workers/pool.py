@@ -42,7 +42,7 @@ class RemoteWorkers(Protocol):
     A wing of the engine has them. Their numbers follow those of the workers of this computer.
     """
 
-    is_paused: bool  # of the job, for computers that join later
+    is_paused: bool  # state of the job, for computers that join later
 
     @property
     def security(self) -> Security:

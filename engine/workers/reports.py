@@ -18,7 +18,7 @@ _KINDS = ("segment", "made", "progress", "warned")
 class Report(NamedTuple):
     """A report of a worker, or of the wing that lets other computers in."""
 
-    number: int  # of the worker
+    number: int  # number of the worker
     kind: str
     data: Any  # plain, if it comes from a worker
 

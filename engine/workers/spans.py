@@ -10,7 +10,7 @@ from engine.pipeline.context import JobContext
 from engine.pipeline.segments import SegmentLog, SegmentRecord, Span, first_lacking
 from engine.pipeline.stages.read import frames_behind
 from engine.planner.workers import SpanLengths
-from engine.video.read.frame_mark import FrameMark
+from engine.protocol.media import FrameMark
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import PlanarFrame
 from engine.video.shots import HISTORY, ShotDetector

@@ -33,7 +33,7 @@ class TeamWorker:
     since: float | None = None  # when its clock was read last, s; None while it stands still
     begun: int = 0  # frames of the next segment that were made when its clock started
     frames: int = 0  # made while its clock ran
-    seconds: float = 0.0  # of its clock
+    seconds: float = 0.0  # its clock
 
 
 class Team:

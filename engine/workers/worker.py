@@ -56,8 +56,8 @@ class JobOrder:
     job_id: str
     media: MediaInfo
     plan: Plan
-    folder: Path  # of the job, for segments
-    gpus: tuple[str, ...] = ()  # of each worker, as the setting `device` names it; () for CPUs
+    folder: Path  # folder of the job, for segments
+    gpus: tuple[str, ...] = ()  # GPU of each worker, by value of the setting `device`; () for CPUs
     pictures: bool = False  # previews are shown
     accepts_damage: bool = False  # frames of the source that cannot be read are left out
     is_paused: bool = False  # at the start
@@ -85,7 +85,8 @@ class Made:
     failure: Message | None = None  # why segments are missing
     has_preview: bool = False  # the result of the task is a preview
     peak_bytes: int = 0  # peak RAM of the worker so far
-    seconds: Mapping[str, float] = field(default_factory=dict)  # of stages, since the worker began
+    # Seconds of each stage since the worker began.
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 def make_span(span: Span, job_id: str) -> PreviewReady | None:

@@ -19,7 +19,7 @@ from app.jobs.report_dialog import ReportDialog
 from app.latents.latent_sheet import LatentSheet
 from app.state.machines_model import Step
 from app.widgets.controls import ElidedLabel
-from app.widgets.plain import Label, Page, message_box, tip
+from app.widgets.plain import Label, RichTextView, message_box, tip
 from engine.api import UnfinishedJob
 from engine.core.errors import UnreadableMedia
 from engine.core.messages import message
@@ -78,7 +78,7 @@ def is_drawn(widget: QWidget) -> bool:
 
 
 def test_no_picture_of_a_foreign_text_is_drawn(qtbot, picture):
-    label, elided, page = Label(), ElidedLabel(), Page()
+    label, elided, page = Label(), ElidedLabel(), RichTextView()
     box = message_box(QMessageBox.Icon.Warning, HOSTILE, HOSTILE, HOSTILE)
     for widget in (label, elided, page, box):
         qtbot.addWidget(widget)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine import diagnostics
-from engine.core import windows_paths
+from engine.core import paths
 from engine.core.errors import WeightsMissing
 from engine.hardware import devices, gpu_reading, nvml, shared_memory
 from engine.hardware.gpu_reading import PcieLink
@@ -110,7 +110,7 @@ def test_files_and_folders_that_cannot_be_used_are_a_problem(
     assert "settings.toml" in str(line.hint)
     monkeypatch.setenv("UPREEL_DATA", "/" + "a" * 230)
     assert diagnostics._path_length().state == "ok"
-    monkeypatch.setattr(windows_paths, "takes_long_paths", lambda: False)
+    monkeypatch.setattr(paths, "takes_long_paths", lambda: False)
     assert diagnostics._path_length().state == "problem"
     monkeypatch.setenv("UPREEL_RESOURCES", str(tmp_path))
     assert states_of(diagnostics._resources) == ["problem"]

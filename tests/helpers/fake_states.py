@@ -12,12 +12,11 @@ from engine.core.errors import ErrorInfo
 from engine.core.geometry import Size
 from engine.core.messages import Message, message, title
 from engine.protocol import events
+from engine.protocol.delivery import RuntimeState, UpdateState
 from engine.protocol.machines import MachineInfo, MachinesState
 from engine.protocol.media import LATENT, MediaInfo
 from engine.protocol.model_file_state import Kind, PublishedState
 from engine.protocol.report import BenchReport, MeasuredRate, MeasuredSwitch
-from engine.protocol.runtime_state import RuntimeState
-from engine.protocol.update_state import UpdateState
 from engine.settings.presets import Preset
 
 MB = 10**6

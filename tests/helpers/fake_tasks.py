@@ -11,9 +11,9 @@ from engine.core.messages import message
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol import machines as m
+from engine.protocol.delivery import RuntimeState
 from engine.protocol.model_file_state import State
 from engine.protocol.plan import Notice
-from engine.protocol.runtime_state import RuntimeState
 from engine.protocol.tasks import Phase, Result, TaskKind
 from engine.settings.presets import Preset
 from engine.settings.schema import JobSettings

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.core.geometry import Size
-from engine.video.colour.planes import frame_of
+from engine.video.planes import frame_of
 from engine.video.read.frames import PlanarFrame, Plane
 
 Luma = NDArray[np.uint8]

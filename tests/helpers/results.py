@@ -18,8 +18,8 @@ from engine.models.copy.family import CopyPlan
 from engine.protocol.media import MediaInfo, subsampling
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
-from engine.video.colour.planes import planes_of
-from engine.video.read.frame_properties import FrameTimes
+from engine.video.planes import planes_of
+from engine.video.read.clock import FrameTimes
 from engine.video.read.probe import probe
 from engine.video.write.codecs import choose_container, plan_picture, plan_streams
 from engine.video.write.mux import mux

@@ -34,7 +34,7 @@ class FloatSink:
         self._canvas: Tensor | None = None
 
     def add(self, part: Tensor, window: Box, start: int, weight: Tensor | None = None) -> None:
-        """Add a part, times its weight; see Sink."""
+        """Add a part, times its weight, as `TileSink.add` does."""
         if self._canvas is None:
             self._canvas = part.new_zeros(self._shape)
         frames = self._canvas[start : start + len(part)]

@@ -23,11 +23,10 @@ from engine.hardware.gpu_table import GIB, Generation, GpuSpec
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B
 from engine.models.seedvr2.dit.cost import forward_flops
 from engine.models.seedvr2.files import TEXT_TOKENS
-from engine.models.seedvr2.plan import STEP, SeedVr2Plan, latents_of
+from engine.models.seedvr2.plan import SeedVr2Plan, latents_of
 from engine.models.seedvr2.planning.requirements import stage_work
 from engine.models.seedvr2.planning.vae_memory import VAES
 from engine.models.seedvr2.vae.config import VAE
-from engine.models.video_vae.measuring import clip_use
 from engine.models.video_vae.vae_use import VaeUse
 from engine.planner import times
 from engine.planner.plan_job import Request, bare_plan
@@ -123,14 +122,13 @@ class Run:
             -(-side // _ALIGN) * _ALIGN for side in (self.size.width, self.size.height)
         )
         size, use = Size(width, height), VaeUse(switches=VaeSwitches.all_off())
-        frames = 1 + STEP * (latents_of(self.batch) - 1)
-        encode, decode = (
-            clip_use(VAES, VAE, use, side, size, frames).operations for side in ("encode", "decode")
-        )
+        more = latents_of(self.batch) - 2  # slices after the first one
+        coders = (VAES.operations(VAE, f"{side}_slice", use, size) for side in ("encode", "decode"))
+        vae = sum(one.first + more * one.later for one in coders)
         in_tiles = self._covered(width) * self._covered(height) / size.pixels
         dit = DIT_3B if self.model == "seedvr2-3b" else DIT_7B
         grid = (latents_of(self.batch), height // VAE.spatial_factor, width // VAE.spatial_factor)
-        of_batch = in_tiles * (encode + decode) + forward_flops(dit, grid, TEXT_TOKENS).total
+        of_batch = in_tiles * vae + forward_flops(dit, grid, TEXT_TOKENS).total
         return of_batch * self.frames / self.batch
 
     def _covered(self, side: int) -> int:

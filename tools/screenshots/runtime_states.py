@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from engine.core.errors import ErrorInfo
 from engine.core.messages import message
 from engine.protocol import events
+from engine.protocol.delivery import RuntimeState
 from engine.protocol.gpu_reading import GpuReading
 from engine.protocol.plan import Notice
-from engine.protocol.runtime_state import RuntimeState
 from engine.protocol.tasks import Phase, TaskKind
 from tools.screenshots import queue_states
 

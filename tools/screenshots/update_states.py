@@ -9,8 +9,8 @@ from engine import __version__
 from engine.core.errors import EngineError, UpdateUnreachable, UpdateUntrusted
 from engine.core.messages import message
 from engine.protocol import events
+from engine.protocol.delivery import UpdateState
 from engine.protocol.tasks import Phase, TaskKind
-from engine.protocol.update_state import UpdateState
 
 if TYPE_CHECKING:
     from tools.screenshots.player import Player

@@ -46,14 +46,13 @@ class SpanTimes:
     """Seconds and bytes of a job, for each of its spans unless stated otherwise."""
 
     spans: int
-    span_s: tuple[
-        float, ...
-    ]  # of a worker of speed 1; spans of a longer video repeat them in order
+    # A worker of speed 1 takes them; spans of a longer video repeat them in order.
+    span_s: tuple[float, ...]
     survey_s: float = 0.0  # the host reads the video ahead
     host_s: float = 0.0  # the host hands out, and receives results
     source_bytes: float = 0.0  # read by a worker
     result_bytes: float = 0.0  # sent back
-    join_s: float = 0.0  # of the whole video: joining, and comparison with the source
+    join_s: float = 0.0  # joining the whole video, and its comparison with the source
     start_s: float = 0.0  # until a worker is ready
 
     @property
@@ -66,7 +65,7 @@ class SpanTimes:
 class Connection:
     """Link between the host and other computers; each direction is shared by all of them."""
 
-    mbit_s: float = 0.0  # of each direction; 0 for no limit
+    mbit_s: float = 0.0  # each direction; 0 for no limit
     latency_s: float = 0.0  # one way
 
     def sending_s(self, count: float) -> float:
@@ -82,7 +81,7 @@ GIGABIT = Connection(mbit_s=940, latency_s=0.0005)
 class Simulated:
     """Result of a simulation."""
 
-    seconds: float  # from the start to the result
+    seconds: float  # time until the result is published
     made: tuple[tuple[int, ...], ...]  # spans of each worker, counted from 0
     busy: dict[
         Limit, float

@@ -128,7 +128,7 @@ class Network:
 
     architecture: str  # spandrel's id
     made_by: str  # name of its class
-    arguments: dict[str, Any]  # of the class
+    arguments: dict[str, Any]  # arguments of the class
 
     def write(self, path: Path) -> None:
         """A model file with random weights."""

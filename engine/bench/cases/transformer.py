@@ -35,11 +35,10 @@ from engine.hardware.devices import ram
 from engine.hardware.out_of_memory import free_memory
 from engine.models.seedvr2 import files
 from engine.models.seedvr2.dit import cost
-from engine.models.seedvr2.dit.config import FORMAT_BYTES
+from engine.models.seedvr2.dit.config import FORMAT_BYTES, windows
 from engine.models.seedvr2.dit.load import LoadOptions
 from engine.models.seedvr2.dit.random_dit import TEXT_LENGTH, DitRun, Kind
 from engine.models.seedvr2.dit.random_file import RandomFile
-from engine.ops.attention.windows import windows
 from engine.ops.linear.formats import PRODUCTS, STORED, working
 from engine.ops.transfer.pinned import HostBytes
 
@@ -60,7 +59,7 @@ class TimedVariant:
     work: Callable[[], object]  # runs it once
     run: DitRun | None = None  # None for the lower bound
     facts: Row = field(default_factory=dict)  # figures that are known without timing
-    seconds: list[float] = field(default_factory=list)  # of each round
+    seconds: list[float] = field(default_factory=list)  # one time for each round
     wall_s: list[float] = field(default_factory=list)
 
     def time_once(self, device: str) -> None:

@@ -44,7 +44,7 @@ from engine.pipeline.stages.steady import EnlargedClip, Steadying
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from engine.settings.schema import EngineSettings, JobSettings
-from engine.video.colour.convert import colour_spec, from_rgb, to_rgb
+from engine.video.colour import colour_spec, from_rgb, to_rgb
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import PlanarFrame
 from engine.video.read.probe import probe
@@ -317,7 +317,7 @@ class _Shot:
 
     original: Tensor  # [T, 3, H, W] float32, 0 to 1
     source: Tensor  # [T, 3, H / 2, W / 2]
-    frames: tuple[PlanarFrame, ...]  # as they were read
+    frames: tuple[PlanarFrame, ...]  # frames in their order in the file
 
 
 def _lite_rows(options: BenchOptions) -> Iterator[Row]:

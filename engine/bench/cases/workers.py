@@ -40,10 +40,9 @@ from engine.pipeline.prepare import Machine, make_plan
 from engine.pipeline.segments import SegmentLog, SegmentRecord, Span, made_path
 from engine.planner.workers import span_length
 from engine.protocol.events import Event, PreviewReady
-from engine.protocol.media import MediaInfo
+from engine.protocol.media import FrameMark, MediaInfo
 from engine.protocol.plan import Plan, WorkerPlan
 from engine.settings.schema import EngineSettings, JobSettings
-from engine.video.read.frame_mark import FrameMark
 from engine.video.read.probe import probe
 from engine.workers.hand_out import hand_out
 from engine.workers.pool import SpanFuture, WorkerPool

@@ -167,7 +167,7 @@ def _tensor(found: mmap.mmap, begin: int, length: int) -> Tensor:
 class WeightsEntry:
     """One tensor in a file: `begin` and `end` are bytes from the start of the file."""
 
-    dtype: str  # as the format names it: "F16", "Q4_K"
+    dtype: str  # name in the format: "F16", "Q4_K"
     shape: tuple[int, ...]
     begin: int
     end: int

@@ -19,15 +19,12 @@ class KeyMap:
 
     def ours(self, published: str) -> str:
         """Our name for a published name."""
-        name = self._renamed(published)
-        return name if self.then is None else self.then.ours(name)
-
-    def _renamed(self, published: str) -> str:
+        name = published
         for pattern, replacement in self.renames:
             name, count = re.subn(pattern, replacement, published, count=1)
             if count:
-                return name
-        return published
+                break
+        return name if self.then is None else self.then.ours(name)
 
     def published(self, names: Iterable[str]) -> dict[str, str]:
         """Published name by our name, for all names of a file that are not ignored.

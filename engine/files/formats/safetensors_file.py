@@ -74,7 +74,10 @@ def _read_header(file: BinaryIO, path: Path) -> Header:
     if len(text) < length:
         raise truncated(path, size, _PREFIX + length)
     try:
-        entries, metadata = _parse(parse_json(text), _PREFIX + length)
+        header = parse_json(text)
+        stated = header.pop("__metadata__", {})
+        metadata = {str(name): str(value) for name, value in stated.items()}
+        entries = {name: _entry(about, _PREFIX + length) for name, about in header.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as err:
         raise damaged(path) from err
     _check_offsets(entries, _PREFIX + length, size, path)
@@ -91,11 +94,6 @@ def _header_length(start: bytes, path: Path) -> int:
     if not what:
         raise NotSafetensors("other", name=path.name, path=path)
     raise NotSafetensors("kind", name=path.name, kind=message(f"file-kind.{what}"), path=path)
-
-
-def _parse(header: dict[str, Any], data: int) -> Header:
-    metadata = {str(name): str(value) for name, value in header.pop("__metadata__", {}).items()}
-    return {name: _entry(about, data) for name, about in header.items()}, metadata
 
 
 def _entry(about: dict[str, Any], data: int) -> WeightsEntry:

@@ -47,7 +47,7 @@ def scales_of(file: WeightsFile) -> dict[str, Scale]:
         WrongNumbers: Some 8-bit weights have no scale though others have, a scale is neither one
             value nor one for each row, or weights are packed (NVFP4).
     """
-    weights = [name for name, shape in file.shapes.items() if _is_matrix(name, shape)]
+    weights = [n for n, shape in file.shapes.items() if n.endswith(".weight") and len(shape) == 2]
     packed = [name for name in weights if file.dtypes[name] == "U8"]
     if packed:
         kind = "NVFP4" if f"{packed[0]}_scale_2" in file.shapes else "U8"
@@ -85,10 +85,6 @@ def rotated_group(file: WeightsFile, weight: str, scale: Scale) -> int:
 def companions(scales: Mapping[str, Scale]) -> set[str]:
     """Names of all scales and markers."""
     return {name for scale in scales.values() for name in (scale.name, scale.marker) if name}
-
-
-def _is_matrix(name: str, shape: tuple[int, ...]) -> bool:
-    return name.endswith(".weight") and len(shape) == 2
 
 
 def _scale(file: WeightsFile, weight: str) -> Scale | None:

@@ -23,12 +23,12 @@ class SeedVr2Plan(VaePlan):
     dit: WeightsPlan
     vae: WeightsPlan
     text: WeightsPlan
-    size: Size  # of the picture that is made, as stored
-    result: Size | None = None  # that it is resized to; None where it has its size
-    padded: Size  # of the frames that the model takes
+    size: Size  # size of the picture that is made, as stored
+    result: Size | None = None  # size that it is resized to; None where it has its size
+    padded: Size  # size of the frames that the model takes
     reflected: int  # rows and columns of them that show the picture mirrored; the rest is black
     clip: int  # latents of a clip; frames where clips are joined as frames or not at all
-    shared: int  # of them, that neighbouring clips have in common
+    shared: int  # latents that neighbouring clips have in common
     join: Join = "latents"
     film: int = 0  # frames of the film, at most; 0 where that is not known
     decodes_whole_tiles: bool = False  # all of the decoder in tiles, not only its large part
@@ -36,7 +36,7 @@ class SeedVr2Plan(VaePlan):
     decode_span: int = USUAL_SPAN
     vae_dtype: str = "float32"
     blocks_on_device: int | None = None  # None: all of them, and the text's weights too
-    pin_bytes: int = 0  # of main memory, for copies of the other blocks
+    pin_bytes: int = 0  # main memory for copies of the other blocks
     parks: bool = True
     better_takes: float = 0.0  # times as long: a better class of plans that was given up; 0: none
     attention: str = "auto"

@@ -51,7 +51,7 @@ class SliceContext:
     switches: VaeSwitches
     trace: Trace | None = None
     stream: Tensor | None = None
-    stream_statistics: BlockStatistics | None = None  # where its last part gave them
+    stream_statistics: BlockStatistics | None = None  # None where its last part gave none
     batch: int = 0  # which clip of a batch this is; each has a carry of its own
 
     def take(self) -> Tensor:

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from engine.models.video_vae.slicing import SlicedVae
 
 TABLE = "memory.json"
+_SIDES = (64, 128, 256, 1024)
+"""Sides of square frames, px, of which the two nearest are measured where the table has none."""
+_BETWEEN = 1.03  # times as much may frames between those sides take as in proportion
 _EDGE = 4  # px beside each edge that layers add, at most, as means of all that exists at once
 
 
@@ -43,20 +46,21 @@ class MeasuredVae(VaeCode):
 
     def peak(self, config: Any, call: str, use: VaeUse, size: Size) -> VaePeak:
         """Bytes of a call on frames that are, or could be, encoded with a size in px."""
-        curves = _found(self, config, use).calls[call].bytes_of
         longer = size.width + size.height - 2 * math.sqrt(size.pixels)  # edges than a square's
         area = size.pixels + _EDGE * longer
+        curves = _call(self, config, call, use, area).bytes_of
         return VaePeak(**{name: round(between(curves[name], area)) for name in FIGURES})
 
     def operations(self, config: Any, call: str, use: VaeUse, size: Size) -> Operations:
         """Operations of a call on frames of a size in px."""
-        found, pixels = _found(self, config, use).calls[call].operations, size.pixels
-        first, later = (each * pixels + squared * pixels**2 for each, squared in found)
+        pixels = size.pixels
+        counted = _call(self, config, call, use, pixels).operations
+        first, later = (each * pixels + squared * pixels**2 for each, squared in counted)
         return Operations(first=first, later=later)
 
     def weights(self, config: Any, use: VaeUse) -> int:
         """Bytes of the tables that are kept; slices do not count."""
-        return _found(self, config, replace(use, slice_frames=4)).weights
+        return _weights(self, config, replace(use, slice_frames=4))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,15 +112,46 @@ def between(curve: Curve, pixels: float) -> float:
     return max(0.0, low + (high - low) * (pixels - start) / (end - start))
 
 
-@lru_cache(maxsize=512)
-def _found(vae: MeasuredVae, config: Any, use: VaeUse) -> UseMemory:
-    entry = _table().get(repr(config), {}).get(use.name) if use.is_usual else None
-    if entry is not None:
-        calls = {call: _from_table(figures) for call, figures in entry["calls"].items()}
-        return UseMemory(entry["weights"], calls)
-    from engine.models.video_vae.measuring import measure
+def _call(vae: MeasuredVae, config: Any, call: str, use: VaeUse, pixels: float) -> CallMemory:
+    """Memory of a call on frames of about n px."""
+    stored = _stored(config, use)
+    if stored is not None:
+        return stored.calls[call]
+    place = bisect_left(_SIDES, math.sqrt(pixels), 1, len(_SIDES) - 1)
+    return _measured(vae, config, call, use, _SIDES[place - 1 : place + 1])
 
-    return measure(vae, config, use)
+
+@lru_cache(maxsize=512)
+def _measured(
+    vae: MeasuredVae, config: Any, call: str, use: VaeUse, sides: tuple[int, ...]
+) -> CallMemory:
+    from engine.models.video_vae.measuring import measure_call
+
+    found = measure_call(vae, config, use, call, sides)
+    curves = dict(found.bytes_of)
+    for name in ("first", "later"):
+        curves[name] = tuple((side, round(_BETWEEN * size)) for side, size in curves[name])
+    return replace(found, bytes_of=curves)
+
+
+@lru_cache(maxsize=512)
+def _weights(vae: MeasuredVae, config: Any, use: VaeUse) -> int:
+    stored = _stored(config, use)
+    if stored is not None:
+        return stored.weights
+    from engine.models.video_vae.measuring import measure_weights
+
+    return measure_weights(vae, config, use)
+
+
+@lru_cache(maxsize=512)
+def _stored(config: Any, use: VaeUse) -> UseMemory | None:
+    """Entry of the table; None where it has none."""
+    entry = _table().get(repr(config), {}).get(use.name) if use.is_usual else None
+    if entry is None:
+        return None
+    calls = {call: _from_table(figures) for call, figures in entry["calls"].items()}
+    return UseMemory(entry["weights"], calls)
 
 
 @cache

@@ -7,12 +7,13 @@ libraries take inside of operators (`Meter._inside`), which no tensor shows.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, Self
+from threading import RLock
+from typing import Any, Self, get_args
 
 import torch
 from torch import Tensor
@@ -89,7 +90,7 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in t
         self.device = VALUELESS if device == "cuda" else torch.device(device)
         self.now = self.peak = self.convolutions = self.products = 0
         self._known: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
-        self._shapes: dict[Any, tuple[torch.Size, tuple[int, ...], torch.dtype]] = {}
+        self._shapes: dict[Any, list[tuple[torch.Size, tuple[int, ...], torch.dtype]]] = {}
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -138,16 +139,20 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in t
             into = named["out"] if "out" in named else held[0]
             if isinstance(into, Tensor) and into.numel():  # torch sizes an empty one
                 return into
-        if alias is not None or len(returns) != 1 or func._schema.is_mutable:
+        if func._schema.is_mutable or any(one.alias_info is not None for one in returns):
             return func(*held, **named)
         key = func, _shape_of(held), _shape_of(tuple(named.items()))
         known = self._shapes.get(key)
         if known is not None:
-            shape, stride, dtype = known
-            return torch.empty_strided(shape, stride, dtype=dtype, device=VALUELESS)
+            made = [
+                torch.empty_strided(*sizes, dtype=dtype, device=VALUELESS)
+                for *sizes, dtype in known
+            ]
+            return made[0] if len(returns) == 1 else made
         result = func(*held, **named)
-        if isinstance(result, Tensor):
-            self._shapes[key] = result.shape, result.stride(), result.dtype
+        results = (result,) if len(returns) == 1 else result
+        if all(isinstance(one, Tensor) for one in results):
+            self._shapes[key] = [(one.shape, one.stride(), one.dtype) for one in results]
         return result
 
     def wrapped(self, held: Tensor) -> Sized:
@@ -207,22 +212,20 @@ def _held(value: Any, wrappers: dict[int, Tensor]) -> Any:
 
 
 @contextmanager
-def without_values(device: str) -> Iterator[Meter]:
-    """Inside, new tensors are on a device, "cpu" or "cuda", and have no values."""
-    adds_in_place(device, torch.float32)  # tried on values, once
-    with torch.inference_mode(False), torch.no_grad(), Meter(device) as meter:
-        yield meter
+def without_values(meter: Meter) -> Iterator[None]:
+    """Inside, new tensors are on the device of a meter and have no values."""
+    adds_in_place(meter.device.type, torch.float32)  # tried on values, once
+    with torch.inference_mode(False), torch.no_grad(), meter:
+        yield
 
 
 # --- calls of a VAE
 
-SIDES = (64, 128, 256, 1024)
-"""Sides of square frames, px, that are measured for a plan that the table has nothing for."""
-_BETWEEN = 1.03  # times as much may frames between those sides take as in proportion
+_ONE_AT_A_TIME = RLock()  # a VAE that is measured has one meter
 
 
 class Valueless:
-    """A fast variant without values, and its meter. Use it with `with`.
+    """A fast variant without values, and its meter. Used inside `with`, as often as wanted.
 
     Args:
         vae: Its family.
@@ -234,21 +237,25 @@ class Valueless:
         self._vae, self._config, self._use = vae, config, use
         self.dtype: torch.dtype = getattr(torch, use.dtype)
 
-    def __enter__(self) -> Self:
-        """Build it, inside of its meter."""
-        self._stack = ExitStack()
-        switches = self._use.switches
+        switches = use.switches
         if switches.compile:  # norms then take a frame, as they do without kernels
             switches = replace(switches, compile=False, kernels=False)
-        if self._use.device == "cuda" and switches.convolution == "auto":
+        if use.device == "cuda" and switches.convolution == "auto":
             switches = replace(switches, convolution="2d")
         with torch.device("meta"):
-            weights = _loaded(self._vae.plain)(self._config).state_dict()
-        self.meter = self._stack.enter_context(without_values(self._use.device))
-        given = {name: self.meter.wrapped(value) for name, value in weights.items()}
-        del weights
+            weights = _loaded(vae.plain)(config).state_dict()
+        self.meter = Meter(use.device)
         options = {"device": self.meter.device, "dtype": self.dtype, "switches": switches}
-        self.fast = _loaded(self._vae.fast)(self._config, given, **options)
+        with self:
+            given = {name: self.meter.wrapped(value) for name, value in weights.items()}
+            del weights
+            self.fast = _loaded(vae.fast)(config, given, **options)
+            del given
+
+    def __enter__(self) -> Self:
+        """Enter its meter."""
+        self._stack = ExitStack()
+        self._stack.enter_context(without_values(self.meter))
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -303,26 +310,49 @@ class Valueless:
         return int(window * exact // (self._use.slice_frames + 2))
 
 
-def measure(vae: VaeCode, config: Any, use: VaeUse, sides: Sequence[int] = ()) -> UseMemory:
-    """Measures a VAE in one use on square frames of some sides; by default on few."""
-    more, sides = (1.0, sides) if sides else (_BETWEEN, SIDES)
-    found, weights = _points(vae, config, use, sides)
-    if use.device == "cuda" and use.switches.temporal_winograd:  # trials may choose either way
+def measure(vae: VaeCode, config: Any, use: VaeUse, sides: Sequence[int]) -> UseMemory:
+    """Measures all calls of a VAE in one use on square frames of some sides."""
+    names = vae.pieces(config, use.slice_frames)
+    calls = {name: measure_call(vae, config, use, name, tuple(sides)) for name in names}
+    return UseMemory(measure_weights(vae, config, use), calls)
+
+
+def measure_call(
+    vae: VaeCode, config: Any, use: VaeUse, call: str, sides: Sequence[int]
+) -> CallMemory:
+    """Measures one call on square frames of two sides or more."""
+    points = [_point(vae, config, use, call, side) for side in sides]
+    curves = {name: tuple(zip(sides, (p[name] for p in points), strict=True)) for name in FIGURES}
+    counts = ([p[f"{name}_operations"] for p in points] for name in ("first", "later"))
+    first, later = (_operations(sides, some) for some in counts)
+    return CallMemory(bytes_of=curves, operations=(first, later))
+
+
+def measure_weights(vae: VaeCode, config: Any, use: VaeUse) -> int:
+    """Bytes that stay when a VAE is loaded, see `UseMemory`."""
+    with _ONE_AT_A_TIME, Valueless(vae, config, use) as measured:
+        if use.is_image:
+            for side in get_args(Side):
+                measured.slices(f"{side}_slice", Size(64, 64))
+            measured.fast.release()
+        return measured.meter.now
+
+
+@lru_cache(maxsize=4096)
+def _point(vae: VaeCode, config: Any, use: VaeUse, call: str, side: int) -> Mapping[str, int]:
+    """Figures of a call on square frames of one side; the larger ones where trials may choose."""
+    with _ONE_AT_A_TIME, _built(vae, config, use) as measured:
+        found = measured.slices(call, Size(side, side))
+    if use.device == "cuda" and use.switches.temporal_winograd:
         usual = replace(use, switches=replace(use.switches, temporal_winograd=False))
-        for call, points in _points(vae, config, usual, sides)[0].items():
-            for one, other in zip(found[call], points, strict=True):
-                one.update({name: max(one[name], other[name]) for name in FIGURES})
-    calls = dict[str, CallMemory]()
-    for call, points in found.items():
-        curves = {
-            name: tuple(zip(sides, (p[name] for p in points), strict=True)) for name in FIGURES
-        }
-        for name in ("first", "later"):
-            curves[name] = tuple((side, round(more * size)) for side, size in curves[name])
-        counts = ([p[f"{name}_operations"] for p in points] for name in ("first", "later"))
-        first, later = (_operations(sides, some) for some in counts)
-        calls[call] = CallMemory(bytes_of=curves, operations=(first, later))
-    return UseMemory(weights, calls)
+        other = _point(vae, config, usual, call, side)
+        found |= {name: max(found[name], other[name]) for name in FIGURES}
+    return found
+
+
+@lru_cache(maxsize=4)
+def _built(vae: VaeCode, config: Any, use: VaeUse) -> Valueless:
+    return Valueless(vae, config, use)
 
 
 def _operations(sides: Sequence[int], counts: Sequence[int]) -> tuple[float, float]:
@@ -330,19 +360,6 @@ def _operations(sides: Sequence[int], counts: Sequence[int]) -> tuple[float, flo
     (less, some), (more, most) = ((s**2, c) for s, c in zip(sides[-2:], counts[-2:], strict=True))
     squared = (most / more - some / less) / (more - less)
     return most / more - squared * more, squared
-
-
-def _points(
-    vae: VaeCode, config: Any, use: VaeUse, sides: Sequence[int]
-) -> tuple[dict[str, list[dict[str, int]]], int]:
-    """Figures of each call at each size, and bytes of the weights."""
-    with Valueless(vae, config, use) as measured:
-        found = {
-            call: [measured.slices(call, Size(side, side)) for side in sides]
-            for call in vae.pieces(config, use.slice_frames)
-        }
-        measured.fast.release()
-        return found, measured.meter.now
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,7 +381,7 @@ class ClipUse:
         return self.convolutions + self.products
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=4096)
 def clip_use(
     vae: VaeCode,
     config: Any,

@@ -22,9 +22,9 @@ class WanPlan(VaePlan):
     model: str = "wan-2x"
     clip_frames: int = 4
     vae: WeightsPlan
-    size: Size  # of the source's frames, as stored
-    padded: Size  # of the frames that are encoded
-    factor: int = 2  # of both sides, from the encoded frames to the decoded ones
+    size: Size  # size of the source's frames, as stored
+    padded: Size  # size of the frames that are encoded
+    factor: int = 2  # factor of both sides, between encoded and decoded frames
 
     @property
     def scale(self) -> int:

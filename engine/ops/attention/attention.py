@@ -331,7 +331,7 @@ class Problem:
     """Attention that is measured."""
 
     device: torch.device
-    dtype: torch.dtype  # of q, k and v
+    dtype: torch.dtype  # dtype of q, k and v
     head_dim: int  # channels of a head
     length: int  # tokens of a window, a power of two
 

@@ -80,7 +80,7 @@ class UpsamplerFold:
     first: Tensor  # [4 * O, I, 2, 2]
     second: Tensor  # [S, 4 * O, I, 2, 2]
     bias: tuple[PhaseBias, ...]  # S biases, of steps from 2 on
-    first_bias: PhaseBias  # of step 0
+    first_bias: PhaseBias  # bias of step 0
     second_bias: tuple[PhaseBias, ...]  # S biases, of step 1
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> UpsamplerFold:
@@ -221,7 +221,7 @@ class _Path(NamedTuple):
     phase: int  # sub-pixel of the output
     kernel_tap: int
     sub: int  # sub-pixel of the expansion that the tap sees
-    tap: int  # of the folded kernel
+    tap: int  # tap of the folded kernel
 
 
 def _paths() -> tuple[_Path, ...]:

@@ -34,7 +34,7 @@ class ConvShape:
 class ConvOptions:
     """Ways of computing a convolution; all combinations are equal but for rounding."""
 
-    dtype: torch.dtype  # of the tables that are kept; folds are rounded once to it
+    dtype: torch.dtype  # dtype of the tables that are kept; folds are rounded once to it
     form: Convolution  # see `TemporalConv`; "auto" is what a trial of each layer on a GPU finds
     fold: bool = True  # make the tables of `FrameConv.run_first`
     winograd: bool = False  # see `WinogradConv`; with "auto" where the trial finds it the fastest
@@ -96,7 +96,7 @@ class FrameConv:
         self._past = self._all.with_taps(kept[:, :, :-1])
         self._oldest = self._all.with_taps(kept[:, :, :1])
         self._newest = self._all.with_taps(kept[:, :, -1:], self._bias)
-        if options.fold and self._head == 2:
+        if options.fold and shape.time_stride == 1:  # output 1 sees the past, too
             self._older = self._older_taps(weight)
         if pairs and shape.time_stride == 1:
             self._run = WinogradConv(weight, self._all)
@@ -159,11 +159,6 @@ class FrameConv:
             parts.append(self.run(frames))
         found = torch.cat(parts)
         return found if into is None else into.add_(found)
-
-    @property
-    def _head(self) -> int:
-        """Outputs of a clip that see its past."""
-        return 2 if self._shape.time_stride == 1 else 1
 
     def _added_first(self, frames: Tensor, older: TemporalConv, into: Tensor | None) -> Tensor:
         """The first frames by sums; copies of frame 0 add the same to both first outputs."""

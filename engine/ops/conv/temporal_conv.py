@@ -150,7 +150,8 @@ class TemporalConv:
         """
         steps = self.steps(frames.shape[0])
         if steps <= most:
-            return _plus(into, convolve(frames))
+            found = convolve(frames)
+            return found if into is None else into.add_(found)
         whole = into
         for start in range(0, steps, most):
             end = min(steps, start + most)
@@ -185,10 +186,6 @@ def _empty_as(piece: Tensor, steps: int) -> Tensor:
     """[steps, O, H, W], laid out as a piece of it, whose strides may count its own steps."""
     like: dict[str, Any] = {"dtype": piece.dtype, "device": piece.device}
     return torch.empty((steps, *piece.shape[1:]), memory_format=memory_format(piece), **like)
-
-
-def _plus(into: Tensor | None, result: Tensor) -> Tensor:
-    return result if into is None else into.add_(result)
 
 
 def _given(tensor: Tensor | None) -> Tensor:

@@ -30,7 +30,7 @@ class FrameGrid:
 
     frames: int  # T
     width: int  # pixels of a row
-    pixels: int  # of a frame
+    pixels: int  # pixels of a frame
     channels: int  # C
     vector: int  # channels that a thread reads at once
     lanes: int  # neighbouring threads on one pixel

@@ -106,16 +106,13 @@ def vector_of(work: HeadWork) -> int:
     tokens, _, heads, channels = work.qkv.shape
     if tokens * heads > _MOST_UNITS or not 0 < work.target.shape[0] <= _MOST_COPIES:
         return 0
-    if any(index.dtype != torch.int64 or index.stride(-1) != 1 for index in _indices(work)):
+    indices = [work.target] if work.angle is None else [work.target, work.angle]
+    if any(index.dtype != torch.int64 or index.stride(-1) != 1 for index in indices):
         return 0
     vector = build.vector_width(work.qkv, *work.out)
     lanes = channels // max(1, vector)
     fits = vector > 1 and lanes <= _MOST_LANES and lanes & (lanes - 1) == 0
     return vector if fits else 0
-
-
-def _indices(work: HeadWork) -> list[Tensor]:
-    return [work.target] if work.angle is None else [work.target, work.angle]
 
 
 def find(work: HeadWork) -> tuple[HeadKernel, int] | None:

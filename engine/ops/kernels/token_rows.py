@@ -1,7 +1,7 @@
 """Passes over tokens that read each value once: RMS norm with modulation, gated sum, SwiGLU.
 
-The kernels are in token_rows.cu, the PyTorch references in `engine.ops.norm.token_passes` and
-`engine.ops.norm.token_passes`; tests run the same source on the CPU.
+The kernels are in token_rows.cu, their PyTorch references in `engine.ops.norm.token_passes`; tests
+run the same source on the CPU.
 """
 
 from __future__ import annotations
@@ -53,6 +53,12 @@ def _error(
     """Largest error of the three kernels on a few rows, relative to the largest value.
 
     The rows are parts of larger buffers whose other values must not change.
+
+    Args:
+        kernels: The compiled kernels.
+        device: Device they were compiled for.
+        dtype: Its values.
+        sizes: Values of a vector, and vectors ("packs") that a thread takes of a row.
     """
     vector, packs = sizes
     channels = vector * ((packs - 1) * THREADS + 3)

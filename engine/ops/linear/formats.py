@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.core.errors import FeatureMissing
-from engine.core.messages import Message, message
+from engine.core.messages import message
 from engine.ops.linear import eight_bit, gguf
 from engine.ops.linear.eight_bit import Fp8Product, Int8Product
 from engine.ops.linear.nvfp4 import NvFp4Product
@@ -47,7 +47,9 @@ def require(kind: str, device: torch.device | str) -> None:
         return
     other = next((near for near in _NEAREST[kind] if not fault_of(near, where)), "")
     case = "matmul-format" if other else "matmul-format-none-here"
-    raise FeatureMissing(case, device=_name(where), kind=kind, nearest=other)
+    is_gpu = where.type == "cuda"
+    name = torch.cuda.get_device_name(where) if is_gpu else message("device.processor")
+    raise FeatureMissing(case, device=name, kind=kind, nearest=other)
 
 
 def rounded(kind: str, x: Tensor) -> Tensor:
@@ -71,11 +73,6 @@ def fault_of(kind: str, device: torch.device) -> float:
     wanted = rounded(kind, x).cpu() @ layer.dense_weight(torch.float32).double().cpu().t()
     found = layer(x).double().cpu()
     return float((found - wanted).square().mean().sqrt() / wanted.square().mean().sqrt())
-
-
-def _name(device: torch.device) -> str | Message:
-    is_gpu = device.type == "cuda"
-    return torch.cuda.get_device_name(device) if is_gpu else message("device.processor")
 
 
 # --- layers of a model

@@ -24,25 +24,6 @@ _WHITE = 65535
 _PENDING = 2  # parts that are being copied to the host at a time
 
 
-class Sink(Protocol):
-    """Destination of finished parts of tiles."""
-
-    def add(self, part: Tensor, window: Box, start: int, weight: Tensor | None) -> None:
-        """Take one part: [T, 3, window.height, window.width] in [-1, 1], not clipped.
-
-        Args:
-            part: Some frames of a tile, without what is outside of its window.
-            window: Its box on the canvas.
-            start: Its first frame.
-            weight: [height, width] float32, whole numbers up to 65535; None: 65535 everywhere.
-        """
-        ...
-
-    def check(self) -> None:
-        """Check, after the last part of a tile, that all its values were finite."""
-        ...
-
-
 class TileSink:
     """A clip on the host in 16 bits, assembled from tiles.
 
@@ -63,8 +44,18 @@ class TileSink:
         self._narrow = ""
 
     def add(self, part: Tensor, window: Box, start: int, weight: Tensor | None = None) -> None:
-        """Round on the part's device and send to the canvas; see Sink."""
-        self._look_at(part)
+        """Round a part on its device and send it to the canvas.
+
+        Args:
+            part: Some frames of a tile, without what is outside of its window:
+                [T, 3, window.height, window.width] in [-1, 1], not clipped.
+            window: Its box on the canvas.
+            start: Its first frame.
+            weight: [height, width] float32, whole numbers up to 65535; None: 65535 everywhere.
+        """
+        least, most = torch.aminmax(part.detach())
+        self._are_finite.append(torch.isfinite(least) & torch.isfinite(most))  # without waiting
+        self._narrow = str(part.dtype).removeprefix("torch.")
         codes = quantised(part, _WHITE if weight is None else weight)
         place = _PartPlace(start, window, adds=weight is not None)
         if self._transfer is None:
@@ -95,12 +86,6 @@ class TileSink:
             self._transfer.finish()
             self._transfer = None  # a cycle with this sink would keep the canvas
         return self._canvas.view(torch.uint16)
-
-    def _look_at(self, part: Tensor) -> None:
-        """Record on the device whether all values are finite, without waiting for it."""
-        least, most = torch.aminmax(part.detach())
-        self._are_finite.append(torch.isfinite(least) & torch.isfinite(most))
-        self._narrow = str(part.dtype).removeprefix("torch.")
 
     def _arrive(self, codes: Tensor, place: _PartPlace) -> None:
         box = place.window

@@ -243,16 +243,12 @@ _cuda: Any = torch.cuda  # its streams have no types
 
 @dataclass(slots=True, eq=False)
 class StreamedBlock:
-    """Tensors of a module that are copied to the device for each use.
+    """Tensors of a module that are copied to the device for each use."""
 
-    Attributes:
-        tensors: Which, and their layout.
-        host: The whole copy on the host, ready to go; None: assembled for each use.
-        views: The tensors in each buffer that the block has been in.
-    """
-
-    tensors: FlatTensors
+    tensors: FlatTensors  # the tensors and their layout
+    # The whole copy on the host, ready to go; None: assembled for each use.
     host: HostBytes | None = None
+    # The tensors in each buffer that the block has been in.
     views: dict[int, list[Tensor]] = field(default_factory=dict)
 
     def tensors_in(self, slot: Slot) -> list[Tensor]:
@@ -271,22 +267,16 @@ class StreamedBlock:
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """One buffer on the device.
-
-    Attributes:
-        block: Index of its block, also of one that is being copied; None: empty.
-        busy: Whether work is using it.
-        staging: Buffer in which a block without a whole copy on the host is assembled.
-        filled, released: When the last copy into it, and the last work with it, are done.
-    """
+    """One buffer on the device."""
 
     index: int
     flat: Tensor
-    block: int | None = None
-    busy: bool = False
+    block: int | None = None  # index of its block, also of one that is being copied; None: empty
+    busy: bool = False  # whether work is using it
+    # Buffer in which a block without a whole copy on the host is assembled.
     staging: HostBytes | None = None
-    filled: torch.cuda.Event | None = None
-    released: torch.cuda.Event | None = None
+    filled: torch.cuda.Event | None = None  # end of the last copy into it
+    released: torch.cuda.Event | None = None  # end of the last work with it
 
 
 class DirectBuffers:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from engine.core.control import Control
 from engine.pipeline.segments import Span
 from engine.pipeline.stream import Stream
+from engine.protocol.media import FrameMark
 from engine.protocol.plan import Plan, WorkPlan
-from engine.video.read.frame_mark import FrameMark
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import PlanarFrame
 from engine.video.shots import HISTORY, ShotDetector
@@ -81,17 +81,11 @@ class ShotSlice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """Place to begin: the first frame of a job, or inside a shot.
+    """Place to begin: the first frame of a job, or inside a shot."""
 
-    Attributes:
-        shot: First frame of the shot that the first wanted frame belongs to.
-        wanted: First frame of the span.
-        needed: First frame to be sent, `shot` or later.
-    """
-
-    shot: int = 0
-    wanted: int = 0
-    needed: int = 0
+    shot: int = 0  # first frame of the shot that the first wanted frame belongs to
+    wanted: int = 0  # first frame of the span
+    needed: int = 0  # first frame to be sent, `shot` or later
 
 
 class ShotReader:

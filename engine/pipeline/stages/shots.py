@@ -1,4 +1,4 @@
-"""Everything that runs on the device where a model takes whole shots."""
+"""Work on the device for models that take whole shots; `upscale` has that of all others."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Shots:
         self._model = model
         self._context = context
         self._first_pass = first_pass
-        self._span, self._made = span, span.done
+        self._span, self._made = span, span.done  # `_made`: first frame that is not finished
         model.report_to(self._advance)
         self._restore = Restore(context.media.video, context.plan)
         self._colours = SourceColours.of_job(context.media.video, context.plan)
@@ -60,7 +60,7 @@ class Shots:
         for piece in source:
             self._context.end_piece("wait")
             self._context.check()
-            for done in self._one(piece):
+            for done in self._feed(piece):
                 target.put(done)
                 self._context.end_piece("wait")
                 self._progress.add(len(done.frames))
@@ -75,8 +75,8 @@ class Shots:
         self._context.check(stage)
         self._progress.advance(stage, frames)
 
-    def _one(self, piece: ShotSlice) -> Iterator[DoneClip]:
-        """Feed a slice; what became final of its shot."""
+    def _feed(self, piece: ShotSlice) -> Iterator[DoneClip]:
+        """Give the model a slice; yields the frames of its shot that became final."""
         if piece.begins or self._running is None:
             wanted = max(piece.shot, self._span.done)
             self._running = self._model.shot(piece.shot, wanted, self._show, self._span.stop)
@@ -118,13 +118,13 @@ class Shots:
                 yield replace(block[0], frames=torch.cat([one.frames for one in block]))
 
     def _own(self, part: Restored) -> range:
-        """Which frames of a part belong to the span."""
+        """Indices of the frames of a part that belong to the span."""
         known, stop = max(0, self._span.done - part.first), self._span.stop
         end = len(part.frames)
         return range(known, end if stop is None else min(end, stop - part.first))
 
     def _finished(self, part: Restored, own: range, shot: int, *, ended: bool) -> DoneClip:
-        """Frames of a part; where colours are corrected in blocks the whole block decides."""
+        """Finished frames of a part; colours that are corrected in blocks need the whole block."""
         taken = range(len(part.frames)) if self._model.is_pooled else own
         waited = self._sources(part.first + taken.start, len(taken))
         rgb, alpha = self._colours.rgb([one.frame for one in waited])

@@ -13,21 +13,13 @@ from engine.video.read.frames import PlanarFrame
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnlargedClip:
-    """Frames that went through a model.
+    """Frames that went through a model."""
 
-    Attributes:
-        first: Number of the first one, counted from the job's first.
-        frames: Frames of the source.
-        rgb: Colours of those frames, [T, 3, h, w] float32, nominally 0 to 1.
-        alpha: Theirs, [T, 1, h, w], or None.
-        large: Result of the model, [T, 3, H, W] float32.
-    """
-
-    first: int
-    frames: tuple[PlanarFrame, ...]
-    rgb: Tensor
-    alpha: Tensor | None
-    large: Tensor
+    first: int  # number of the first one, counted from the job's first
+    frames: tuple[PlanarFrame, ...]  # frames of the source
+    rgb: Tensor  # colours of those frames, [T, 3, h, w] float32, nominally 0 to 1
+    alpha: Tensor | None  # theirs, [T, 1, h, w], or None
+    large: Tensor  # result of the model, [T, 3, H, W] float32
 
     def part(self, start: int, stop: int) -> EnlargedClip:
         """Some of them; the tensors are views."""

@@ -34,8 +34,8 @@ logger = logging.getLogger(__name__)
 class FramePass:
     """Runs a model over whole frames; `model` None passes them on."""
 
-    name: ClassVar[PassName]  # of the plan that it follows, which may become smaller
-    kind: ClassVar[str]  # of its tiles, see `JobContext.check`
+    name: ClassVar[PassName]  # name of the pass in the plan, which may become smaller
+    kind: ClassVar[str]  # kind of its tiles, see `JobContext.check`
 
     def __init__(
         self, model: FrameUpscaler | None, context: JobContext, shown: ShownTiles | None = None

@@ -32,7 +32,7 @@ class _Open:
     number: int
     writer: SegmentWriter
     frames: list[tuple[int, int, int]] = field(default_factory=list)  # pts, duration, CRC
-    shot: int = 0  # that the next frame belongs to
+    shot: int = 0  # shot of the next frame
 
 
 class Write:

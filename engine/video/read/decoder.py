@@ -19,9 +19,9 @@ from engine.core.file_access import reason_of
 from engine.core.messages import Message, message
 from engine.core.units import ratio_text
 from engine.protocol.media import MediaInfo
-from engine.video.colour.planes import layout_of, planar_format, planes_of, without_margins
+from engine.video.planes import layout_of, planar_format, planes_of, without_margins
+from engine.video.read.clock import BROADCAST, FrameTimes, StampCheck
 from engine.video.read.field_filter import LEAD_FRAMES, FieldFilter, TimedFrame, frame_units
-from engine.video.read.frame_properties import BROADCAST, FrameTimes, StampCheck
 from engine.video.read.frames import PlanarFrame, Plane
 from engine.video.read.media_file import (
     failure_of,

@@ -28,10 +28,10 @@ from engine.protocol.media import (
     VideoInfo,
     subsampling,
 )
-from engine.video.colour.planes import planes_of, without_margins
-from engine.video.colour.tags import assumed_range
-from engine.video.read.frame_properties import FrameKind, KindReader, changes_of, with_kind
+from engine.video.colour_tags import assumed_range
+from engine.video.planes import planes_of, without_margins
 from engine.video.read.media_file import open_input, packets_of
+from engine.video.read.probe import FrameKind, KindReader, changes_of, with_kind
 from engine.video.read.statements import stated_by, with_statements
 from engine.video.read.stream_info import decoder_of
 
@@ -86,10 +86,10 @@ def examined(media: MediaInfo, *, seconds: float = SECONDS) -> MediaInfo:
 class _Sample:
     """Measurements of the frames of one kind in all runs."""
 
-    video: VideoInfo  # as if all were of this kind
-    weight: float = 0.0  # of its frames: a run and a glance have 1
-    steps: list[Steps] = field(default_factory=list)  # of each run
-    combs: list[Combs] = field(default_factory=list)  # of each run
+    video: VideoInfo  # stream properties if all frames were of this kind
+    weight: float = 0.0  # weight of its frames: a run and a glance have 1
+    steps: list[Steps] = field(default_factory=list)  # one entry for each run
+    combs: list[Combs] = field(default_factory=list)  # one entry for each run
     lit: NDArray[np.float32] | None = None  # brightest value of each row and column so far
     spectra: list[NDArray[np.float64]] = field(default_factory=list)
     blocking: list[float] = field(default_factory=list)
@@ -273,7 +273,8 @@ def _findings(media: MediaInfo, sample: _Sample) -> Findings:
         picture=_picture(media, sample),
         detail_height=_detail_height(media, sample),
         blocking=float(np.median(sample.blocking)) if sample.blocking else 1.0,
-        grain=_grain(sample),
+        # Noise is other in each frame: fine patterns that stay are detail.
+        grain=float(np.median([min(pair) for pair in sample.noise])) if sample.noise else 0.0,
     )
 
 
@@ -441,8 +442,3 @@ def _flattest(values: Luma) -> float:
     height, width = (side // 16 * 16 for side in values.shape)
     blocks = values[:height, :width].reshape(height // 16, 16, width // 16, 16)
     return float(np.percentile(blocks.std(axis=(1, 3)), 20))
-
-
-def _grain(sample: _Sample) -> float:
-    """Noise that is other in each frame: fine patterns that stay are detail."""
-    return float(np.median([min(pair) for pair in sample.noise])) if sample.noise else 0.0

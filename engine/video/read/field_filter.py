@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.protocol.media import VideoInfo
-from engine.video.colour.planes import layout_of, planar_format, planes_of
+from engine.video.planes import layout_of, planar_format, planes_of
 
 if TYPE_CHECKING:
     from av import VideoFrame
@@ -29,7 +29,7 @@ from av import VideoFrame
 from av.filter import Graph
 
 from engine.core.geometry import Size
-from engine.video.colour.planes import frame_of
+from engine.video.planes import frame_of
 from engine.video.read.frames import Plane
 
 _NEIGHBOURS = (0, -1, 1)  # of a frame, in whose fields those of a whole picture are looked for

@@ -8,9 +8,8 @@ from fractions import Fraction
 
 from engine.core.errors import UnreadableMedia
 from engine.core.messages import Message, message
-from engine.protocol.media import MediaInfo
+from engine.protocol.media import FrameMark, MediaInfo
 from engine.video.read.decoder import FrameDecoder, VideoDecoder
-from engine.video.read.frame_mark import FrameMark
 from engine.video.read.frames import PlanarFrame
 from engine.video.read.images import ImageDecoder
 

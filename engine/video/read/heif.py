@@ -9,17 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
 
 from engine.core.geometry import Size
 
 ReadAt = Callable[[int, int], bytes]  # offset, bytes: shorter at the end of the file
-StillKind = Literal["", "heic", "avif"]
 
-_BRANDS: dict[bytes, StillKind] = {
-    **dict.fromkeys((b"mif1", b"mif2", b"heic", b"heix", b"heim", b"heis"), "heic"),
-    b"avif": "avif",
-}
 # Items that hold an image: FFmpeg's decoder, and the property with its header.
 CODECS = {"hvc1": ("hevc", "hvcC"), "av01": ("libdav1d", "av1C")}
 _IMAGES = frozenset({*CODECS, "grid", "iden", "iovl", "tmap", "jpeg", "avc1", "vvc1", "j2k1"})
@@ -66,15 +60,6 @@ class Item:
     def auxiliary(self) -> str:
         """Kind of an auxiliary image."""
         return self.of("auxC")[4:].partition(b"\0")[0].decode("latin-1")
-
-
-def still_kind(header: bytes) -> StillKind:
-    """Kind of photograph by the first bytes of a file; "" for all else, sequences included."""
-    if header[4:8] != b"ftyp":
-        return ""
-    kind = _BRANDS.get(header[8:12], "")
-    size = int.from_bytes(header[:4], "big")
-    return "avif" if kind and b"avif" in header[16:size] else kind
 
 
 class Heif:

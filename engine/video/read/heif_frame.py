@@ -9,7 +9,7 @@ import numpy as np
 
 from engine.core.geometry import Box, Size
 from engine.protocol.media import subsampling
-from engine.video.colour.planes import PixelLayout, frame_of, layout_of, planar_format, planes_of
+from engine.video.planes import PixelLayout, frame_of, layout_of, planar_format, planes_of
 from engine.video.read.frames import Plane
 from engine.video.read.heif import (
     CODECS,

@@ -24,7 +24,7 @@ from engine.core.file_access import RetryingFile, reading
 from engine.core.messages import message
 from engine.video.read.decoder import CHECKED, LOSSLESS, FrameDecoder
 from engine.video.read.frames import PlanarFrame
-from engine.video.read.heif import Heif, HeifCutShort, HeifDamaged, HeifUnknown, still_kind
+from engine.video.read.heif import Heif, HeifCutShort, HeifDamaged, HeifUnknown
 from engine.video.read.heif_frame import photograph
 from engine.video.read.media_file import (
     MAX_SIDE,
@@ -73,6 +73,10 @@ _NEEDS_SUFFIX = {
     "libjxl": {".jxl"},
 }
 _CANON_RAW = b"ftypcrx "  # CR3
+_HEIF_BRANDS = {
+    **dict.fromkeys((b"mif1", b"mif2", b"heic", b"heix", b"heim", b"heis"), "heic"),
+    b"avif": "avif",
+}
 _NEVER_PICTURE = {".mjpg", ".mjpeg", ".mjp"}  # videos that begin like a JPEG
 _SUFFIX_ONLY = {".tga": "targa", ".pcx": "pcx"}
 
@@ -95,9 +99,8 @@ def picture_codec(path: Path) -> str:
         header = beginning_of(path, 4096)
     if header[4:12] == _CANON_RAW:
         raise UnsupportedMedia("camera-raw", name=path.name, path=path)
-    still = still_kind(header)
-    if still:
-        return still
+    if photograph_kind := _photograph_kind(header):
+        return photograph_kind
     for offset, mark, codec in _MAGIC:
         if header[offset : offset + len(mark)] == mark:
             suffixes = _NEEDS_SUFFIX.get(codec)
@@ -106,6 +109,15 @@ def picture_codec(path: Path) -> str:
             )
             return codec if not is_video and (suffixes is None or suffix in suffixes) else ""
     return _SUFFIX_ONLY.get(suffix, "")
+
+
+def _photograph_kind(header: bytes) -> str:
+    """Kind of a HEIF file, "heic" or "avif"; "" for all else, sequences of images included."""
+    if header[4:8] != b"ftyp":
+        return ""
+    kind = _HEIF_BRANDS.get(header[8:12], "")
+    size = int.from_bytes(header[:4], "big")
+    return "avif" if kind and b"avif" in header[16:size] else kind
 
 
 def _is_animated(header: bytes) -> bool:

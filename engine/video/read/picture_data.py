@@ -17,7 +17,7 @@ from typing import Literal
 
 from engine.core.file_access import RetryingFile
 from engine.core.geometry import Size
-from engine.video.read.heif import Heif, HeifDamaged, still_kind
+from engine.video.read.heif import Heif, HeifDamaged
 
 ByteOrder = Literal["<", ">"]
 ReadAt = Callable[[int, int], bytes]  # offset, bytes: shorter at the end of the file
@@ -58,19 +58,13 @@ class Tag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exif:
-    """Tags of a picture, by their number.
-
-    Attributes:
-        order: Byte order.
-        main: The first directory; of a TIFF file also how its pixels are stored.
-        camera: Exposure, lens, times.
-        place: Offset of the GPS positions.
-    """
+    """Tags of a picture, by their number."""
 
     order: ByteOrder
+    # The first directory; of a TIFF file also how its pixels are stored.
     main: Mapping[int, Tag] = field(default_factory=dict)
-    camera: Mapping[int, Tag] = field(default_factory=dict)
-    place: Mapping[int, Tag] = field(default_factory=dict)
+    camera: Mapping[int, Tag] = field(default_factory=dict)  # exposure, lens, times
+    place: Mapping[int, Tag] = field(default_factory=dict)  # offset of the GPS positions
 
     @property
     def turn(self) -> tuple[int, bool]:
@@ -235,7 +229,7 @@ class PictureData:
 
 
 def read_picture_data(path: Path) -> PictureData:
-    """Colour profile and EXIF of a file; nothing of other formats and of damaged parts.
+    """Colour profile and EXIF of an image; nothing of other formats and of damaged parts.
 
     Raises:
         OSError: The file cannot be read.
@@ -261,7 +255,7 @@ def _read(file: RetryingFile) -> PictureData:
         return _of_png(file)
     if head.startswith(b"\xff\xd8"):
         return _of_jpeg(file)
-    if still_kind(head):
+    if head[4:8] == b"ftyp":
         return _of_heif(file)
     return _of_webp(file) if head[8:] == b"WEBP" else PictureData()
 

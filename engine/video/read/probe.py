@@ -1,7 +1,8 @@
-"""Probing: from a path to MediaInfo."""
+"""Probing: from a path to MediaInfo, also where frames are of another kind than the first ones."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -12,12 +13,13 @@ from av.video.stream import VideoStream
 
 from engine.core.errors import memory_ran_out
 from engine.core.file_access import advised, reading
-from engine.core.geometry import Size
-from engine.protocol.media import ChapterOrder, MediaInfo, MediaKind, Statement, VideoInfo
-from engine.video.colour.planes import layout_of, planes_of
-from engine.video.colour.tags import chroma_location, hdr_of, tags_of
+from engine.core.geometry import Margins, Size
+from engine.core.units import ratio_text
+from engine.protocol.media import Change, ChangeKind, ColourTags, MediaInfo, Statement, VideoInfo
+from engine.video.colour_tags import chroma_location, hdr_of, tags_of
+from engine.video.planes import layout_of, planes_of
 from engine.video.read.chapter_order import chapter_order
-from engine.video.read.frame_properties import FrameTimes
+from engine.video.read.clock import FrameTimes
 from engine.video.read.images import (
     SEQUENCE_RATE,
     find_sequence,
@@ -191,18 +193,20 @@ def _probe_film(path: Path, chosen: int) -> MediaInfo:
         video = cropped(_video_info(stream, first, counted), margins, coded_aspect)
         if video.duration is None and container.duration:
             video = replace(video, duration=Fraction(container.duration, av.time_base))
-        if container.format.name in _STILL_CONTAINERS:
+        is_matroska = "matroska" in container.format.name
+        is_still = container.format.name in _STILL_CONTAINERS
+        if is_still:
             data = _picture_data(path)
             video = replace(video, profile=data.colour_space, has_exif=data.says_anything)
         media = MediaInfo(
             path=path,
-            kind=_kind_of(container.format.name, video),
+            kind="image" if is_still and video.frame_count == 1 else "video",
             container=container.format.name,
             bytes=check_readable(path),
             video=_estimated(video),
             streams=tuple(other_streams(container, stream.index, foreign)),
             chapters=tuple(chapters_of(container)),
-            chapter_order=_chapter_order(path, container.format.name),
+            chapter_order=advised(lambda: chapter_order(path), None) if is_matroska else None,
             metadata=dict(container.metadata),
             start=clock_start(container, foreign),
             video_stream=chosen,
@@ -215,14 +219,6 @@ def _probe_film(path: Path, chosen: int) -> MediaInfo:
         for frame in first.frames:
             media = with_statements(media, stated_by(frame, video.codec))
         return media
-
-
-def _chapter_order(path: Path, container: str) -> ChapterOrder | None:
-    return advised(lambda: chapter_order(path), None) if "matroska" in container else None
-
-
-def _kind_of(container: str, video: VideoInfo) -> MediaKind:
-    return "image" if container in _STILL_CONTAINERS and video.frame_count == 1 else "video"
 
 
 def _first_frames(path: Path, container: InputContainer, stream: VideoStream) -> _Beginning:
@@ -352,3 +348,127 @@ def _estimated(video: VideoInfo) -> VideoInfo:
     if video.frame_count or not video.duration or not video.frame_rate:
         return video
     return replace(video, frame_count=max(1, round(video.duration * video.frame_rate)))
+
+
+# --- frames of another kind than the first ones
+
+_NEAR = 0.03  # shapes that differ less are meant to be the same: 59:54 and 16:15 of DV
+_TAGS = ("matrix", "range", "primaries", "transfer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameKind:
+    """Properties that a decoded frame states; all frames of most videos are of one kind."""
+
+    size: Size
+    pixel_format: str
+    sample_aspect: Fraction
+    tags: ColourTags
+    turn: tuple[int, bool]  # result of `rotation_of`
+
+
+class KindReader:
+    """Tells the kinds of a video's frames.
+
+    The shape of pixels follows the coded stream, unless the container states another one: that
+    counts for all frames.
+
+    Args:
+        video: Properties of its first frames.
+        stream: Stream of the opened file, before anything is decoded.
+
+    Attributes:
+        contradiction: Container and coded stream state different shapes; () where they do not.
+    """
+
+    def __init__(self, video: VideoInfo, stream: VideoStream) -> None:
+        self.video, self._stream = video, stream
+        coded = stream.codec_context.sample_aspect_ratio
+        self._follows = not coded or coded == video.sample_aspect
+        self.contradiction: tuple[Change, ...] = ()
+        if coded and abs(coded / video.sample_aspect - 1) > _NEAR:
+            both = map(video.shape_with, (video.sample_aspect, Fraction(coded)))
+            taken, other = map(ratio_text, both)
+            self.contradiction = (Change(what="coded-aspect", taken=taken, other=other, share=1),)
+
+    def kind_of(self, frame: VideoFrame) -> FrameKind:
+        """The kind of a frame that was decoded last."""
+        video, context = self.video, self._stream.codec_context
+        # PyAV 18.1 shows no shape of frames: the decoder's, at most some frames ahead
+        coded = context.sample_aspect_ratio if self._follows else None
+        return FrameKind(
+            size=Size(frame.width, frame.height),
+            pixel_format=frame.format.name,
+            sample_aspect=Fraction(coded or video.sample_aspect),
+            tags=tags_of(context, frame),
+            turn=rotation_of(frame, video.codec, self._stream.metadata),
+        )
+
+
+def with_kind(video: VideoInfo, kind: FrameKind, frame: VideoFrame) -> VideoInfo:
+    """A video whose frames are mostly of another kind than the first ones.
+
+    Args:
+        video: Properties of its first frames.
+        kind: Kind of most frames.
+        frame: One of them.
+    """
+    found = replace(
+        video,
+        sample_aspect=kind.sample_aspect,
+        rotation=kind.turn[0],
+        is_mirrored=kind.turn[1],
+        tags=replace(kind.tags, chroma_location=video.tags.chroma_location),
+        hdr=hdr_of(kind.tags),
+    )
+    if kind.size != video.decoded_size:
+        found = replace(found, size=kind.size, cropped=Margins())
+    if kind.pixel_format != video.pixel_format:
+        layout = layout_of(kind.pixel_format)
+        found = replace(
+            found,
+            pixel_format=kind.pixel_format,
+            chroma=layout.chroma,
+            bit_depth=layout.bit_depth,
+            has_alpha=layout.has_alpha,
+            has_unread_alpha=video.has_unread_alpha and not layout.has_alpha,
+        )
+    if found.hdr != video.hdr:
+        found = replace(found, hdr_metadata=hdr_metadata_of([frame], video.codec))
+    return found
+
+
+def changes_of(main: FrameKind, shares: Mapping[FrameKind, float]) -> Iterator[Change]:
+    """Differences from most frames, each with the share of the frames that have it.
+
+    Args:
+        main: Kind of most frames.
+        shares: Share of each kind, 0 to 1.
+    """
+    found: dict[tuple[ChangeKind, str, str], float] = {}
+    for kind, share in shares.items():
+        for about in _differences(main, kind):
+            found[about] = found.get(about, 0.0) + share
+    for (what, taken, other), share in found.items():
+        yield Change(what=what, taken=taken, other=other, share=share)
+
+
+def _differences(main: FrameKind, other: FrameKind) -> Iterator[tuple[ChangeKind, str, str]]:
+    if other.size != main.size:
+        yield "size", str(main.size), str(other.size)
+    elif other.pixel_format != main.pixel_format:
+        yield "format", main.pixel_format, other.pixel_format
+    if _shape(other) != _shape(main):
+        yield "aspect", ratio_text(_shape(main)), ratio_text(_shape(other))
+    tags = [(name, getattr(main.tags, name), getattr(other.tags, name)) for name in _TAGS]
+    # what only some frames state is taken for all of them
+    differing = [one for one in tags if one[1] and one[2] and one[1] != one[2]]
+    if differing:
+        taken, found = (", ".join(one[at] for one in differing) for at in (1, 2))
+        yield "colours", taken, found
+    if other.turn != main.turn:
+        yield "rotation", str(main.turn[0]), str(other.turn[0])
+
+
+def _shape(kind: FrameKind) -> Fraction:
+    return kind.sample_aspect * kind.size.width / kind.size.height

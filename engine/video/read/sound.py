@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from engine.core.control import Control
 from engine.core.errors import memory_ran_out
 from engine.protocol.media import PLAYED_AS, MediaInfo
-from engine.video.read.clock import PartClock
-from engine.video.read.frame_properties import StampCheck
+from engine.video.read.clock import PartClock, StampCheck
 from engine.video.read.media_file import open_input, readable_packets, stream_at, translated
 
 ROUNDED_S = Fraction(1, 50)  # that time stamps may be off where sound goes on without a break
@@ -176,14 +175,11 @@ def sound_from(media: MediaInfo, start: Fraction, rate: int) -> Iterator[Sound]:
                     seconds = following
                 frame.pts = None  # the resampler would fill gaps; those are the player's
                 with translated(path):
-                    parts = [_stereo(part) for part in resampler.resample(frame)]
-                for samples in parts:
+                    parts = [part.to_ndarray() for part in resampler.resample(frame)]
+                for part in parts:
+                    samples = part.reshape(-1, 2).astype(np.float32, copy=False)
                     left_out = max(0, round((start - seconds) * rate))
                     if left_out < len(samples):
                         yield Sound(float(seconds) + left_out / rate, samples[left_out:])
                     seconds += Fraction(len(samples), rate)
                 following = seconds
-
-
-def _stereo(frame: av.AudioFrame) -> NDArray[np.float32]:
-    return frame.to_ndarray().reshape(-1, 2).astype(np.float32, copy=False)

@@ -248,7 +248,7 @@ class PacketCount:
     frames: int
     bytes: int
     start_pts: int | None = None  # None without time stamps
-    end_pts: int | None = None  # of the last one, its duration included
+    end_pts: int | None = None  # end of the last one, its duration included
     is_complete: bool = True  # False when time ran out
 
 

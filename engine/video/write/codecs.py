@@ -17,7 +17,7 @@ from engine.core.geometry import Size
 from engine.protocol.media import Chroma, ColourTags, MediaInfo, VideoInfo, subsampling
 from engine.protocol.plan import Notice, PicturePlan
 from engine.settings.schema import JobSettings
-from engine.video.colour.tags import assumed_matrix
+from engine.video.colour_tags import assumed_matrix
 from engine.video.write.containers import (
     CONTAINERS,
     IMAGE_SUFFIXES,

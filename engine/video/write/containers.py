@@ -42,7 +42,7 @@ _NUMBER = re.compile(r"%0?(\d*)d")
 class Container:
     """One container: FFmpeg's names of what it holds without a change."""
 
-    name: str  # as in Plan.container
+    name: str  # value of Plan.container
     title: str  # for users
     muxer: str  # FFmpeg's name
     suffixes: tuple[str, ...]  # the first is that of results
@@ -56,7 +56,7 @@ class Container:
     has_times: bool = False  # states the time of each packet of PCM: there may be gaps
     cover: frozenset[str] = frozenset()
     data: frozenset[str] = frozenset()
-    marks: frozenset[str] = frozenset({"default"})  # of tracks
+    marks: frozenset[str] = frozenset({"default"})  # marks of tracks
 
     def states_mark(self, mark: str, kind: str) -> bool:
         """Whether a track can be marked so; MKV has audio descriptions as subtitles only."""
@@ -327,7 +327,11 @@ def _mark_notices(media: MediaInfo, plans: Sequence[PassPlan], into: Container) 
     for stream in (film, *(stream for stream in media.streams if stream.index in copied)):
         lost = [mark for mark in stream.marks if not into.states_mark(mark, stream.kind)]
         if lost:
-            keeps = [c.title for c in CONTAINERS.values() if _states_all(c, stream, lost)]
+            keeps = [
+                other.title
+                for other in CONTAINERS.values()
+                if all(other.states_mark(mark, stream.kind) for mark in lost)
+            ]
             yield Notice(
                 code="marks-left-out",
                 case="other-container" if keeps else "",
@@ -343,10 +347,6 @@ def _mark_notices(media: MediaInfo, plans: Sequence[PassPlan], into: Container) 
 
 
 _FILM = "film"  # of the messages about streams
-
-
-def _states_all(container: Container, stream: StreamInfo, marks: Iterable[str]) -> bool:
-    return all(container.states_mark(mark, stream.kind) for mark in marks)
 
 
 def trial_notices(media: MediaInfo, before: Plan, after: Plan) -> Iterator[Notice]:

@@ -24,8 +24,8 @@ class EncoderSpec:
     """One encoder of FFmpeg."""
 
     name: str  # in FFmpeg
-    codec: str  # as in the setting `codec`
-    title: str  # of the codec, for users
+    codec: str  # value of the setting `codec`
+    title: str  # title of the codec, for users
     formats: dict[Layout, str]  # FFmpeg's pixel format of each layout
     is_lossy: bool = True
     needs_whole_chroma: bool = True  # refuses sizes with a part of a chroma sample
@@ -63,7 +63,9 @@ def _yuv(
     }
 
 
-def _planar(stem: str, chroma: Chroma, depths: Iterable[int], alpha: bool) -> dict[Layout, str]:
+def _planar(
+    stem: str, chroma: Chroma, depths: Iterable[int], alpha: bool = False
+) -> dict[Layout, str]:
     return {(chroma, depth, alpha): f"{stem}{depth}le" for depth in depths}
 
 
@@ -74,12 +76,12 @@ _FFV1: dict[Layout, str] = {
     **_yuv(("411", "410"), (8,)),
     **_yuv(("420", "422", "444"), (8, 9, 10, 16), alpha=True),
     ("gray", 8, False): "gray",
-    **_planar("gray", "gray", (9, 10, 12, 14, 16), False),
+    **_planar("gray", "gray", (9, 10, 12, 14, 16)),
     ("gray", 8, True): "ya8",
     ("rgb", 8, False): "bgr0",
-    **_planar("gbrp", "rgb", (9, 10, 12, 14, 16), False),
+    **_planar("gbrp", "rgb", (9, 10, 12, 14, 16)),
     ("rgb", 8, True): "bgra",
-    **_planar("gbrap", "rgb", (10, 12, 16), True),
+    **_planar("gbrap", "rgb", (10, 12, 16), alpha=True),
 }
 
 
@@ -246,6 +248,24 @@ def encoder_options(
     return _intra_options(encoder, layout, size)
 
 
+def _intra_options(encoder: EncoderSpec, layout: Layout, size: Size) -> dict[str, str]:
+    chroma, _, alpha = layout
+    if encoder.name == "prores_ks":
+        profile = "4444" if chroma == "444" else "hq"
+        return {"profile": profile, "vendor": "apl0", "alpha_bits": "16" if alpha else "0"}
+    if encoder.name == "ffv1":
+        across, down = subsampling(chroma)
+        is_odd = size.width % across or size.height % down  # FFmpeg refuses some in slices
+        is_small = min(size.width, size.height) < 64
+        slices = 1 if is_odd or is_small else 4 if size.pixels < 2**21 else 16
+        return {"level": "3", "g": "1", "slicecrc": "1", "slices": str(slices)}
+    if encoder.name == "tiff":
+        return {"compression_algo": "deflate"}
+    if encoder.name == "png":
+        return {"compression_level": "6", "pred": "up"}
+    return {}
+
+
 def _x265_params(size: Size) -> str:
     """Parameters of x265.
 
@@ -255,6 +275,14 @@ def _x265_params(size: Size) -> str:
     """
     tiny = ":ctu=16:no-weightp=1:no-cutree=1" if min(size.width, size.height) < 64 else ""
     return f"log-level=error:open-gop=0{tiny}"
+
+
+# Option, name of the light level, parts of 1 and of 1 cd/m2 in which values are given.
+_HDR_OPTIONS: dict[str, tuple[str, str, tuple[int, int]]] = {
+    "libx264": ("x264-params", "cll", (50_000, 10_000)),
+    "libx265": ("x265-params", "max-cll", (50_000, 10_000)),
+    "libsvtav1": ("svtav1-params", "content-light", (0, 0)),
+}
 
 
 def writes_hdr(encoder: str, metadata: HdrMetadata | None) -> bool:
@@ -281,14 +309,6 @@ def with_hdr(options: dict[str, str], encoder: str, metadata: HdrMetadata | None
     return _joined(options, name, ":".join(found))
 
 
-# Option, name of the light level, parts of 1 and of 1 cd/m2 in which values are given.
-_HDR_OPTIONS: dict[str, tuple[str, str, tuple[int, int]]] = {
-    "libx264": ("x264-params", "cll", (50_000, 10_000)),
-    "libx265": ("x265-params", "max-cll", (50_000, 10_000)),
-    "libsvtav1": ("svtav1-params", "content-light", (0, 0)),
-}
-
-
 def _in_units(value: Fraction, parts: int) -> str:
     """A value as a whole number of parts, or as a decimal number where there are none."""
     return str(round(value * parts)) if parts else f"{float(value):.5f}"
@@ -307,24 +327,6 @@ def with_threads(options: dict[str, str], encoder: str, threads: int) -> dict[st
     if encoder == "libsvtav1":
         return _joined(options, "svtav1-params", f"lp={max(1, min(6, threads))}")
     return dict(options)
-
-
-def _intra_options(encoder: EncoderSpec, layout: Layout, size: Size) -> dict[str, str]:
-    chroma, _, alpha = layout
-    if encoder.name == "prores_ks":
-        profile = "4444" if chroma == "444" else "hq"
-        return {"profile": profile, "vendor": "apl0", "alpha_bits": "16" if alpha else "0"}
-    if encoder.name == "ffv1":
-        across, down = subsampling(chroma)
-        is_odd = size.width % across or size.height % down  # FFmpeg refuses some in slices
-        is_small = min(size.width, size.height) < 64
-        slices = 1 if is_odd or is_small else 4 if size.pixels < 2**21 else 16
-        return {"level": "3", "g": "1", "slicecrc": "1", "slices": str(slices)}
-    if encoder.name == "tiff":
-        return {"compression_algo": "deflate"}
-    if encoder.name == "png":
-        return {"compression_level": "6", "pred": "up"}
-    return {}
 
 
 # Bits a pixel at CRF 16; a step of 6 in CRF halves them. Measured at 960x540: clean footage

@@ -21,10 +21,9 @@ from av.format import Flags
 from av.stream import Discard
 
 from engine.core.messages import message
-from engine.protocol.media import MediaInfo, StreamInfo
+from engine.protocol.media import MediaInfo
 from engine.protocol.plan import PassPlan, Plan
-from engine.video.read.clock import PartClock, film_jumps
-from engine.video.read.frame_properties import StampCheck
+from engine.video.read.clock import PartClock, StampCheck, film_jumps
 from engine.video.read.media_file import open_input, readable_packets, stream_at
 from engine.video.read.stream_info import title_of
 from engine.video.write.containers import CONTAINERS
@@ -251,7 +250,8 @@ class CopiedStreams:
             if plan.kind == "attachment":
                 data, name = stream.data, info.file_name or f"attachment_{index}"
             elif self._becomes_attachment(plan):
-                data, name = self._cover(index), _cover_name(info)
+                suffix = _COVER_SUFFIX.get(info.codec, ".jpg")
+                data, name = self._cover(index), info.file_name or f"cover{suffix}"
             else:
                 continue
             mime = info.mime_type or mimetypes.guess_type(name)[0] or "application/octet-stream"
@@ -412,7 +412,3 @@ def _rounded(value: Fraction) -> int:
     """The nearest whole number, halves away from 0, as FFmpeg rounds."""
     nearest = (2 * abs(value.numerator) + value.denominator) // (2 * value.denominator)
     return nearest if value >= 0 else -nearest
-
-
-def _cover_name(info: StreamInfo) -> str:
-    return info.file_name or "cover" + _COVER_SUFFIX.get(info.codec, ".jpg")

@@ -19,7 +19,7 @@ from engine.core import atomic_file
 from engine.core.errors import EncoderMissing, OutOfMemory, memory_ran_out
 from engine.protocol.media import VideoInfo
 from engine.protocol.plan import PicturePlan
-from engine.video.colour.planes import frame_of
+from engine.video.planes import frame_of
 from engine.video.write.encoders import (
     ENCODERS,
     Layout,

@@ -27,17 +27,11 @@ _HEADER_BYTES = 16 << 20  # of an MKV: tracks come early; their headers are smal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackFacts:
-    """Facts that are written afterwards; those that are "" or None are not.
+    """Facts that are written afterwards; those that are "" or None are not."""
 
-    Attributes:
-        display: Width and height in MKV, before a stereo layout multiplies them.
-        stereo3d: Layout, as in `Statement.value`.
-        spherical: Projection, as in `Statement.value`.
-    """
-
-    display: Size | None = None
-    stereo3d: str = ""
-    spherical: str = ""
+    display: Size | None = None  # width and height in MKV, before a stereo layout multiplies them
+    stereo3d: str = ""  # layout, as in `Statement.value`
+    spherical: str = ""  # projection, as in `Statement.value`
 
 
 def states_stereo3d(container: str, value: str) -> bool:

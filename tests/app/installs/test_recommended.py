@@ -5,7 +5,7 @@ from app.installs.runtime_labels import title_of
 from engine.core.messages import message
 from engine.core.units import bytes_text
 from engine.protocol import commands, events
-from engine.protocol.runtime_state import RuntimeState
+from engine.protocol.delivery import RuntimeState
 from engine.protocol.tasks import TaskKind
 from engine.settings.presets import Preset
 from tests.app.conftest import Bench, part, texts

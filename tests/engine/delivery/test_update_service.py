@@ -15,8 +15,8 @@ from engine.files import transfer
 from engine.jobs.task_runner import TaskRunner
 from engine.protocol import commands as c
 from engine.protocol import events as e
+from engine.protocol.delivery import UpdateState
 from engine.protocol.tasks import TaskKind
-from engine.protocol.update_state import UpdateState
 from tests.helpers.jobs import TASK_ENDS, Listener, running_engine
 from tests.helpers.servers import NEWER, Fault, Release
 

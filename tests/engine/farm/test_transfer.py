@@ -14,7 +14,7 @@ import pytest
 from engine.core.errors import InputError
 from engine.farm import transfer
 from engine.farm.transfer import RemoteSource, SegmentDamaged, SegmentsReceived, send_segment
-from engine.video.read.frame_mark import FrameMark
+from engine.protocol.media import FrameMark
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.media_file import lies_elsewhere
 from engine.video.read.probe import probe

@@ -14,7 +14,8 @@ from engine.core.errors import (
     OutputNameUnusable,
     OutputUnwritable,
 )
-from engine.pipeline.output import check_output, part_path, publish
+from engine.pipeline.prepare import check_output
+from engine.pipeline.publication import part_path, publish
 from tests.helpers.plans import a_media
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from engine.core import paths, windows_paths
+from engine.core import paths
 from engine.core.errors import FeatureMissing, PretendedGpu, WeightsMissing
 from engine.core.geometry import Size
 from engine.farm.errors import IdentityDamaged
@@ -52,7 +52,7 @@ def test_paths_become_openable_on_entry(tmp_path: Path, monkeypatch: pytest.Monk
     real.mkdir()
     make_clip(real / "film.mkv", frames=3)
     monkeypatch.setattr(
-        windows_paths, "openable", lambda path: Path(str(path).replace(str(meant), str(real)))
+        paths, "openable", lambda path: Path(str(path).replace(str(meant), str(real)))
     )
     media = probe_source(meant / "film.mkv", COPY)
     assert media.path == real / "film.mkv"

@@ -14,7 +14,7 @@ from engine.pipeline.context import JobContext
 from engine.pipeline.segments import SegmentRecord, Span, first_lacking
 from engine.pipeline.spans import SpanMaker
 from engine.protocol.events import SegmentDone
-from engine.video.read.frame_mark import FrameMark
+from engine.protocol.media import FrameMark
 from engine.video.read.probe import probe
 from tests.helpers.extended import rest_extended
 from tests.helpers.jobs import (

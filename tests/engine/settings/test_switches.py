@@ -1,5 +1,7 @@
 """The switches as users reach them: by a text, by environment, and by the defaults of a device."""
 
+from dataclasses import replace
+
 import pytest
 
 from engine.core.errors import SettingsError
@@ -74,16 +76,17 @@ def test_a_group_is_all_of_its_switches() -> None:
         assert none == switches_of("vae.all=off,dit.all=off,run.all=off", *place, {})
         assert switches_of("", *place, {"UPREEL_ALL": "off"}) == none
         for group in (none.vae, none.dit, none.run):
-            assert group.names_on() == ()
+            assert group == group.all_off()
 
 
 def test_the_last_part_counts_and_in_the_environment_a_switch_before_its_group() -> None:
     last = switches_of("vae.all=off,vae.in_place=on", "cpu", None, {})
-    assert last.vae.names_on() == ("in_place",)
-    assert switches_of("vae.in_place=on,vae.all=off", "cpu", None, {}).vae.names_on() == ()
+    assert last.vae == VaeSwitches.only("in_place")
+    last = switches_of("vae.in_place=on,vae.all=off", "cpu", None, {})
+    assert last.vae == VaeSwitches.all_off()
     environ = {"UPREEL_VAE_IN_PLACE": "on", "UPREEL_VAE_ALL": "off", "UPREEL_ALL": "on"}
     found = switches_of("", "cpu", None, environ)
-    assert found.vae.names_on() == ("in_place",)
+    assert found.vae == VaeSwitches.only("in_place")
     assert found.dit.folded_modulation
 
 
@@ -102,11 +105,12 @@ def test_exact_computes_as_the_plain_variants_do() -> None:
         found = switches_of("exact", *place, {})
         assert found.vae == VaeSwitches(**{**to_plain(VaeSwitches.all_off()), "convolution": "3d"})
         assert found.dit == DitSwitches.all_off()
-        assert found.run.names_on() == ("passive_threads",)  # no arithmetic
+        assert found.run == RunSwitches.only("passive_threads")  # no arithmetic
     assert settings_of("exact", {}) == {"attention": "sdpa"}
     assert with_environment(JobSettings(switches="exact")).attention == "sdpa"
     assert with_environment(JobSettings(switches="exact", attention="math")).attention == "math"
-    assert switches_of("exact,vae.in_place=on", "cpu", None, {}).vae.names_on() == ("in_place",)
+    found = switches_of("exact,vae.in_place=on", "cpu", None, {})
+    assert found.vae == replace(VaeSwitches.only("in_place"), convolution="3d")
 
 
 def test_a_text_comes_back_from_its_changes() -> None:
@@ -197,12 +201,13 @@ def test_choices_have_their_values_and_agree_with_the_settings_they_are() -> Non
 
 def test_all_off_one_alone_and_all() -> None:
     for group, name in ((VaeSwitches, "in_place"), (DitSwitches, "token_chunks")):
-        assert group.all_off().names_on() == ()
+        names = [entry.name for entry in group.optimisations()]
+        assert not any(getattr(group.all_off(), one) for one in names)
         assert group.only(EXACT) == group.all_off()
-        assert group.only(name).names_on() == (name,)
-        assert name not in group().changed(name, False).names_on()
+        assert [one for one in names if getattr(group.only(name), one)] == [name]
+        assert not getattr(group().changed(name, False), name)
         assert group().changed(ALL, False) == group.all_off()
-        assert len(group.only(ALL).names_on()) == len(group.optimisations())
+        assert all(getattr(group.only(ALL), one) for one in names)
     assert VaeSwitches.all_off().convolution == DitSwitches.all_off().attention == "auto"
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.messages import Message, message, text_of
+from engine.core.messages import Message, alternatives, clauses, message, sentences, text_of
 from engine.verify.frame_order import (
     Edit,
     FrameAlignment,
@@ -15,7 +15,6 @@ from engine.verify.frame_order import (
     edits_of,
     with_frozen,
 )
-from engine.verify.phrases import alternatives, clauses, sentences
 from engine.verify.thumbnails import Thumbnail, area_mean, likeness
 
 CELLS = (9, 16)

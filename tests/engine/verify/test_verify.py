@@ -13,7 +13,7 @@ from engine.protocol.media import ColourTags, HdrMetadata
 from engine.protocol.plan import PassPlan, Plan
 from engine.protocol.report import Report
 from engine.verify.verify import verify
-from engine.video.colour.planes import layout_of, planar_format
+from engine.video.planes import layout_of, planar_format
 from engine.video.read.digest import digest
 from engine.video.read.examination import examined
 from engine.video.read.frame_reader import FrameReader

@@ -11,7 +11,7 @@ import pytest
 from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.segments import SegmentRecord, Span
 from engine.protocol.events import Warned
-from engine.video.read.frame_mark import FrameMark
+from engine.protocol.media import FrameMark
 from engine.workers.hand_out import _HandOut
 from engine.workers.spans import OpenSpans
 from engine.workers.team import LOADING_S, Deadlines, Held, Team

@@ -12,7 +12,7 @@ import pytest
 from engine.core.messages import message
 from engine.core.serialization import to_plain
 from engine.pipeline.segments import SegmentRecord, Span, made_path
-from engine.video.read.frame_mark import FrameMark
+from engine.protocol.media import FrameMark
 from engine.workers.reports import (
     InvalidReport,
     read_made,

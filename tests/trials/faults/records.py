@@ -10,8 +10,8 @@ from pathlib import Path
 from engine.api import unfinished
 from engine.core import atomic_file, paths
 from engine.core.serialization import to_plain
+from engine.files.catalogue import HashCache, record_of
 from engine.files.hashing import FileIdentity
-from engine.files.installed_files import HashCache, record_of
 from engine.jobs.checkpoint import Checkpoint
 from engine.jobs.job import Job
 from engine.jobs.job_store import JobStore

@@ -22,7 +22,7 @@ _CONTENTS = (
     *("main.py", "pyproject.toml", "app/smoke_test.py", "app/application.py", "app/__init__.py"),
     "app/jobs/file_suffixes.py",  # file types that the setup registers
     *("app/desktop", "engine/runtimes", "engine/delivery", "engine/__main__.py"),
-    *("engine/core/paths.py", "engine/core/windows_paths.py", "engine/core/serialization.py"),
+    *("engine/core/paths.py", "engine/core/serialization.py"),
 )
 _SKIPPED_NAMES = {"__pycache__", ".DS_Store", Path(RECORD).name}
 _SKIPPED_SUFFIXES = {".pyc", ".md"}

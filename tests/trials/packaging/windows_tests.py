@@ -35,7 +35,7 @@ FILES: Final = (
     *ARCHIVES,
     # names and paths
     "tests/engine/core/test_atomic_file.py",
-    "tests/engine/core/test_windows_paths.py",
+    "tests/engine/core/test_paths.py",
     "tests/engine/planner/test_plan_job.py",
     "tests/engine/pipeline/test_output.py",
     "tests/app/desktop",

@@ -18,9 +18,8 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from engine.models.seedvr2.dit.config import DitConfig
+from engine.models.seedvr2.dit.config import DitConfig, Grid, Window
 from engine.ops.attention.rope import rotate
-from engine.ops.attention.windows import Grid, Window
 
 Stream = Literal["vid", "txt"]
 

@@ -1,22 +1,25 @@
-"""Configuration of a SeedVR2 transformer, also inferred from the shapes of its tensors.
+"""Configuration of a SeedVR2 transformer, its attention windows and its tensors. No torch.
 
-One model serves both published sizes; where they differ there is a field here.
+One model serves both published sizes; where they differ there is a field here. The configuration is
+also inferred from the shapes of tensors.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Literal
 
 from engine.core.errors import UnknownKeys
 from engine.files.formats.keymap import KeyMap
 from engine.files.formats.scales import UNUSED
 from engine.models.shapes import Shapes, agreed, size, stated_in
-from engine.ops.attention.windows import Grid, Window, windows
 
+Grid = tuple[int, int, int]  # tokens in time, height and width
 Mlp = Literal["swiglu", "gelu"]
 Rope = Literal["mm", "axial"]
 
@@ -195,6 +198,106 @@ def _eps(metadata: Mapping[str, Any], otherwise: float) -> float:
     return value if isinstance(value, float) and 0 < value < 1 else otherwise
 
 
+# --- attention windows
+#
+# The size of a window follows the shape of the frame and not its resolution: the rule takes the
+# tokens that the frame would have at 720p (45 x 80) and cuts them into a fixed number of parts, so
+# a larger frame has more windows of the same size. Every other layer uses shifted windows, half a
+# window towards the origin; the first and last of them are cut at the border.
+
+_USUAL_TOKENS = 45 * 80  # of a frame at 720p
+_LONGEST = 30  # tokens in time that count
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A box of tokens: `t0 <= t < t1`, and so on."""
+
+    t0: int
+    t1: int
+    h0: int
+    h1: int
+    w0: int
+    w1: int
+
+    @property
+    def shape(self) -> Grid:
+        """Tokens in time, height and width."""
+        return self.t1 - self.t0, self.h1 - self.h0, self.w1 - self.w0
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens in it."""
+        return math.prod(self.shape)
+
+    @property
+    def slices(self) -> tuple[slice, slice, slice]:
+        """Index of the window in a grid of tokens [T, H, W, ...]."""
+        return slice(self.t0, self.t1), slice(self.h0, self.h1), slice(self.w0, self.w1)
+
+
+def window_size(grid: Grid, counts: Grid) -> Grid:
+    """Tokens of a whole window in time, height and width; some are larger than the grid.
+
+    Args:
+        grid: Tokens in time, height and width, each at least 1.
+        counts: Parts that a clip of 720p and 30 tokens in time is cut into along each axis.
+    """
+    time, height, width = grid
+    scale = math.sqrt(_USUAL_TOKENS / (height * width))
+    return (
+        math.ceil(min(time, _LONGEST) / counts[0]),
+        math.ceil(round(height * scale) / counts[1]),  # half goes to even, as Python rounds
+        math.ceil(round(width * scale) / counts[2]),
+    )
+
+
+def windows(grid: Grid, counts: Grid, shifted: bool) -> list[Window]:
+    """The windows of one layer: together they hold every token exactly once.
+
+    Args:
+        grid: Tokens in time, height and width.
+        counts: See `window_size`.
+        shifted: Move them by half a window, along axes that have more than one.
+
+    Returns:
+        In the order of the published model: width outermost, then height, time innermost.
+    """
+    cut = _shifted_cuts if shifted else _cuts
+    sizes = window_size(grid, counts)
+    times, rows, columns = (cut(axis, size) for axis, size in zip(grid, sizes, strict=True))
+    return [Window(*t, *h, *w) for w in columns for h in rows for t in times]
+
+
+def _cuts(length: int, size: int) -> list[tuple[int, int]]:
+    return [(start, min(start + size, length)) for start in range(0, length, size)]
+
+
+def _shifted_cuts(length: int, size: int) -> list[tuple[int, int]]:
+    """Borders at half windows, odd ones truncated; empty windows at the end are left out."""
+    if size >= length:
+        return [(0, length)]
+    count = math.ceil((length - 0.5) / size) + 1
+    borders = [min(max(int((index - 0.5) * size), 0), length) for index in range(count + 1)]
+    return [(start, stop) for start, stop in pairwise(borders) if start < stop]
+
+
+def token_count(config: DitConfig, latent: Grid) -> int:
+    """Tokens of a latent, given by its time, height and width."""
+    time, height, width = _token_grid(config, latent)
+    return time * height * width
+
+
+def layer_windows(config: DitConfig, latent: Grid, *, shifted: bool) -> list[Window]:
+    """Windows of the even or, shifted, of the odd layers."""
+    return windows(_token_grid(config, latent), config.window, shifted)
+
+
+def _token_grid(config: DitConfig, latent: Grid) -> Grid:
+    time, height, width = (n // part for n, part in zip(latent, config.patch, strict=True))
+    return time, height, width
+
+
 _GROUP_VALUES = 30 * 2**20  # of a group's tokens: enough for a large GPU, a bound for small ones
 _CHUNK_BYTES = 6 * 2**20  # of an MLP's activations for one chunk: they stay in a processor's cache
 _LEAST_ROWS = 1024  # libraries rearrange the weights for each matmul: fewer rows are slower
@@ -241,6 +344,8 @@ def even_chunk(rows: int, most: int) -> int:
     """Rows of each chunk, where they are cut into as few equal ones as a limit allows."""
     return -(-rows // -(-rows // most))
 
+
+# --- tensors
 
 # Bytes that a weight takes in a published format, what scales a block of them included.
 FORMAT_BYTES = {
@@ -316,22 +421,6 @@ def total(tensors: Iterable[Tensors]) -> int:
 def matrix_weights(tensors: Iterable[Tensors], of: tuple[Of, ...]) -> int:
     """Parameters of those matrices that tokens of some kind go through."""
     return total(some for some in tensors if some.is_matrix and some.of in of)
-
-
-def token_count(config: DitConfig, latent: Grid) -> int:
-    """Tokens of a latent, given by its time, height and width."""
-    time, height, width = _token_grid(config, latent)
-    return time * height * width
-
-
-def layer_windows(config: DitConfig, latent: Grid, *, shifted: bool) -> list[Window]:
-    """Windows of the even or, shifted, of the odd layers."""
-    return windows(_token_grid(config, latent), config.window, shifted)
-
-
-def _token_grid(config: DitConfig, latent: Grid) -> Grid:
-    time, height, width = (n // part for n, part in zip(latent, config.patch, strict=True))
-    return time, height, width
 
 
 def _stream(config: DitConfig, of: Of, *, changed: bool) -> Iterator[Tensors]:

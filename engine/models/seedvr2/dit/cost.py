@@ -13,6 +13,7 @@ from engine.core.geometry import spread_indices
 from engine.models.memory_cost import DTYPE_BYTES
 from engine.models.seedvr2.dit.config import (
     DitConfig,
+    Grid,
     block_tensors,
     chunk_rows,
     end_tensors,
@@ -23,7 +24,6 @@ from engine.models.seedvr2.dit.config import (
     token_count,
     window_groups,
 )
-from engine.ops.attention.windows import Grid
 
 
 def streams(config: DitConfig, blocks: int | None, device: str) -> bool:

@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 
 from engine.models.seedvr2.dit.blocks import DitBlock
-from engine.models.seedvr2.dit.config import DIT_3B, DitConfig
+from engine.models.seedvr2.dit.config import DIT_3B, DitConfig, Grid
 from engine.models.seedvr2.dit.fast_blocks import FastBlock, TokenRows, Tools
 from engine.models.seedvr2.dit.modulation import Modulations
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.dit.token_layout import DitLayout, LayoutKey, Layouts, Order
-from engine.ops.attention.windows import Grid
 from engine.ops.linear.quantized_linear import ProductLinear, widened
 from engine.ops.norm.cache_blocks import work_dtype
 from engine.ops.precision import exact_arithmetic, no_gradients

@@ -13,7 +13,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from engine.models.seedvr2.dit.blocks import ATTENTION, DitBlock, DitRmsNorm, Layout, TimeEmbedding
-from engine.models.seedvr2.dit.config import DIT_3B, DitConfig
+from engine.models.seedvr2.dit.config import DIT_3B, DitConfig, Grid, windows
 from engine.ops.attention.rope import (
     counted_positions,
     geometric_frequencies,
@@ -21,7 +21,6 @@ from engine.ops.attention.rope import (
     spread_positions,
     window_angles,
 )
-from engine.ops.attention.windows import Grid, windows
 
 if TYPE_CHECKING:
     from engine.ops.transfer.weight_streaming import WeightStream

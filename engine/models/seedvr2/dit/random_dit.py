@@ -45,7 +45,7 @@ class DitRun:
     form: Literal["plain", "fast"]
     switches: DitSwitches
     frames: int
-    size: Size  # of a frame; a latent has an even number of positions for it
+    size: Size  # size of a frame; a latent has an even number of positions for it
     dtype: str
     device: str
     threads: int

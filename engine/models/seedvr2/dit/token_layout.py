@@ -13,10 +13,16 @@ from itertools import accumulate, chain
 import torch
 from torch import Tensor
 
-from engine.models.seedvr2.dit.config import DitConfig, group_rows, window_groups
+from engine.models.seedvr2.dit.config import (
+    DitConfig,
+    Grid,
+    Window,
+    group_rows,
+    window_groups,
+    windows,
+)
 from engine.models.seedvr2.dit.plain import picture_angles, text_angles
 from engine.ops.attention.qk_rope import Placement
-from engine.ops.attention.windows import Grid, Window, windows
 from engine.ops.norm.cache_blocks import work_dtype
 
 _KEPT = 4  # layouts: some clips of a film, as the last one of a shot is shorter

@@ -29,7 +29,7 @@ class LatentSpace:
     title: str  # name of its models, for users
     factor: int  # pixels of a frame for each position, across and down
     rate: Fraction  # frames/s of the videos that its models make
-    mean: tuple[float, ...]  # of each channel over many videos, as published
+    mean: tuple[float, ...]  # mean of each channel over many videos, as published
     std: tuple[float, ...]
 
     @property

@@ -42,7 +42,7 @@ class FastWanDownsampler:
 class Enlarger(Protocol):
     """Nearest neighbours and a 3x3 convolution: in steps, or `upsample_conv.NearestFold`."""
 
-    channels: int  # of the result
+    channels: int  # channels of the result
 
     def write(self, frames: Tensor, out: Tensor, *, chunked: bool = True) -> None:
         """Enlarge frames [T, C, h, w] into `out` [T, channels, 2h, 2w], of any strides."""

@@ -1,7 +1,7 @@
 from fractions import Fraction
 from types import SimpleNamespace
 
-from engine.video.read.frame_properties import FrameTimes, StampCheck
+from engine.video.read.clock import FrameTimes, StampCheck
 
 
 def times(

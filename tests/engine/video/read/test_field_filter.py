@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.protocol.media import Deinterlacing, MediaInfo, subsampling
-from engine.video.colour.planes import layout_of
+from engine.protocol.media import Deinterlacing, FrameMark, MediaInfo, subsampling
 from engine.video.film_preparation import deinterlaced
-from engine.video.read.frame_mark import FrameMark
+from engine.video.planes import layout_of
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import PlanarFrame
 from engine.video.read.probe import probe

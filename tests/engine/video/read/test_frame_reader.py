@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from engine.core.errors import InputError, ResultHeldBack, SourceMissing
-from engine.protocol.media import MediaInfo, VideoInfo
+from engine.protocol.media import FrameMark, MediaInfo, VideoInfo
 from engine.video.read.clock import PartClock, film_jumps
 from engine.video.read.decoder import VideoDecoder
-from engine.video.read.frame_mark import FrameMark
 from engine.video.read.frame_reader import FrameReader, frame_at
 from engine.video.read.frames import PlanarFrame
 from engine.video.read.probe import probe

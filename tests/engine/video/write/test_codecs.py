@@ -10,7 +10,7 @@ from engine.core.errors import ContainerMismatch, EncoderMissing, SettingsError
 from engine.core.geometry import Size
 from engine.protocol.media import ChapterInfo, ColourTags, MediaInfo, StreamInfo
 from engine.settings.schema import CODECS, JobSettings
-from engine.video.colour.planes import layout_of
+from engine.video.planes import layout_of
 from engine.video.write import codecs
 from engine.video.write.codecs import (
     allowed_size,

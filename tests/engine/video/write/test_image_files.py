@@ -10,7 +10,7 @@ from engine.core.errors import Cancelled, DiskFull, OutputError, OutputUnwritabl
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
-from engine.video.colour.planes import planes_of
+from engine.video.planes import planes_of
 from engine.video.read.probe import probe
 from engine.video.write.segment_file import SegmentFile
 from engine.video.write.segment_writer import SegmentWriter

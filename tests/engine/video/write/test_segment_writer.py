@@ -16,7 +16,7 @@ from engine.core.geometry import Size
 from engine.protocol.media import ColourTags, VideoInfo
 from engine.protocol.plan import PicturePlan
 from engine.settings.schema import CODECS, JobSettings
-from engine.video.colour.planes import planes_of
+from engine.video.planes import planes_of
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
 from engine.video.write.codecs import plan_picture

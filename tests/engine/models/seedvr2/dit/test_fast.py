@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from engine.models.seedvr2.dit import fast_blocks, token_layout
+from engine.models.seedvr2.dit.config import windows
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
-from engine.ops.attention.windows import windows
 from engine.settings.optimisations import DitSwitches
 from tests.helpers.extended import extended
 from tests.helpers.fast_dit import fast_dit, gap

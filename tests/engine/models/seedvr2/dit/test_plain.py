@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+from engine.models.seedvr2.dit.config import windows
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
-from engine.ops.attention.windows import windows
 from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config
 
 KINDS = ("3b", "7b")

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.models.seedvr2.dit import token_layout
+from engine.models.seedvr2.dit.config import Grid, windows
 from engine.models.seedvr2.dit.token_layout import LayoutKey, Layouts, Order, make_layout
-from engine.ops.attention.windows import Grid, windows
 from tests.helpers.seedvr2 import tiny_dit_config
 
 CPU = torch.device("cpu")

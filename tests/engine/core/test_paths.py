@@ -5,7 +5,7 @@ from pathlib import Path, PureWindowsPath
 
 import pytest
 
-from engine.core import windows_paths
+from engine.core import paths
 from engine.core.errors import OutputNameUnusable
 
 LONG_NAME = "a" * 100
@@ -33,28 +33,28 @@ def test_paths_start_at_their_drive() -> None:
         *((kept, kept) for kept in ("D:\\", "C:\\a\\nul", "C:\\a\\film.")),
         *((kept, kept) for kept in ("\\\\nas\\films\\a.mkv", "\\\\?\\C:\\a\\..")),
     ):
-        assert str(windows_paths.whole(PureWindowsPath(given), current_folders)) == meant
+        assert str(paths.with_drive(PureWindowsPath(given), current_folders)) == meant
 
 
 def test_only_long_paths_take_the_long_form_and_it_is_never_shown() -> None:
     starts = {"C:\\": "\\\\?\\C:\\", "\\\\nas\\films\\": "\\\\?\\UNC\\nas\\films\\"}
     for start, long_start in starts.items():
         short = PureWindowsPath(start, "film.mp4")
-        assert windows_paths.long_form(short) == short
+        assert paths.long_form(short) == short
         path = PureWindowsPath(start, LONG_NAME, LONG_NAME, "film.mp4")
-        long = windows_paths.long_form(path)
+        long = paths.long_form(path)
         assert str(long).startswith(long_start)
-        assert windows_paths.long_form(long) == long
+        assert paths.long_form(long) == long
         assert str(long.parent / long.name) == str(long)
-        assert windows_paths.shown(long) == str(path)
-        assert windows_paths.shown(short) == str(short)
+        assert paths.shown(long) == str(path)
+        assert paths.shown(short) == str(short)
 
 
 def test_what_we_append_still_fits_into_a_short_path() -> None:
     longest = PureWindowsPath("C:\\", "a" * 175)
-    assert windows_paths.long_form(longest) == longest
+    assert paths.long_form(longest) == longest
     relative = PureWindowsPath(LONG_NAME, LONG_NAME)
-    assert windows_paths.long_form(relative) == relative
+    assert paths.long_form(relative) == relative
     part = longest.with_name(longest.name + ".0123456789ab.part.mkv")
     assert len(str(part / "frame_000000001.tiff")) < 247
 
@@ -62,12 +62,12 @@ def test_what_we_append_still_fits_into_a_short_path() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="there it changes long ones")
 def test_other_systems_take_paths_as_they_are() -> None:
     path = Path("a" * 300, "..", "nul")
-    assert windows_paths.openable(path) is path
+    assert paths.openable(path) is path
 
 
 @pytest.mark.skipif(sys.platform != "win32", reason="needs Windows' own calls")
 def test_windows_opens_a_path_of_400_characters(tmp_path: Path) -> None:
-    folder = windows_paths.openable(tmp_path / ("b" * 200) / ("c" * 150))
+    folder = paths.openable(tmp_path / ("b" * 200) / ("c" * 150))
     folder.mkdir(parents=True)
     (folder / "film.txt").write_text("here", encoding="utf-8")
     assert (folder / "film.txt").read_text(encoding="utf-8") == "here"
@@ -87,9 +87,9 @@ USABLE = ("film.mp4", "console.mkv", "COM10.mp4", "nullen.mp4", "片段 1.mkv", 
 
 def test_names_that_windows_refuses_have_a_message() -> None:
     for name, (case, part) in PROBLEMS.items():
-        problem = windows_paths.problem_on_windows(name)
+        problem = paths.problem_on_windows(name)
         assert problem is not None, name
         error = OutputNameUnusable(problem.case, **problem.params)
         assert (error.case, part in error.message) == (case, True), name
     for name in USABLE:
-        assert windows_paths.problem_on_windows(name) is None, name
+        assert paths.problem_on_windows(name) is None, name

@@ -4,7 +4,7 @@ import pytest
 from av.video.format import VideoFormat
 
 from engine.core.geometry import Size
-from engine.video.colour.planes import frame_of, layout_of, order_of, planar_format, planes_of
+from engine.video.planes import frame_of, layout_of, order_of, planar_format, planes_of
 
 PACKED = """
     rgb24 bgr24 rgba bgra argb abgr rgb0 bgr0 0rgb 0bgr rgb48le rgb48be bgr48le rgba64le rgba64be

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from engine.protocol.media import Chroma, VideoInfo, subsampling
 from engine.protocol.plan import PicturePlan
-from engine.video.colour.tags import assumed_matrix
+from engine.video.colour_tags import assumed_matrix
 
 # Shares of red and blue in luma (ITU-R BT.709, BT.601, FCC 73.682, SMPTE 240M, BT.2020).
 _LUMA_WEIGHTS = {

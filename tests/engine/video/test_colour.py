@@ -9,7 +9,7 @@ import torch
 
 from engine.core.geometry import Size
 from engine.protocol.media import Chroma, ColourTags, subsampling
-from engine.video.colour.convert import ColourSpec, colour_spec, from_rgb, to_rgb
+from engine.video.colour import ColourSpec, colour_spec, from_rgb, to_rgb
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
 from tests.helpers.plans import a_media

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.ops.colour.hidden import fill_hidden
+from engine.pipeline.stages.restore import fill_hidden
 from tests.helpers.memory import Allocations
 
 RED, BLUE = (0.9, 0.1, 0.2), (0.1, 0.3, 0.8)

@@ -31,7 +31,7 @@ class PixelLayout:
     """Components of a pixel format, whatever its order in memory."""
 
     chroma: Chroma
-    bit_depth: int  # of the planes of PlanarFrame: 8 to 16
+    bit_depth: int  # depth of the planes of PlanarFrame: 8 to 16
     has_alpha: bool
     is_float: bool = False  # read as 16-bit code values, clipped to 0..1
 
@@ -86,17 +86,11 @@ Component = tuple[int, int, int]  # plane of FFmpeg's frame, first sample of a r
 
 @dataclass(frozen=True, slots=True)
 class SampleOrder:
-    """Places of the samples of a pixel format in memory.
+    """Places of the samples of a pixel format in memory."""
 
-    Attributes:
-        kind: NumPy's name of a stored sample, with its byte order: "u1", "<u2", ">f4".
-        shift: Bits below the code value in a sample.
-        components: In the order of PlanarFrame.planes.
-    """
-
-    kind: str
-    shift: int
-    components: tuple[Component, ...]
+    kind: str  # NumPy's name of a stored sample, with its byte order: "u1", "<u2", ">f4"
+    shift: int  # bits below the code value in a sample
+    components: tuple[Component, ...]  # in the order of PlanarFrame.planes
 
 
 def _packed(count: int, *order: int) -> tuple[Component, ...]:

@@ -3,7 +3,7 @@ from itertools import product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.ops.attention.windows import Grid, Window, window_size, windows
+from engine.models.seedvr2.dit.config import Grid, Window, window_size, windows
 
 COUNTS = (4, 3, 3)
 GRIDS = st.tuples(st.integers(1, 40), st.integers(1, 70), st.integers(1, 70))

@@ -1,1 +1,0 @@
-"""Pixel formats, chroma and colour conversion."""
