@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from engine.core.geometry import Size
@@ -75,10 +75,6 @@ def fitted(plan: SeedVr2Plan, room: Room) -> SeedVr2Plan:
     return with_two_at_once(found, room, requirements.tiles(found))
 
 
-def _encoder_tiles(vae: VaeConfig, frame: Size) -> Axis[SeedVr2Plan]:
-    return tile_axis("encode", frame, ENCODE_OVERLAP_PX, vae.spatial_factor)
-
-
 def _decoder_tiles(vae: VaeConfig, frame: Size, *, is_whole: bool) -> Axis[SeedVr2Plan]:
     """Tiles of all of the decoder, or of its large part."""
     if is_whole:
@@ -138,13 +134,19 @@ class _Search:
     def __init__(self, plan: SeedVr2Plan, room: Room) -> None:
         self.room, self.plan = room, plan
         self.on_gpu = plan.device == "cuda"
-        self.config, self.vae = files.configs(plan)
+        _, self.vae = files.configs(plan)
+        axes, wanted = _axes(plan), plan.latents
+        # what is tried, the wanted value first
+        self.clips = wanted, *(clip for clip in CLIPS[plan.device] if clip < wanted)
+        self.blocks: tuple[int | None, ...] = axes["blocks"].down(plan)
+        self.encode: tuple[Size | None, ...] = axes["encode"].down(plan)
 
     def best(self) -> SeedVr2Plan | None:
         """The fastest of the best class that is not given up; None where nothing fits."""
         found: dict[Quality, tuple[float, SeedVr2Plan]] = {}
         for quality in self._qualities():
-            most = min((s / _price(q, quality) for q, (s, _) in found.items()), default=None)
+            prices = {q: "tile-statistics" if q.clips == quality.clips else "clips" for q in found}
+            most = min((s / PRICES[prices[q]] for q, (s, _) in found.items()), default=None)
             plan = self._best_of(quality, most)
             if plan is not None:
                 found[quality] = self.room.seconds(plan), plan
@@ -158,25 +160,6 @@ class _Search:
         is_whole = bool(self._decoder_tiles(is_whole=True))
         base = replace(with_clip(self.plan, self.clips[-1]), blocks_on_device=self.blocks[-1])
         return self._smallest(replace(base, warm_up=WARM_UP, decodes_whole_tiles=is_whole))
-
-    # --- what is tried
-
-    @cached_property
-    def clips(self) -> tuple[int, ...]:
-        """Lengths in latents, the wanted one first."""
-        wanted = self.plan.latents
-        usual = CLIPS["cuda" if self.on_gpu else "cpu"]
-        return wanted, *(clip for clip in usual if clip < wanted)
-
-    @cached_property
-    def blocks(self) -> tuple[int | None, ...]:
-        """Numbers of blocks on the device, the wanted one first."""
-        return _axes(self.plan)["blocks"].down(self.plan)
-
-    @cached_property
-    def encode(self) -> tuple[Size | None, ...]:
-        """Tiles of the encoder, the largest first."""
-        return _encoder_tiles(self.vae, self.plan.padded).down(self.plan)
 
     def _decoder_tiles(self, *, is_whole: bool) -> tuple[Size | None, ...]:
         """Tiles of the decoder, the largest first."""
@@ -353,11 +336,6 @@ class _Search:
         return replace(base, encode_tile=self.encode[-1], decode_tile=tiles[-1])
 
 
-def _price(better: Quality, poorer: Quality) -> float:
-    """Factor by which a better class may take longer."""
-    return PRICES["tile-statistics" if better.clips == poorer.clips else "clips"]
-
-
 # --- the plans next to a plan
 
 
@@ -435,7 +413,7 @@ def _axes(plan: SeedVr2Plan) -> dict[str, Axis[SeedVr2Plan]]:
             put=with_clip,
         ),
         "decode": _decoder_tiles(vae, plan.padded, is_whole=plan.decodes_whole_tiles),
-        "encode": _encoder_tiles(vae, plan.padded),
+        "encode": tile_axis("encode", plan.padded, ENCODE_OVERLAP_PX, vae.spatial_factor),
     }
 
 
