@@ -103,9 +103,16 @@ class WanFamily(ModelFamily[WanPlan]):
         return config.temporal_factor * (encoder_reach(config) + decoder_reach(config)), 0
 
     def stage_work(self, work: WanPlan, frames: int) -> dict[str, StageWork]:
-        """Both halves of the VAE."""
+        """Both halves of the VAE, and the carries that wait elsewhere meanwhile."""
+        parked, share = requirements.parked_bytes(work, frames)
         return {
-            stage: StageWork(kind="vae", dtype=work.dtype, operations=operations)
+            stage: StageWork(
+                kind="vae",
+                dtype=work.dtype,
+                operations=operations,
+                parked_bytes=parked[stage] * (1 - share),
+                parked_pinned_bytes=parked[stage] * share,
+            )
             for stage, operations in requirements.stage_work(work, frames).items()
         }
 

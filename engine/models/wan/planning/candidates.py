@@ -66,11 +66,15 @@ def _fitted(plan: WanPlan, room: Room) -> WanPlan:
         )
         yield from (replace(base, encode_tile=one, decode_tile=two) for one, two in pairs)
 
-    for parks in (False, True) if on_gpu else (False,):  # what is parked has a way to go
+    fast: list[WanPlan] = []
+    for parks in (False, True) if on_gpu else (False,):
         for begins in (0, early) if on_gpu else (plan.warm_up,):
             found = list(in_tiles(replace(pinned, warm_up=begins, parks=parks)))
-            if found:
-                return min(found, key=room.seconds)
+            fast += found
+            if found:  # tiles that begin early compute more
+                break
+    if fast:
+        return min(fast, key=room.seconds)
     smallest = replace(plan, warm_up=early, parks=on_gpu)
     return replace(smallest, encode_tile=encode[-1], decode_tile=decode[-1])
 

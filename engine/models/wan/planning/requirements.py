@@ -118,6 +118,24 @@ def stage_work(plan: WanPlan, frames: int) -> dict[str, float]:
     return {stage: found[stage] for stage in plan.stages}
 
 
+def parked_bytes(plan: WanPlan, frames: int) -> tuple[dict[str, float], float]:
+    """Bytes of carries that are parked for n frames, there and back, by stage.
+
+    The second value is the share of them for which there is pinned memory.
+    """
+    encode, decode = passes(plan)
+    carries = {"encode": 0, "decode": 0}
+    if plan.parks:
+        if len(encode_tiles(encode)) > 1:
+            carries["encode"] = encode.peak("encode_low").carry
+        if len(decode_tiles(decode)) > 1:
+            carries["decode"] = decode.peak("decode_low").carry
+    again = -(-frames // (STEP * encode.visit)) - 1
+    at_a_time = sum(carries.values())
+    share = min(1.0, plan.park_pin_bytes / at_a_time) if at_a_time else 0.0
+    return {stage: 2.0 * again * size for stage, size in carries.items()}, share
+
+
 def encode_work(asked: Pass) -> float:
     """Floating-point operations for a frame of a long shot."""
     more = _repeated(asked, encode_tiles(asked), split.encode_cut(asked.config))
