@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from safetensors.torch import save_file
@@ -17,10 +17,12 @@ from engine.core.errors import NoUsableGpu
 from engine.core.geometry import Size
 from engine.hardware import devices
 from engine.hardware.budget import Budget, measure_budget
+from engine.models.load import Form
 from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.dit.random_dit import MIDDLE, TEXT_LENGTH, DitRun, Kind, usual_run
 from engine.models.seedvr2.dit.random_file import RandomFile
 from engine.models.seedvr2.vae.config import VAE
+from engine.models.video_vae.measured_memory import MeasuredVae
 from engine.models.video_vae.measuring import ClipUse, clip_use
 from engine.models.video_vae.slicing import SlicedVae
 from engine.models.video_vae.vae_use import Side, VaeUse
@@ -81,7 +83,7 @@ class VaeRun:
 
     model: str  # id of the VAE
     side: Side
-    form: Literal["plain", "fast"]
+    form: Form
     switches: VaeSwitches
     frames: int
     size: Size  # size of a frame that is encoded, or would be encoded to the latent that is decoded
@@ -120,8 +122,7 @@ class VaeRun:
             switches=self.switches if self.form == "fast" else VaeSwitches.all_off(),
             slice_frames=self.slice_frames,
         )
-        vae = vae_models()[self.model].variants().measured
-        return clip_use(vae, self.config, use, self.side, self.size, self.frames)
+        return clip_use(self._code, self.config, use, self.side, self.size, self.frames)
 
     def weights(self) -> dict[str, Tensor]:
         """Published name -> float32 tensor, the same each time; activations keep their size."""
@@ -133,8 +134,7 @@ class VaeRun:
         """The VAE, with slicing; with random weights where none are given."""
         weights = self.weights() if weights is None else weights
         if self.form == "fast":
-            variants = vae_models()[self.model].variants()
-            vae: Any = variants.fast(self.config, weights, **self._where())
+            vae: Any = self._code.loader.fast(self.config, weights, **self._where())
         else:
             with torch.device("meta"):
                 vae = self._plain()
@@ -145,7 +145,7 @@ class VaeRun:
 
     def loaded(self, path: Path) -> SlicedVae:
         """The VAE with the weights of a file, with slicing."""
-        load = vae_models()[self.model].variants().load
+        load = self._code.loader.load
         return self._sliced(load(path, form=self.form, config=self.config, **self._where()))
 
     def input(self) -> Tensor:
@@ -184,9 +184,12 @@ class VaeRun:
 
     def _plain(self) -> nn.Module:
         """The plain variant in float32, with weights out of torch's generator."""
-        vae = vae_models()[self.model].variants().plain(self.config)
-        assert isinstance(vae, nn.Module)
+        vae: nn.Module = self._code.loader.plain(self.config)
         return vae
+
+    @property
+    def _code(self) -> MeasuredVae:
+        return vae_models()[self.model].code
 
     def _where(self) -> dict[str, Any]:
         return {"device": self.device, "dtype": self.torch_dtype, "switches": self.switches}

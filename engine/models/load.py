@@ -1,4 +1,4 @@
-"""Loads a file into a module on the meta device: strictly, one tensor at a time."""
+"""Reads a file into a module that was made on the meta device: strictly, one tensor at a time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import reduce
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,10 @@ from engine.core.messages import Message, message
 from engine.files.formats.keymap import KeyMap
 from engine.files.formats.open_weights import WeightsFile
 from engine.ops.transfer.flat_storage import put_tensor
+
+Form = Literal["plain", "fast"]
+FORMS: tuple[Form, ...] = ("plain", "fast")
+"""Variants of a model: plain follows the specification, fast gives the same sooner."""
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -71,57 +75,46 @@ class FiniteWeights(FileWeights):
         return found
 
 
-def load_module(
-    module: nn.Module,
+def on_meta(
+    make: Callable[[], M],
     file: WeightsFile,
-    keymap: KeyMap,
+    found: Shapes,
     *,
-    device: str | torch.device = "cpu",
-    dtype: torch.dtype = torch.float32,
-) -> None:
-    """Fill a module that was built on the meta device with the tensors of a file.
-
-    Parameters need no gradient afterwards.
-
-    Raises:
-        MissingKeys, ExtraKeys, WrongShapes: Not exactly the tensors of the module.
-        WrongNumbers: Tensors of integers.
-        ValueError: A tensor of the module is in no file; an error in the module.
-
-    Memory: the module and one tensor of the file.
-    """
-    check_numbers(file)
-    fill(module, FileWeights(file, keymap, device=device, dtype=dtype), file.path)
-
-
-def fill(module: nn.Module, weights: FileWeights, path: Path) -> None:
-    """Put the tensors of an open file, whose path is `path`, into a module; see `load_module`.
-
-    Raises:
-        MissingKeys, ExtraKeys, WrongShapes, ValueError: Raised by `load_module`.
-    """
-    check_keys(shapes_of(module), weights.shapes, path)
-    for name in shapes_of(module):
-        assign(module, name, weights[name])
-    check_filled(module)
-
-
-def on_meta(make: Callable[[], M], file: WeightsFile, found: Shapes) -> M:
+    also: Collection[str] = (),
+    checked: Collection[str] = (),
+) -> M:
     """A model on the meta device, to which exactly the tensors of a file belong.
 
     Args:
         make: Makes the model.
         file: Open.
         found: Shapes of its tensors, by the names of the model.
+        also: Dtypes that are accepted beside floating point; see `check_numbers`.
+        checked: Tensors that may have any dtype.
 
     Raises:
-        WeightsError: Raised by `check_numbers` and `check_keys`.
+        MissingKeys, ExtraKeys, WrongShapes: Not exactly the tensors of the model.
+        WrongNumbers: Tensors of other dtypes.
     """
     with torch.device("meta"):
         model = make()
-    check_numbers(file)
+    check_numbers(file, also, checked=checked)
     check_keys(shapes_of(model), found, file.path)
     return model
+
+
+def fill(module: nn.Module, weights: FileWeights) -> None:
+    """Put the tensors of an open file into a module of `on_meta`; parameters need no gradient.
+
+    Raises:
+        WrongNumbers: Raised by `FiniteWeights`.
+        ValueError: A tensor of the module is in no file; an error in the module.
+
+    Memory: the module and one tensor of the file.
+    """
+    for name in shapes_of(module):
+        assign(module, name, weights[name])
+    check_filled(module)
 
 
 def shapes_of(module: nn.Module) -> dict[str, tuple[int, ...]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from engine.models.load import FORMS
 from engine.models.seedvr2.dit.blocks import sinusoids
 from engine.models.seedvr2.dit.config import (
     DIT_3B,
@@ -23,7 +24,7 @@ from engine.models.seedvr2.dit.config import (
     infer_dit_config,
     windows,
 )
-from engine.models.seedvr2.dit.load import FORMS, load_dit
+from engine.models.seedvr2.dit.load import load_dit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit, picture_angles, text_angles
 from engine.models.seedvr2.sampler import condition, shifted_timestep
 from engine.ops.attention.rope import geometric_frequencies, linear_frequencies, rotate

@@ -11,7 +11,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from engine.models.seedvr2.dit.load import FORMS, load_dit
+from engine.models.load import FORMS
+from engine.models.seedvr2.dit.load import load_dit
 from engine.models.seedvr2.vae.load import load_vae
 from tests.golden import files
 from tests.golden.cases_frames import compared_ranked

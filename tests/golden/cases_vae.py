@@ -17,8 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.models.load import FORMS
 from engine.models.seedvr2.vae.config import infer_vae_config
-from engine.models.seedvr2.vae.load import FORMS, Vae, load_vae
+from engine.models.seedvr2.vae.load import Vae, load_vae
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
 from engine.models.video_vae.slicing import LOGVAR_LIMITS
 from tests.golden import files

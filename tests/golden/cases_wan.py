@@ -14,10 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.models.load import shapes_of
+from engine.models.load import FORMS, Form, shapes_of
 from engine.models.wan.latents.spaces import normalised, raw
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22, WanConfig, infer_wan_config
-from engine.models.wan.vae.load import FORMS, Form, Wan, load_wan
+from engine.models.wan.vae.load import Wan, load_wan
 from engine.models.wan.vae.plain import WanVae
 from engine.ops.conv.causal_conv import Carry
 from tests.golden import files

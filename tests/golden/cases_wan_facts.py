@@ -12,11 +12,12 @@ import torch
 
 from engine.files.catalogue import catalogue
 from engine.models.identify import WAN2X_VAE, WAN21_VAE, WAN22_VAE, recognise
+from engine.models.load import FORMS
 from engine.models.wan.latents.file import LatentFile
 from engine.models.wan.latents.spaces import MODELS, LatentSpace, normalised
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.keymap import wan_keys
-from engine.models.wan.vae.load import FORMS, load_wan
+from engine.models.wan.vae.load import load_wan
 from engine.models.wan.vae.plain import WanVae
 from tests.golden import files
 from tests.golden.cases_wan import LIMITS, PUBLISHED, RECIPES

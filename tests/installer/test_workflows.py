@@ -27,9 +27,6 @@ PERMISSIONS = {  # of jobs that need more than to read the sources
     "publish": {"contents": "write"},
     "analyze": {"actions": "read", "contents": "read", "security-events": "write"},
 }
-PINNED = re.compile(
-    r"(?:actions/[\w-]+|github/codeql-action/(?:init|analyze))@[0-9a-f]{40} # v\d+\.\d+\.\d+"
-)
 COMMAND_SEPARATORS = {"&&", "||", "|", ";", ">", "then", "fi"}
 
 
@@ -148,11 +145,10 @@ def test_file_names_read_from_our_modules():
 
 @pytest.mark.programs("bash")
 @pytest.mark.parametrize("name", NAMES)
-def test_every_script_is_valid_bash_without_expressions_and_addresses(name):
+def test_every_script_is_valid_bash_without_addresses(name):
     assert workflow(name)["defaults"]["run"]["shell"] == "bash"
     for script in scripts(name):
         subprocess.run(["bash", "-n"], input=script, text=True, check=True)
-        assert "${{" not in script
     text = text_of(name)
     assert "://" not in text
     assert not re.search(r"\b[\w-]+\.(org|com|io|net|dev)\b|pypi|index-url|choco|npm ", text)
@@ -162,17 +158,10 @@ def test_every_workflow_is_looked_at():
     assert {path.name for path in FOLDER.iterdir()} == {f"{name}.yml" for name in ALL}
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_actions_are_of_github_and_pinned_by_their_commit(name):
-    used = re.findall(r"uses: (.+)", text_of(name))
-    assert used
-    for line in used:
-        is_ours = re.fullmatch(r"\./\.github/workflows/\w+\.yml", line)
-        assert is_ours or PINNED.fullmatch(line), line
-        if is_ours:
-            assert (ROOT / line).is_file()
-
+def test_actions_are_of_github_and_of_one_version():
+    """Zizmor checks that each is pinned by its commit."""
     used = {line for name in ALL for line in re.findall(r"uses: (\w+/.+)", text_of(name))}
+    assert {line.partition("/")[0] for line in used} == {"actions", "github"}
     assert len(used) == len({line.partition("@")[0] for line in used}), "one commit of each"
     codeql = {line.partition("@")[2] for line in used if line.startswith("github/codeql-action/")}
     assert len(codeql) == 1, "its parts refuse each other's versions"
@@ -248,7 +237,13 @@ def test_hooks_run_the_linters_in_versions_of_the_extra_dev():
     assert pinned["ruff-pre-commit"].removeprefix("v") in dev["ruff"]
     assert pinned["typos"].removeprefix("v") in dev["typos"]
     entries = {hook.get("entry", hook["id"]) for repo in config["repos"] for hook in repo["hooks"]}
-    linters = {"ruff-check", "ruff-format", "typos", "lint-imports"}
+    linters = {
+        "ruff-check",
+        "ruff-format",
+        "typos",
+        "lint-imports",
+        "zizmor --offline --quiet .github",
+    }
     assert linters | {f"mypy --platform {name}" for name in ("linux", "win32")} <= entries
 
 

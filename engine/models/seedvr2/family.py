@@ -43,9 +43,10 @@ from engine.models.seedvr2.plan import (
     working_size,
 )
 from engine.models.seedvr2.planning import candidates, requirements
+from engine.models.seedvr2.planning.vae_memory import VAES
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
 from engine.models.upscalers import ShotModel
-from engine.models.video_vae.measured_memory import VaeModel, VaeVariants
+from engine.models.video_vae.measured_memory import VaeModel
 from engine.protocol.plan import Notice, WeightsPlan
 from engine.settings.schema import JobSettings
 
@@ -276,12 +277,12 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         """Each kind by what its loader checks."""
         from engine.models.seedvr2.dit.load import check_dit
         from engine.models.seedvr2.text_embedding import load_text_embedding
-        from engine.models.seedvr2.vae.load import check_vae
+        from engine.models.seedvr2.vae.load import LOADER
 
         if content == TEXT_EMBEDDING:
             load_text_embedding(path, DIT_3B)  # those of 7B are as wide
         elif content == SEEDVR2_VAE:
-            check_vae(path)
+            LOADER.check(path)
         else:
             check_dit(path)
 
@@ -293,7 +294,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
                 title="SeedVR2 VAE",
                 config=VAE,
                 published="seedvr2-3b",
-                variants=_vae_variants,
+                code=VAES,
                 config_of=_vae_config_of,
             ),
         )
@@ -314,18 +315,6 @@ def _blocks_chosen(plan: SeedVr2Plan) -> Iterator[Notice]:
     yield chosen("blocks", case, blocks=stay, layers=layers)
     if plan.pin_bytes:
         yield chosen("copies", size=memory_text(plan.pin_bytes))
-
-
-def _vae_variants() -> VaeVariants:
-    from engine.models.seedvr2.planning.vae_memory import VAES
-    from engine.models.seedvr2.vae import fast, load, plain
-
-    return VaeVariants(
-        plain=plain.SeedVr2Vae,
-        fast=fast.FastVae,
-        load=load.load_vae,
-        measured=VAES,
-    )
 
 
 def _vae_config_of(weights: WeightsPlan) -> VaeConfig:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.core.geometry import Size
-from engine.models.seedvr2.dit.load import LoadOptions, load_dit, load_text_embedding
+from engine.models.seedvr2.dit.load import LoadOptions, load_dit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.plan import STEP, FrameLayout, SeedVr2Plan
 from engine.models.seedvr2.preprocess import cut_out, place
@@ -22,6 +22,7 @@ from engine.models.seedvr2.sampler import (
     seeded_noise,
 )
 from engine.models.seedvr2.shot import ClippedShot, Shot, ShotOptions
+from engine.models.seedvr2.text_embedding import load_text_embedding
 from engine.models.seedvr2.vae.load import Vae, load_vae
 from engine.models.seedvr2.vae.tiling import Tiling, decoder_lookback, encoder_lookback
 from engine.models.upscalers import (

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from engine.core.geometry import Size
 from engine.core.paths import resource
@@ -29,9 +29,6 @@ from engine.models.video_vae.vae_use import (
     VaeUse,
 )
 from engine.protocol.plan import WeightsPlan
-
-if TYPE_CHECKING:
-    from engine.models.video_vae.slicing import SlicedVae
 
 TABLE = "memory.json"
 _SIDES = (64, 128, 256, 1024)
@@ -64,23 +61,6 @@ class MeasuredVae(VaeCode):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VaeVariants:
-    """Constructors of a VAE, and its measured memory.
-
-    Attributes:
-        plain: Makes it from a configuration, with random weights in float32.
-        fast: Makes it from a configuration and weights by name; keywords device, dtype, switches.
-        load: Loads it from a path; keywords form, config and those of `fast`.
-        measured: Memory of its calls.
-    """
-
-    plain: Callable[[Any], SlicedVae]
-    fast: Callable[..., SlicedVae]
-    load: Callable[..., SlicedVae]
-    measured: MeasuredVae
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class VaeModel:
     """One VAE.
 
@@ -89,7 +69,7 @@ class VaeModel:
         title: For tables.
         config: Sizes of the published one; `narrower` gives smaller ones.
         published: A model in the catalogue that it belongs to.
-        variants: Loads torch.
+        code: Both variants, and the memory of their calls.
         config_of: Sizes of the VAE in an installed file; a WeightsError if it is another.
         sides: Sides that are not those of another VAE.
     """
@@ -98,7 +78,7 @@ class VaeModel:
     title: str
     config: Any
     published: str
-    variants: Callable[[], VaeVariants]
+    code: MeasuredVae
     config_of: Callable[[WeightsPlan], Any]
     sides: tuple[Side, ...] = ("encode", "decode")
 

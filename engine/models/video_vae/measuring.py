@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib import import_module
 from threading import RLock
 from typing import Any, Self, get_args
 
@@ -243,13 +242,13 @@ class Valueless:
         if use.device == "cuda" and switches.convolution == "auto":
             switches = replace(switches, convolution="2d")
         with torch.device("meta"):
-            weights = _loaded(vae.plain)(config).state_dict()
+            weights = vae.loader.plain(config).state_dict()
         self.meter = Meter(use.device)
         options = {"device": self.meter.device, "dtype": self.dtype, "switches": switches}
         with self:
             given = {name: self.meter.wrapped(value) for name, value in weights.items()}
             del weights
-            self.fast = _loaded(vae.fast)(config, given, **options)
+            self.fast = vae.loader.fast(config, given, **options)
             del given
 
     def __enter__(self) -> Self:
@@ -403,24 +402,18 @@ def clip_use(
         frames: 1 + n * temporal_factor.
         whole: The clip goes through at once, not in slices.
     """
-    with Valueless(vae, config, use) as measured:
+    with _ONE_AT_A_TIME, _built(vae, config, use) as measured:
         fast, meter = measured.fast, measured.meter
-        if not whole:
-            fast.enable_slicing(use.slice_frames)
+        fast.disable_slicing() if whole else fast.enable_slicing(use.slice_frames)
         steps = frames if side == "encode" else 1 + (frames - 1) // config.temporal_factor
         given = measured.given(vae.pieces(config, use.slice_frames)[f"{side}_slice"], size, steps)
         run = fast.posterior if side == "encode" else fast.decode
         if frames == 1:  # a first image leaves tables behind on a CPU
             run(given)
-            fast.release()
+        fast.release()
         start = meter.peak = meter.now
         before = meter.convolutions, meter.products
         result = run(given)
         peak = meter.peak - start + measured.compiled_bytes + _SMALL_BYTES
         del result
         return ClipUse(peak, meter.convolutions - before[0], meter.products - before[1])
-
-
-def _loaded(path: str) -> Any:
-    module, name = path.split(":")
-    return getattr(import_module(module), name)

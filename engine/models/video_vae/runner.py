@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Generic, Literal, Self, TypeVar
+from typing import ClassVar, Generic, Literal, Self, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from engine.hardware.stage_meter import end_part
-from engine.models.video_vae.context import AnyContext, Part, Trace
-from engine.models.video_vae.layers import Mark
+from engine.models.video_vae.builder import Builder, Table
+from engine.models.video_vae.layers import Mark, Part, SliceContext, Trace
 from engine.models.video_vae.slicing import ClipSizes, SlicedVae, clamp_logvar
 from engine.ops.compiler import require_compiler
 from engine.ops.conv.causal_conv import Carry
@@ -22,12 +22,13 @@ from engine.ops.precision import exact_arithmetic, no_gradients
 from engine.settings.optimisations import Convolution, VaeSwitches
 
 Direction = Literal["encode", "decode"]
-Parts = dict[Direction, list[Part[AnyContext]]]
+Parts = dict[Direction, list[Part]]
+AnyPlain = TypeVar("AnyPlain", bound=nn.Module)
 AnyConfig = TypeVar("AnyConfig", bound=ClipSizes)
 
 
-class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
-    """Runs the parts of a fast variant; a family defines the parts.
+class FastSlicedVae(SlicedVae, Generic[AnyPlain, AnyConfig]):
+    """Makes and runs the parts of a fast variant; a family says which plain modules become which.
 
     Inference only. Not for several threads or streams at once, which need a form each (`apart`):
     all parts share one workspace.
@@ -44,14 +45,16 @@ class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
 
     Attributes:
         config: Sizes of the model.
-        context_type: Class of the context, set by the family.
+        plain_type: Class of the plain variant.
+        table: Maps classes of its modules to functions that make their parts.
         parts: Parts of encoder and decoder.
         trace: Called with the module path and a copy of the result of each part,
             [1, C, T, H, W], of the first clip of a batch.
     """
 
-    context_type: type[AnyContext]
     config: AnyConfig
+    plain_type: type[AnyPlain]
+    table: ClassVar[Table]
 
     def __init__(
         self,
@@ -71,10 +74,20 @@ class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
         self._begun: set[Direction] = set()  # directions that have begun a clip
         self.workspace = self._buffers()
         with no_gradients(), exact_arithmetic():
-            self.parts = self.build_parts(weights)
+            with torch.device("meta"):
+                plain = self.plain_type(config)
+            build = Builder(
+                plain,
+                self.table,
+                weights,
+                device=self.device,
+                options=self.conv_options(),
+                switches=switches,
+            )
+            self.parts = self.build_parts(build, plain)
 
     @abstractmethod
-    def build_parts(self, weights: Mapping[str, Tensor]) -> Parts[AnyContext]:
+    def build_parts(self, build: Builder, plain: AnyPlain) -> Parts:
         """The parts of encoder and decoder; everything else is set when this is called."""
 
     @classmethod
@@ -145,7 +158,7 @@ class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
         return found, working.done()
 
     def run_frames(
-        self, parts: Sequence[Part[AnyContext]], frames: Tensor, carry: Carry
+        self, parts: Sequence[Part], frames: Tensor, carry: Carry
     ) -> tuple[Tensor, Carry]:
         """One slice of frames [T, C, H, W] through some parts; the frames are not changed."""
         context = self.context_of(frames, carry.begin())
@@ -153,21 +166,19 @@ class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
             context.stream = context.stream.clone()
         return self.run_parts(parts, context)
 
-    def run_parts(
-        self, parts: Sequence[Part[AnyContext]], context: AnyContext
-    ) -> tuple[Tensor, Carry]:
+    def run_parts(self, parts: Sequence[Part], context: SliceContext) -> tuple[Tensor, Carry]:
         """Run some parts on a context; the frames that come out, and the next carry."""
         with no_gradients(), exact_arithmetic(self.switches.fp16_accumulation):
             result = _through(parts, context)
         return result, context.carry.done()
 
-    def context_of(self, frames: Tensor, carry: Carry, batch: int = 0) -> AnyContext:
+    def context_of(self, frames: Tensor, carry: Carry, batch: int = 0) -> SliceContext:
         """Context of frames [T, C, H, W], in the layout of the parts, with a working carry."""
         last = self.switches.channels_last
         layout = torch.channels_last if last else torch.contiguous_format
         with no_gradients():
             stream = frames.to(self.device, self.dtype).contiguous(memory_format=layout)
-        return self.context_type(
+        return SliceContext(
             carry=carry,
             workspace=self.workspace,
             switches=self.switches,
@@ -196,7 +207,7 @@ class FastSlicedVae(SlicedVae, Generic[AnyContext, AnyConfig]):
         return _through(self.parts[direction], context)
 
 
-def _through(parts: Sequence[Part[AnyContext]], context: AnyContext) -> Tensor:
+def _through(parts: Sequence[Part], context: SliceContext) -> Tensor:
     for part in parts:
         part.run(context)
         if not isinstance(part, Mark):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
 
 from engine.models.memory_cost import DTYPE_BYTES
 from engine.settings.optimisations import VaeSwitches
+
+if TYPE_CHECKING:
+    from engine.models.video_vae.load import VaeLoader
 
 Side = Literal["encode", "decode"]
 Curve = tuple[tuple[int, int], ...]  # sides of square frames, px, and what they take
@@ -143,11 +147,16 @@ class VaeCode:
     """The code of a family's VAEs, whose calls are measured.
 
     Attributes:
-        fast, plain: Module and class of both variants.
+        module: Module with the `LOADER` of the family, which loads torch.
         pieces: Input of each call, by the name of its method, for a configuration and the frames of
             a slice.
     """
 
-    fast: str
-    plain: str
+    module: str
     pieces: Callable[[Any, int], Mapping[str, Piece]]
+
+    @property
+    def loader(self) -> VaeLoader[Any, Any]:
+        """Both variants and the files that they are read from. Loads torch."""
+        loader: VaeLoader[Any, Any] = import_module(self.module).LOADER
+        return loader

@@ -21,7 +21,7 @@ from engine.models.planning.candidates import (
 )
 from engine.models.planning.memory import MemoryRequirement, Room
 from engine.models.upscalers import ShotModel
-from engine.models.video_vae.measured_memory import VaeModel, VaeVariants
+from engine.models.video_vae.measured_memory import VaeModel
 from engine.models.wan import files
 from engine.models.wan.latents.format import WanLatents
 from engine.models.wan.plan import WanPlan
@@ -166,9 +166,9 @@ class WanFamily(ModelFamily[WanPlan]):
 
     def check_file(self, content: str, path: Path) -> None:
         """The VAEs by what their loader checks."""
-        from engine.models.wan.vae.load import check_wan
+        from engine.models.wan.vae.load import LOADER
 
-        check_wan(path)
+        LOADER.check(path)
 
     def vaes(self) -> tuple[VaeModel, ...]:
         """Wan 2.1, Wan 2.2 and Wan 2x, which encodes as Wan 2.1 does."""
@@ -185,19 +185,8 @@ def _vae(model: str, title: str, config: WanConfig) -> VaeModel:
         title=title,
         config=config,
         published=model,
-        variants=_variants,
+        code=VAES,
         config_of=lambda weights: files.wan_config(weights, model),
-    )
-
-
-def _variants() -> VaeVariants:
-    from engine.models.wan.vae import fast, load, plain
-
-    return VaeVariants(
-        plain=plain.WanVae,
-        fast=fast.FastWanVae,
-        load=load.load_wan,
-        measured=VAES,
     )
 
 

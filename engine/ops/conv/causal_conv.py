@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from engine.ops.transfer.parking import Parking
+
+Past = Literal["copies", "zeros", "none"]
 
 
 class Carry:
@@ -117,7 +120,12 @@ class CausalConv3d(nn.Conv3d):
     of it, before a later slice the last inputs of the one before.
 
     Memory: the input once more where the kernel spans several frames.
+
+    Attributes:
+        past: Frames before a clip: copies of its frame 0, zeros, or none.
     """
+
+    past: ClassVar[Past] = "copies"
 
     def forward(self, frames: Tensor, carry: Carry | None = None) -> Tensor:
         """Convolve one slice.
@@ -161,6 +169,8 @@ class CausalConv3d(nn.Conv3d):
 
 class ZeroPastConv3d(CausalConv3d):
     """Causal convolution with black frames before the first one of a clip, not its copies."""
+
+    past = "zeros"
 
     def before_the_clip(self, frames: Tensor) -> Tensor:
         """Frames before the first one of [B, C, T, H, W]: `kernel - 1` frames of zeros."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from engine.ops.conv import folds
+from engine.ops.conv.causal_conv import Past
 from engine.ops.conv.temporal_conv import Form, TemporalConv, WinogradConv, laid_out
 from engine.ops.conv.trial import LayerKind, choose_convolution
 from engine.settings.optimisations import Convolution
-
-Past = Literal["copies", "zeros", "none"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

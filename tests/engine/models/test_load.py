@@ -19,7 +19,7 @@ from engine.core.errors import (
 )
 from engine.files.formats.keymap import KeyMap
 from engine.files.formats.safetensors_file import SafetensorsFile
-from engine.models.load import FileWeights, check_keys, load_module
+from engine.models.load import FileWeights, check_keys, fill, on_meta
 
 
 class Small(nn.Module):
@@ -42,10 +42,10 @@ def loaded(
     folder: Path, tensors: dict[str, Tensor], keymap: KeyMap | None = None, **options: Any
 ) -> Small:
     save_file(tensors, folder / "model.safetensors")
-    with torch.device("meta"):
-        module = Small()
     with SafetensorsFile(folder / "model.safetensors") as file:
-        load_module(module, file, keymap or KeyMap(), **options)
+        weights = FileWeights(file, keymap or KeyMap(), **options)
+        module = on_meta(Small, file, weights.shapes)
+        fill(module, weights)
     return module
 
 
@@ -98,7 +98,7 @@ def test_a_buffer_that_no_file_has_is_our_mistake(tmp_path: Path) -> None:
     module.register_buffer("table", torch.ones(3, device="meta"), persistent=False)
     save_file({"weight": torch.ones(2, 3), "bias": torch.ones(2)}, tmp_path / "x")
     with SafetensorsFile(tmp_path / "x") as file, pytest.raises(ValueError, match="table"):
-        load_module(module, file, KeyMap())
+        fill(module, FileWeights(file, KeyMap()))
 
 
 def test_weights_of_a_file_are_read_when_they_are_asked_for(

@@ -21,12 +21,10 @@ from engine.models.planning.memory import PhaseMemory, Room
 from engine.models.seedvr2.dit import config as dit_config
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
-from engine.models.seedvr2.vae import fast_resample
+from engine.models.seedvr2.vae import fast_layers
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
 from engine.models.video_vae import runner
-from engine.models.video_vae.context import SliceContext
-from engine.models.video_vae.runner import FastSlicedVae, Parts
 from engine.models.wan.vae import tiled
 from engine.ops import compiler
 from engine.ops.attention import single_head
@@ -86,7 +84,7 @@ def _traced() -> Iterator[list[object]]:
     A request for kernels counts as a call; on a processor there are none.
     """
     with pytest.MonkeyPatch.context() as patch, Trace() as trace:
-        patch.setattr(fast_resample, "_PHASE_BYTES", 1)
+        patch.setattr(fast_layers, "_PHASE_BYTES", 1)
         patch.setattr(dit_config, "_CHUNK_BYTES", 1)
         patch.setattr(dit_config, "_LEAST_ROWS", 64)
         for module in (group_norm, token_rows, heads):
@@ -170,15 +168,6 @@ def _fp16_sums(case: Case, changed: tuple[str, bool]) -> object:
         dit(*random_inputs(case.dit.config, (1, 2, 2), text=1), 1000.0)
     assert not torch.backends.cuda.matmul.allow_fp16_accumulation
     return set(seen)
-
-
-class _Empty(FastSlicedVae[SliceContext, Any]):
-    """A form without parts."""
-
-    flow_type = SliceContext
-
-    def build_parts(self, weights: object) -> Parts[SliceContext]:
-        return {"encode": [], "decode": []}
 
 
 def _compiled_norms(case: Case, on: bool) -> object:

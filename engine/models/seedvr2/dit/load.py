@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,12 +15,11 @@ from engine.files.formats.open_weights import WeightsFile, open_weights
 from engine.files.formats.scales import FLOATS, Scale, companions, rotated_group, scales_of
 from engine.hardware.devices import ram
 from engine.models.identify import REPACKAGED, SEEDVR2_TRANSFORMERS, content_message, recognise
-from engine.models.load import assign, check_filled, check_keys, check_numbers, shapes_of
+from engine.models.load import Form, assign, check_filled, on_meta
 from engine.models.seedvr2.dit.config import DIT_KEYS, DitConfig, infer_dit_config
 from engine.models.seedvr2.dit.cost import streams
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
-from engine.models.seedvr2.text_embedding import load_text_embedding
 from engine.ops.attention import attention
 from engine.ops.compiler import require_compiler
 from engine.ops.linear import eight_bit
@@ -32,10 +30,6 @@ from engine.ops.linear.quantized_linear import ProductLinear, QuantizedLinear
 from engine.ops.transfer.flat_storage import put_tensor
 from engine.ops.transfer.weight_streaming import WeightStream
 from engine.settings.optimisations import DitSwitches
-
-Form = Literal["plain", "fast"]
-
-FORMS: tuple[Form, ...] = ("plain", "fast")
 
 _PINNED_SHARE = 0.4  # of main memory: with more of it pinned, systems begin to fail elsewhere
 _FREE_SHARE = 0.7  # of what is free
@@ -117,9 +111,8 @@ def check_dit(path: Path) -> None:
     with open_weights(path) as file:
         _check_content(file)
         config = infer_dit_config(file.shapes, file.metadata)
-        with torch.device("meta"):
-            dit = SeedVr2Dit(config)
-        _Reading(file, torch.device("cpu"), torch.float32, False, scales_of(file)).check(dit)
+        reading = _Reading(file, torch.device("cpu"), torch.float32, False, scales_of(file))
+        reading.made(lambda: SeedVr2Dit(config))
 
 
 def read_dit(
@@ -143,11 +136,10 @@ def read_dit(
     if form == "fast" and backend != attention.AUTO:  # here, not at the first clip
         attention.require(backend, where, dtype, config.head_dim)
     scales = scales_of(file)
-    with torch.device("meta"):
-        plain = form == "plain"
-        dit = SeedVr2Dit(config) if plain else FastDit(config, options.all_switches())
     streamed = streams(config, options.blocks_on_device, where.type)
     reading = _Reading(file, where, dtype, streamed, scales)
+    plain, switches = form == "plain", options.all_switches()
+    dit = reading.made(lambda: SeedVr2Dit(config) if plain else FastDit(config, switches))
     reading.prepare(dit, options.products)
     reading.fill(dit)
     if streamed:
@@ -192,24 +184,19 @@ class _Reading:
     streamed: bool
     scales: Mapping[str, Scale]
 
+    def made(self, make: Callable[[], SeedVr2Dit]) -> SeedVr2Dit:
+        """A transformer on the meta device, with the names, shapes and dtypes of the file."""
+        found = {ours: self.file.shapes[name] for ours, name in self._published().items()}
+        checked = {*self.scales, *companions(self.scales)}
+        return on_meta(make, self.file, found, also=BLOCKS, checked=checked)
+
     def prepare(self, dit: SeedVr2Dit, products: str) -> None:
-        """Check that the file fits, and put the right kinds of layers in their places."""
-        self.check(dit)
+        """Put the right kinds of layers in their places."""
         names = self._published()
         kinds = stored_kinds(dit, {ours: self.file.dtypes[name] for ours, name in names.items()})
         if products != "none":
             kinds |= product_kinds(dit, products)
         swap_linears(dit, kinds)
-
-    def check(self, dit: SeedVr2Dit) -> None:
-        """Compare names, shapes and dtypes with those of a model on the meta device."""
-        names = self._published()
-        check_numbers(self.file, BLOCKS, checked={*self.scales, *companions(self.scales)})
-        check_keys(
-            shapes_of(dit),
-            {ours: self.file.shapes[name] for ours, name in names.items()},
-            self.file.path,
-        )
 
     def fill(self, dit: SeedVr2Dit) -> None:
         """One tensor after the other."""
@@ -307,6 +294,3 @@ def _pin_bytes(options: LoadOptions, device: torch.device) -> int:
         return 0
     total, free = ram()
     return int(min(_PINNED_SHARE * total, _FREE_SHARE * free))
-
-
-__all__ = ["FORMS", "Form", "LoadOptions", "load_dit", "load_text_embedding", "read_dit"]

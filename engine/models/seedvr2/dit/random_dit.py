@@ -12,6 +12,7 @@ from torch import Tensor
 
 from engine.core.geometry import Size
 from engine.models.contracts import BenchRequest, BenchWork
+from engine.models.load import Form
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig
 from engine.models.seedvr2.dit.cost import forward_flops
 from engine.models.seedvr2.dit.fast import FastDit
@@ -42,7 +43,7 @@ _FULL: dict[Kind, DitConfig] = {"3b": DIT_3B, "7b": DIT_7B}
 class DitRun:
     """A transformer at work, with random weights; plain data, so that another process can do it."""
 
-    form: Literal["plain", "fast"]
+    form: Form
     switches: DitSwitches
     frames: int
     size: Size  # size of a frame; a latent has an even number of positions for it

@@ -20,11 +20,7 @@ from engine.models.video_vae.vae_use import VaePeak, VaeUse
 from engine.settings.optimisations import VaeSwitches
 from engine.tiling.grid import tile_grid
 
-VAES = MeasuredVae(
-    fast="engine.models.seedvr2.vae.fast:FastVae",
-    plain="engine.models.seedvr2.vae.plain:SeedVr2Vae",
-    pieces=pieces,
-)
+VAES = MeasuredVae("engine.models.seedvr2.vae.load", pieces)
 BLEND_PX = 32  # of the ramp between decoded tiles
 ENCODE_OVERLAP_PX = 64
 _CODE_BYTES = 6  # of a px of a canvas

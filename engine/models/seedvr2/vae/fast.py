@@ -2,20 +2,119 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
+from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from engine.models.seedvr2.vae.config import VaeConfig
-from engine.models.seedvr2.vae.fast_build import SeedVr2VaeBuilder, decoder, encoder
-from engine.models.seedvr2.vae.interface import SeedVr2VaeVariant
-from engine.models.video_vae.context import SliceContext
+from engine.models.seedvr2.vae.fast_layers import FastSeedVr2Upsampler, FoldedUpsampler, GroupNorm
+from engine.models.seedvr2.vae.plain import (
+    DownBlock,
+    FrameNorm,
+    MidBlock,
+    SeedVr2Attention,
+    SeedVr2Downsampler,
+    SeedVr2ResidualBlock,
+    SeedVr2Upsampler,
+    SeedVr2Vae,
+    UpBlock,
+)
+from engine.models.video_vae.builder import Builder, Table, in_order, single_conv
+from engine.models.video_vae.layers import (
+    AddResidual,
+    AttentionLayer,
+    ConvLayer,
+    Mark,
+    OutputLayer,
+    Part,
+    ResidualLayer,
+)
 from engine.models.video_vae.runner import FastSlicedVae, Parts
-from engine.ops.conv.causal_conv import Carry
+from engine.ops.conv import folds
+from engine.ops.conv.causal_conv import Carry, CausalConv3d
+from engine.ops.kernels.group_norm import working
+from engine.ops.norm import compiled
+from engine.ops.norm.group_norm import add_residual
 
 
-class FastVae(FastSlicedVae[SliceContext, VaeConfig], SeedVr2VaeVariant):
+def _norm(build: Builder, plain: FrameNorm) -> GroupNorm:
+    """A GroupNorm."""
+    affine = (build.exact(plain, "weight"), build.exact(plain, "bias"))
+    return GroupNorm(affine, plain.num_groups, plain.eps)
+
+
+def _residual(build: Builder, plain: SeedVr2ResidualBlock) -> list[Part]:
+    """A residual block; biases are added where the results are read next, if one pass can."""
+    name, norms = build.name(plain), (_norm(build, plain.norm1), _norm(build, plain.norm2))
+    shortcut = plain.conv_shortcut if hasattr(plain, "conv_shortcut") else None
+    if not _leaves_biases(build):
+        around = None if shortcut is None else build.conv(shortcut)
+        convs = (build.conv(plain.conv1), build.conv(plain.conv2))
+        return [ResidualLayer(name, norms, convs, around)]
+    around, bias = None, build.exact(plain.conv2, "bias")
+    if shortcut is not None:
+        around = build.conv(shortcut, adds_bias=False)
+        bias = bias + build.exact(shortcut, "bias")
+    first = build.conv(plain.conv1, adds_bias=False, bias=build.exact(plain.conv1, "bias"))
+    second = build.conv(plain.conv2, adds_bias=False, bias=bias)
+    add: AddResidual = partial(add_residual, groups=plain.norm2.num_groups)
+    if build.switches.compile:
+        add = compiled.sum_or(add)
+    return [ResidualLayer(name, norms, (first, second), around, add)]
+
+
+def _leaves_biases(build: Builder) -> bool:
+    """Whether a pass that runs anyway adds the biases of convolutions."""
+    switches, options = build.switches, build.options
+    adds_up = options.form != "3d" and options.dtype == torch.float32  # in the stream itself
+    allowed = switches.fused_norm and switches.in_place and not adds_up
+    return allowed and (
+        switches.compile or (switches.kernels and working(build.device, options.dtype))
+    )
+
+
+def _attention(build: Builder, plain: SeedVr2Attention) -> list[Part]:
+    """The attention of the mid block; its three projections become one."""
+    qkv, out = build.linear(plain.to_q, plain.to_k, plain.to_v), build.linear(plain.to_out[0])
+    return [AttentionLayer(build.name(plain), _norm(build, plain.group_norm), qkv, out)]
+
+
+def _middle(build: Builder, plain: MidBlock) -> list[Part]:
+    """The mid block, seen by an observer as a whole too."""
+    first, second = plain.resnets
+    parts = build.parts(first, plain.attentions[0], second)
+    return [*parts, Mark(build.name(plain))]
+
+
+def _downsampler(build: Builder, plain: SeedVr2Downsampler) -> list[Part]:
+    """Zeros to the right and below, then a convolution with strides."""
+    return [ConvLayer(build.name(plain), build.conv(plain.conv, pad=1))]
+
+
+def _upsampler(build: Builder, plain: SeedVr2Upsampler) -> list[Part]:
+    """An upsampler, folded or in the steps of the specification."""
+    name, widen, conv = build.name(plain), plain.upscale_conv, plain.conv
+    if not build.switches.upsampler_fold:
+        steps = build.conv(widen), build.conv(conv)
+        return [FastSeedVr2Upsampler(name, *steps, plain.frames_each)]
+    fold = folds.upsampler(
+        build.exact(widen, "weight"),
+        build.exact(widen, "bias"),
+        build.exact(conv, "weight"),
+        build.exact(conv, "bias"),
+        plain.frames_each > 1,
+    )
+    return [FoldedUpsampler(name, fold.to(build.device, build.options.dtype), build.options)]
+
+
+def _output(build: Builder, plain_norm: FrameNorm, conv: CausalConv3d) -> OutputLayer:
+    """The last two layers of encoder or decoder."""
+    return OutputLayer(_norm(build, plain_norm), build.conv(conv))
+
+
+class FastVae(FastSlicedVae[SeedVr2Vae, VaeConfig]):
     """Encoder and decoder with exact folds, ring buffers and channels-last frames.
 
     Inference only. Clips of a batch are worked on one after the other. Not for several threads
@@ -30,15 +129,38 @@ class FastVae(FastSlicedVae[SliceContext, VaeConfig], SeedVr2VaeVariant):
     Memory: measured, see `engine.models.video_vae.measured_memory`.
     """
 
-    context_type = SliceContext
+    plain_type = SeedVr2Vae
+    table: ClassVar[Table] = {
+        nn.ModuleList: in_order,
+        DownBlock: in_order,
+        UpBlock: in_order,
+        MidBlock: _middle,
+        CausalConv3d: single_conv,
+        SeedVr2ResidualBlock: _residual,
+        SeedVr2Attention: _attention,
+        SeedVr2Downsampler: _downsampler,
+        SeedVr2Upsampler: _upsampler,
+    }
 
-    def build_parts(self, weights: Mapping[str, Tensor]) -> Parts[SliceContext]:
-        """The parts of encoder and decoder; the decoder's are in two lists."""
-        build = SeedVr2VaeBuilder(
-            self.config, weights, self.device, self.conv_options(), self.switches
-        )
-        self._low, self._high = decoder(build, self.config)
-        return {"encode": encoder(build, self.config), "decode": [*self._low, *self._high]}
+    def build_parts(self, build: Builder, plain: SeedVr2Vae) -> Parts:
+        """The parts of encoder and decoder; the decoder's are in two lists.
+
+        The low one ends with the residual blocks of the second level.
+        """
+        encoder, decoder, config = plain.encoder, plain.decoder, self.config
+        first = [plain.post_quant_conv] if config.post_quant_conv else []
+        blocks = [part for block in decoder.up_blocks for part in block.children()]
+        layers = [layer for part in blocks for layer in part.children()]
+        cut = 2 * (config.layers_per_block + 1) + 1
+        # The decoder before the encoder: folding its upsamplers takes the most memory.
+        self._low = build.parts(*first, decoder.conv_in, decoder.mid_block, *layers[:cut])
+        self._high = build.parts(*layers[cut:])
+        self._high.append(_output(build, decoder.conv_norm_out, decoder.conv_out))
+        encode = build.parts(encoder.conv_in, encoder.down_blocks, encoder.mid_block)
+        encode.append(_output(build, encoder.conv_norm_out, encoder.conv_out))
+        if config.quant_conv:
+            encode += build.parts(plain.quant_conv)
+        return {"encode": encode, "decode": [*self._low, *self._high]}
 
     def decode_low(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """The part of the decoder at low resolution, which sees the whole frame.

@@ -13,8 +13,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
-from engine.models.seedvr2.vae.interface import SeedVr2VaeVariant
-from engine.models.video_vae.slicing import clamp_logvar
+from engine.models.video_vae.slicing import SlicedVae, clamp_logvar
 from engine.ops.conv.causal_conv import Carry, CausalConv3d
 
 
@@ -226,7 +225,7 @@ class SeedVr2Decoder(nn.Module):
         return torch.as_tensor(self.conv_out(activated(self.conv_norm_out, frames), carry))
 
 
-class SeedVr2Vae(nn.Module, SeedVr2VaeVariant):
+class SeedVr2Vae(nn.Module, SlicedVae):
     """Encoder and decoder under the published names; see `SlicedVae`.
 
     Frames and latents have the type and device of the weights. Gradients flow through both.
@@ -234,6 +233,8 @@ class SeedVr2Vae(nn.Module, SeedVr2VaeVariant):
     Memory: a slice of n frames takes the carry and about 5n + 5 frames of full size with twice
     the first width; on a processor a quarter of that is workspace of the convolutions.
     """
+
+    config: VaeConfig
 
     def __init__(self, config: VaeConfig = VAE) -> None:
         super().__init__()

@@ -19,11 +19,7 @@ from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
 from engine.settings.optimisations import VaeSwitches
 
-VAES = MeasuredVae(
-    fast="engine.models.wan.vae.fast:FastWanVae",
-    plain="engine.models.wan.vae.plain:WanVae",
-    pieces=split.pieces,
-)
+VAES = MeasuredVae("engine.models.wan.vae.load", split.pieces)
 STEP = 4  # frames of a latent
 _COLOURS = 3
 

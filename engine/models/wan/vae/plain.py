@@ -18,9 +18,8 @@ import torch.nn.functional as F
 from einops import rearrange, reduce, repeat
 from torch import Tensor, nn
 
-from engine.models.video_vae.slicing import clamp_logvar
+from engine.models.video_vae.slicing import SlicedVae, clamp_logvar
 from engine.models.wan.vae.config import WAN21, Stage, WanConfig
-from engine.models.wan.vae.interface import WanVaeVariant
 from engine.ops.conv.causal_conv import Carry, CausalConv3d, ZeroPastConv3d
 
 _LEAST_LENGTH = 1e-12
@@ -145,6 +144,8 @@ class OverTime(CausalConv3d):
 
     Frame 0 of a clip is handed on as it is; nothing stands before it.
     """
+
+    past = "none"
 
     def forward(self, frames: Tensor, carry: Carry | None = None) -> Tensor:
         """[B, C, T, H, W] -> [B, C, T', H, W], of 1 + 2n frames 1 + n, later of 2n frames n."""
@@ -298,12 +299,17 @@ class WanDecoder(nn.Module):
         return _through(parts, latent, carry)
 
 
-class WanVae(nn.Module, WanVaeVariant):
+class WanVae(nn.Module, SlicedVae):
     """Encoder and decoder under the published names; see `SlicedVae` for what it does.
 
     Frames and latents have the type and device of the weights. Gradients flow through both.
     A slice may have any length: the first one 1 + 4n frames or 1 + n latents, later ones 4n or n.
+
+    Latents are raw, not normalised by the published statistics. Decoded frames are finished:
+    assembled from their patches, and `config.upscale` times as large.
     """
+
+    config: WanConfig
 
     def __init__(self, config: WanConfig = WAN21) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ from engine.models.upscalers import DecodedTile, Watch
 from engine.models.video_vae.frame_slices import as_clip, as_frames, check_finite
 from engine.models.video_vae.slicing import slices
 from engine.models.wan.vae.fast import FastWanVae
-from engine.models.wan.vae.interface import WanVaeVariant
+from engine.models.wan.vae.load import Wan
 from engine.models.wan.vae.split import decode_tiles, encode_tiles
 from engine.models.wan.vae.tiled import TiledHalf, decode_pass, encode_pass
 from engine.ops.conv.causal_conv import Carry
@@ -68,7 +68,7 @@ class WanEncodeStream:
 
     def __init__(
         self,
-        vae: WanVaeVariant,
+        vae: Wan,
         frame: Size,
         streaming: Streaming = WHOLE_FRAMES,
         between: Callable[[], None] = lambda: None,
@@ -149,7 +149,7 @@ class WanDecodeStream:
 
     def __init__(
         self,
-        vae: WanVaeVariant,
+        vae: Wan,
         frame: Size,
         streaming: Streaming = WHOLE_FRAMES,
         watch: Watch = lambda _tile: None,

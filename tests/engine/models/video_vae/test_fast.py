@@ -103,6 +103,21 @@ def fast(plain: Any) -> Any:
     return double(plain)
 
 
+class ReadOnce(dict[str, Tensor]):
+    """Tensors that are gone once they were read."""
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.pop(name)
+
+
+def test_every_tensor_is_read_once(plain: Any) -> None:
+    for switches in (VaeSwitches(), VaeSwitches.all_off()):
+        weights = ReadOnce(plain.state_dict())
+        kind = FastVae if isinstance(plain.config, VaeConfig) else FastWanVae
+        kind(plain.config, weights, dtype=torch.float64, switches=switches)
+        assert not weights
+
+
 @pytest.mark.parametrize("plain", rest_extended(CONFIGS, "seedvr2", "wan 2.1"), indirect=True)
 def test_every_switch_equals_the_plain_form(plain: Any) -> None:
     cases = []

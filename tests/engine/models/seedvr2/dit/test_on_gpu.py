@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import torch
 
+from engine.models.load import FORMS
 from engine.models.seedvr2.dit.config import DitConfig
 from engine.models.seedvr2.dit.cost import forward_bytes, resident_bytes, weight_bytes
 from engine.models.seedvr2.dit.fast import FastDit
-from engine.models.seedvr2.dit.load import FORMS, LoadOptions, load_dit
+from engine.models.seedvr2.dit.load import LoadOptions, load_dit
 from engine.settings.optimisations import DitSwitches
 from tests.helpers.fast_dit import fast_dit, gap
 from tests.helpers.model_files import write_fp8, write_gguf

@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.models.seedvr2.vae.fast import FastVae
-from engine.models.seedvr2.vae.fast_build import GroupNorm
-from engine.models.video_vae.context import NormInput, SliceContext
+from engine.models.seedvr2.vae.fast_layers import GroupNorm
+from engine.models.video_vae.layers import NormInput, SliceContext
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.workspace import Workspace
 from engine.settings.optimisations import VaeSwitches

@@ -17,9 +17,9 @@ from engine.core.geometry import Size
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
 from engine.models.seedvr2.vae.decode_stream import SeedVr2DecodeStream
 from engine.models.seedvr2.vae.fast import FastVae
-from engine.models.seedvr2.vae.fast_build import GroupNorm
+from engine.models.seedvr2.vae.fast_layers import GroupNorm
 from engine.models.seedvr2.vae.tiling import Tiling, halo, split_tiles
-from engine.models.video_vae.context import keep_last
+from engine.models.video_vae.layers import keep_last
 from engine.tiling.grid import tile_grid
 from tests.helpers.seedvr2 import tiny_vae
 from tests.helpers.tensors import FloatSink

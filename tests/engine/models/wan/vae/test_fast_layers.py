@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.models.video_vae.context import NormInput, Part, SliceContext
+from engine.models.video_vae.layers import NormInput, Part, SliceContext
 from engine.models.wan.vae.fast_layers import FastWanRmsNorm, PatchLayer, Pictures
 from engine.models.wan.vae.plain import WanRmsNorm as PlainNorm
 from engine.models.wan.vae.plain import patches, pictures
@@ -23,7 +23,7 @@ def context_of(frames: Tensor, *, last: bool = True, fused: bool = True) -> Slic
     return SliceContext(carry=Carry(), workspace=place, switches=switches, stream=frames)
 
 
-def through(part: Part[SliceContext], frames: Tensor, *, last: bool) -> Tensor:
+def through(part: Part, frames: Tensor, *, last: bool) -> Tensor:
     context = context_of(frames, last=last)
     part.run(context)
     return context.take()

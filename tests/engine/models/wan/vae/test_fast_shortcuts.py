@@ -7,9 +7,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.models.video_vae.context import SliceContext
+from engine.models.video_vae.layers import SliceContext
 from engine.models.wan.vae.config import Stage
-from engine.models.wan.vae.fast_shortcuts import Averaged, Repeated, Shortcut
+from engine.models.wan.vae.fast_layers import Averaged, Repeated
 from engine.models.wan.vae.plain import AveragedShortcut, RepeatedShortcut
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.workspace import Workspace
@@ -23,7 +23,7 @@ def stage(inner: int, result: int, *, space: bool, time: bool) -> Stage:
     return Stage(inner=inner, outer=result, blocks=1, result=result, space=space, time=time)
 
 
-def through(shortcut: Shortcut, frames: Tensor, result: Tensor, carry: Carry) -> Tensor:
+def through(shortcut: Averaged | Repeated, frames: Tensor, result: Tensor, carry: Carry) -> Tensor:
     """What a stage gives that makes `result` out of frames, whatever they are."""
     workspace = Workspace(frames.device, frames.dtype, planned=False)
     context = SliceContext(carry=carry, workspace=workspace, switches=VaeSwitches(), stream=frames)

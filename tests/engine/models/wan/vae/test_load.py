@@ -19,7 +19,8 @@ from engine.core.errors import (
     WrongModel,
     WrongNumbers,
 )
-from engine.models.wan.vae.load import FORMS, Form, Wan, load_wan
+from engine.models.load import FORMS, Form
+from engine.models.wan.vae.load import Wan, load_wan
 from engine.models.wan.vae.plain import WanVae
 from tests.helpers.wan import GOLDEN, tiny_wan_config, write_wan
 

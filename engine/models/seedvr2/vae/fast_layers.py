@@ -1,18 +1,79 @@
-"""Up and down between the levels of the fast variant."""
+"""Layers that only the fast variant of the SeedVR2 VAE has: norm and upsamplers."""
 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from engine.models.video_vae.causal_conv import CausalConv
-from engine.models.video_vae.context import SliceContext
+from engine.models.video_vae.layers import CausalConv, NormInput, SliceContext, keep_last
 from engine.ops.conv.folds import PhaseBias, UpsamplerFold
 from engine.ops.conv.frame_conv import ConvOptions, ConvShape
 from engine.ops.conv.subpixel import interleave
 from engine.ops.conv.temporal_conv import TemporalConv
+from engine.ops.norm import compiled
+from engine.ops.norm.group_norm import group_norm_silu
 
 _PHASE_BYTES = 96 * 2**20  # of the phases that exist at once
+
+
+class GroupNorm:
+    """GroupNorm of each frame by itself, with or without SiLU after it.
+
+    Args:
+        affine: Weight and bias [C], float32 or float64 whatever the precision of the frames.
+        groups: Divides C.
+        eps: Added to the variance.
+    """
+
+    def __init__(self, affine: tuple[Tensor, Tensor], groups: int, eps: float) -> None:
+        self._affine = affine
+        self._groups, self._eps = groups, eps
+
+    def write(
+        self,
+        given: NormInput,
+        out: Tensor,
+        context: SliceContext,
+        *,
+        silu: bool = True,
+        kept: Tensor | None = None,
+    ) -> None:
+        """Write the normalised frames into `out`, a view of some buffer; see `Norm`.
+
+        What torch cannot compile is done as without that switch.
+        """
+        if context.switches.compile and self._compiled(given, out, silu=silu):
+            keep_last(out, kept)
+        elif context.switches.fused_norm:
+            group_norm_silu(
+                given.frames,
+                *self._affine,
+                self._groups,
+                self._eps,
+                out,
+                silu=silu,
+                kernels=context.switches.kernels,
+                added=given.bias,
+                known=given.statistics,
+                kept=kept,
+            )
+        else:
+            out.copy_(self._in_steps(given.finished(), silu=silu))
+            keep_last(out, kept)
+
+    def _compiled(self, given: NormInput, out: Tensor, *, silu: bool) -> bool:
+        """Norm compiled by torch, if it can."""
+        weight, bias = (part.view(self._groups, -1) for part in self._affine)
+        return compiled.group_norm_silu(
+            given.frames, (weight, bias), self._eps, out, silu=silu, added=given.bias
+        )
+
+    def _in_steps(self, frames: Tensor, *, silu: bool) -> Tensor:
+        """Norm as in the plain variant, on contiguous frames for the reason of `FrameNorm`."""
+        weight, bias = (part.to(frames.dtype) for part in self._affine)
+        normed = F.group_norm(frames.contiguous(), self._groups, weight, bias, self._eps)
+        return F.silu(normed) if silu else normed
 
 
 class FoldedUpsampler:
@@ -151,18 +212,6 @@ class FastSeedVr2Upsampler:
             large[1] = large[0]
             large = large[1:]
         return large
-
-
-class FastSeedVr2Downsampler:
-    """Zeros to the right and below, then a convolution with strides."""
-
-    def __init__(self, name: str, conv: CausalConv) -> None:
-        self.name = name
-        self._conv = conv
-
-    def run(self, context: SliceContext) -> None:
-        """Work on the stream."""
-        context.put(self._conv.of(context.take(), context), self.name)
 
 
 def last_frames(frames: Tensor, count: int) -> Tensor:

@@ -1,4 +1,7 @@
-"""Windows of convolutions: any past, cut into slices anywhere, equals the whole clip."""
+"""A stream that is handed on, frames that are kept, and windows of convolutions on both.
+
+Any past, cut into slices anywhere, equals the whole clip.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.models.video_vae.causal_conv import CausalConv
-from engine.models.video_vae.context import NormInput, SliceContext, keep_last
+from engine.models.video_vae.layers import CausalConv, NormInput, SliceContext, keep_last
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.frame_conv import ConvOptions, ConvShape, FrameConv, Past
 from engine.ops.conv.workspace import Workspace
@@ -32,9 +34,50 @@ def conv_of(shape: ConvShape, *, pad: int = 0, late: bool = False) -> CausalConv
     return CausalConv("conv", FrameConv(WEIGHT, BIAS, shape, options), pad=pad, late=late)
 
 
-def context(carry: Carry, chosen: VaeSwitches | None = None) -> SliceContext:
+def context(carry: Carry | None = None, chosen: VaeSwitches | None = None) -> SliceContext:
     workspace = Workspace(torch.device("cpu"), torch.float64, planned=True, channels_last=True)
-    return SliceContext(carry=carry, workspace=workspace, switches=chosen or VaeSwitches())
+    return SliceContext(
+        carry=carry or Carry(), workspace=workspace, switches=chosen or VaeSwitches()
+    )
+
+
+def test_a_stream_is_taken_once_and_seen_where_it_has_a_name() -> None:
+    going, seen = context(), []
+    going.put(random_frames(1, 2, 3, 3), "unseen")
+    going.trace = lambda name, frames: seen.append((name, tuple(frames.shape)))
+    going.put(going.take())
+    going.put(going.take(), "part")
+    assert seen == [("part", (1, 2, 3, 3))]
+    going.take()
+    with pytest.raises(ValueError, match="not put back"):
+        going.take()
+
+
+def test_what_is_kept_is_a_copy_unless_no_slice_follows() -> None:
+    for layout in (torch.channels_last, torch.contiguous_format):
+        frames = random_frames(4, 2, 3, 4).contiguous(memory_format=layout)
+        going = context()
+        going.keep("conv", frames[-2:])
+        kept = going.kept("conv", (2, 2, 3, 4))
+        assert kept.untyped_storage().nbytes() == kept.nbytes
+        assert kept.is_contiguous(memory_format=layout)
+        frames.zero_()
+        assert bool(kept.any())
+    last = context(carry=Carry(last=True))
+    last.keep("conv", frames[-2:])
+    assert not last.keeps("conv")
+
+
+def test_clips_of_a_batch_keep_frames_apart_and_frames_of_another_are_refused() -> None:
+    carry = Carry()
+    first, second = context(carry), context(carry)
+    second.batch = 1
+    first.keep("conv", random_frames(2, 2, 3, 3))
+    assert first.keeps("conv")
+    assert not second.keeps("conv")
+    for name, shape in (("conv", (2, 2, 3, 4)), ("other", (2, 2, 3, 3))):
+        with pytest.raises(ValueError, match="belongs to another clip"):
+            first.kept(name, shape)
 
 
 def clip(count: int) -> Tensor:

@@ -1,0 +1,116 @@
+"""Makes a fast variant by walking the modules of the plain one: no layer is listed twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from engine.models.video_vae.layers import CausalConv, ConvLayer, Part
+from engine.ops.conv.frame_conv import ConvOptions, ConvShape, FrameConv
+from engine.settings.optimisations import VaeSwitches
+
+
+class Builder:
+    """Reads tensors by the names of plain modules, folds them, and keeps what will be used.
+
+    Args:
+        plain: The plain variant, of which only the structure is read: it can be on meta.
+        table: Maps the class of a plain module to a function that makes its parts.
+        weights: Published name -> tensor; a tensor is asked for once, when it is needed.
+        device: Device of the parts; folds are computed there too.
+        options: Precision and method of the convolutions.
+        switches: Which folds are made.
+
+    Memory: the tables, and one layer's tensors in float32 while it is made.
+    """
+
+    def __init__(
+        self,
+        plain: nn.Module,
+        table: Table,
+        weights: Mapping[str, Tensor],
+        *,
+        device: torch.device,
+        options: ConvOptions,
+        switches: VaeSwitches,
+    ) -> None:
+        self.device, self.options, self.switches = device, options, switches
+        self._table, self._weights = table, weights
+        self._names: dict[nn.Module, str] = {each: name for name, each in plain.named_modules()}
+
+    def parts(self, *modules: nn.Module) -> list[Part]:
+        """Parts of modules that frames go through in this order.
+
+        Raises:
+            KeyError: The table has no such class; an error in the family.
+        """
+        return [part for module in modules for part in self._table[type(module)](self, module)]
+
+    def name(self, plain: nn.Module) -> str:
+        """Path of a module: what its carry is filed under, and what an observer sees."""
+        return self._names[plain]
+
+    def conv(
+        self,
+        plain: nn.Module,
+        *,
+        pad: int = 0,
+        late: bool = False,
+        adds_bias: bool = True,
+        bias: Tensor | None = None,
+    ) -> CausalConv:
+        """A causal convolution and its input window.
+
+        Args:
+            plain: A Conv3d, or a Conv2d, which sees one frame.
+            pad: Passed to `CausalConv`, as are `late` and `bias`.
+            late: See `CausalConv`.
+            adds_bias: False leaves the bias to the reader of the result.
+            bias: Bias that is left to the reader.
+        """
+        conv = self.frame_conv(plain, adds_bias=adds_bias)
+        return CausalConv(self.name(plain), conv, pad=pad, late=late, bias=bias)
+
+    def frame_conv(self, plain: nn.Module, *, adds_bias: bool = True) -> FrameConv:
+        """A convolution without an input window; see `conv`."""
+        assert isinstance(plain, nn.Conv3d | nn.Conv2d)
+        weight, stride = self.exact(plain, "weight"), plain.stride
+        shape = ConvShape(
+            padding=int(plain.padding[-1]),
+            time_stride=stride[0] if len(stride) == 3 else 1,
+            space_stride=stride[-1],
+            past=getattr(plain, "past", "none"),  # a Conv2d has none
+        )
+        bias = self.exact(plain, "bias") if adds_bias else None
+        weight = weight if weight.ndim == 5 else weight.unsqueeze(2)
+        return FrameConv(weight, bias, shape, self.options)
+
+    def linear(self, *plain: nn.Module) -> tuple[Tensor, Tensor]:
+        """Weight [O, I] and bias [O] of linear layers or 1x1 convolutions, one below the other."""
+        return self._joined("weight", plain).flatten(1), self._joined("bias", plain)
+
+    def exact(self, plain: nn.Module, leaf: str) -> Tensor:
+        """A tensor of a module in the precision in which folds are computed."""
+        exact = torch.promote_types(self.options.dtype, torch.float32)
+        return self._weights[f"{self.name(plain)}.{leaf}"].to(self.device, exact)
+
+    def _joined(self, leaf: str, plain: tuple[nn.Module, ...]) -> Tensor:
+        names = [f"{self.name(module)}.{leaf}" for module in plain]
+        rounded = [self._weights[name].to(self.device, self.options.dtype) for name in names]
+        return torch.cat(rounded) if len(rounded) > 1 else rounded[0]
+
+
+Table = Mapping[type[nn.Module], Callable[[Builder, Any], list[Part]]]
+
+
+def in_order(build: Builder, plain: nn.Module) -> list[Part]:
+    """Parts of a module whose children frames go through in the order in which it has them."""
+    return build.parts(*plain.children())
+
+
+def single_conv(build: Builder, plain: nn.Module) -> list[Part]:
+    """A convolution that belongs to no block."""
+    return [ConvLayer(build.name(plain), build.conv(plain))]
