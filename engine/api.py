@@ -29,7 +29,7 @@ from engine.pipeline.prepare import (
     probe_film,
     probe_source,
 )
-from engine.planner.findings import source_notices
+from engine.planner.notices import source_notices
 from engine.planner.target import source_stem
 from engine.protocol.commands import Command, Shutdown
 from engine.protocol.events import EventSink

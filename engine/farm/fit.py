@@ -102,7 +102,7 @@ def requirements_of(plan: Plan) -> Requirements:
     return Requirements(
         version=__version__,
         device=plan.work.device,
-        bytes=peaks.device_bytes(plan) if is_gpu else peaks.worker_bytes(plan),
+        bytes=peaks.job_peak(plan).device if is_gpu else peaks.worker_bytes(plan),
         files=tuple(
             NeededFile(
                 name=file.path.name, published=file.published, sha256=known.sha256_of(file.path)

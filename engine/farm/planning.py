@@ -17,8 +17,8 @@ from itertools import repeat
 from engine.core.messages import Param
 from engine.core.units import minutes_message
 from engine.hardware.budget import Budget
-from engine.models.planning.notices import chosen
-from engine.planner import learning, rates, sharing, times, workers
+from engine.models.planning.candidates import chosen
+from engine.planner import rates, sharing, times, workers
 from engine.planner.joining import OtherComputers
 from engine.planner.rates import Learned, Rates
 from engine.protocol.media import MediaInfo
@@ -245,7 +245,7 @@ def learn_part(plan: Plan, frames: float, seconds: float, fingerprint: str = "")
     if fingerprint:
         whole, title = _nominal_seconds(plan), machine_title(fingerprint)
     else:
-        budget = learning.budget_of(plan)
+        budget = times.budget_of(plan)
         (rate,) = _own_rates(plan, budget, replace(known, jobs={}))
         whole, title = plan.frames / rate, times.gpu_title(plan.work, budget)
     part = frames / plan.frames * (1 + workers.made_twice(plan))

@@ -32,7 +32,7 @@ from engine.pipeline.prepare import (
     taken_up,
     with_model_of,
 )
-from engine.planner.findings import source_notices
+from engine.planner.notices import source_notices
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.media import MediaInfo

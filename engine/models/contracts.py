@@ -16,7 +16,7 @@ from engine.core.geometry import Size
 from engine.core.messages import Message
 from engine.files.model_files import is_changed
 from engine.hardware.budget import Budget
-from engine.models.planning.search import MemoryRequirement, Room
+from engine.models.planning.memory import MemoryRequirement, Room
 from engine.protocol.media import VideoInfo
 from engine.protocol.model_file_state import Kind, NetworkFacts
 from engine.protocol.plan import Notice, PicturePlan, WorkPlan

@@ -9,8 +9,8 @@ from typing import TypeVar
 from engine.core.geometry import Size
 from engine.core.messages import Message, message
 from engine.models.contracts import ModelFamily, StageWork
-from engine.models.planning.notices import chosen
-from engine.models.planning.search import MemoryRequirement, Room
+from engine.models.planning.candidates import chosen
+from engine.models.planning.memory import MemoryRequirement, Room
 from engine.protocol.plan import Notice, WorkPlan
 from engine.tiling.grid import tile_grid
 

@@ -29,7 +29,7 @@ from engine.hardware import torch_memory
 from engine.hardware.budget import PROGRAM_BYTES, Budget, measure_budget
 from engine.models import registry
 from engine.models.latents import LatentFilm, LatentFormat
-from engine.models.planning.search import Room
+from engine.models.planning.memory import PhaseMemory, Room
 from engine.ops.precision import arithmetic_of
 from engine.pipeline.display import turn
 from engine.pipeline.model_file_check import ready_vae
@@ -147,15 +147,15 @@ class _Encoding:
         for notice in refusals(settings, [family.name], device, budget.capability):
             raise FeatureMissing(notice.case, **notice.params)
 
-        def ram(work: WorkPlan) -> int:
+        def peak(work: WorkPlan) -> PhaseMemory:
             needs = family.needs(work)
-            return PROGRAM_BYTES + needs.host + (0 if work.device == "cuda" else needs.device)
+            on_cpu = needs.device if work.device == "cpu" else 0
+            return PhaseMemory(needs.device, PROGRAM_BYTES + needs.host + on_cpu)
 
         room = Room(
             budget=budget,
             frames=video.frame_count,
-            ram=ram,
-            device=lambda work: family.needs(work).device,
+            peak=peak,
             seconds=lambda work: model_seconds(work, video.frame_count, budget, Rates()),
         )
         work = replace(

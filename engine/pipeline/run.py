@@ -23,7 +23,7 @@ from engine.pipeline.room import check_room, with_room
 from engine.pipeline.segments import SegmentLog, SegmentRecord, first_lacking
 from engine.pipeline.source_watch import SourceWatch
 from engine.pipeline.spans import SpanMaker
-from engine.planner import learning
+from engine.planner import times
 from engine.planner.rates import Learned
 from engine.protocol.events import StageProgress, StageStarted, Warned
 from engine.protocol.plan import Notice, Plan
@@ -299,7 +299,7 @@ def _learn(context: JobContext, segments: SegmentLog, report: Report) -> Learned
         return None
     plan = replace(context.plan, span=FrameSpan(0, frames_of(segments)))
     taken = (one.peak.requested / one.planned for one in report.gpu_memory)
-    return learning.learn(plan, report.seconds, max(taken, default=None))
+    return times.learn(plan, report.seconds, max(taken, default=None))
 
 
 # --- segments made of frames that were read wrongly, as by a decoder that lacked memory once

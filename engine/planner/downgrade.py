@@ -11,6 +11,7 @@ from engine.core.messages import Message, Param, message
 from engine.core.units import memory_text
 from engine.hardware.budget import PROGRAM_BYTES
 from engine.models import registry
+from engine.models.planning.memory import PhaseMemory
 from engine.planner import peaks
 from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.plan import Notice, PassName, Plan, StagePlan, WorkPlan
@@ -50,7 +51,7 @@ def _in_turn(plan: Plan, why: Why, failed: PassName | None) -> tuple[PassName, .
     passes: tuple[PassName, PassName] = ("first_pass", "work")
     if failed is not None:
         return passes if failed == "first_pass" else passes[::-1]
-    needed = {name: one.device or one.ram for name, one in peaks.stage_peaks(plan).items()}
+    needed = {name: one.device or one.host for name, one in peaks.stage_peaks(plan).items()}
     of_work = registry.family_of(plan.work).needs(plan.work).stages
     is_largest = needed["clean"] >= max(needed[name] for name in of_work)
     return passes if why == "overflow" or is_largest else passes[::-1]
@@ -69,21 +70,21 @@ def next_work(work: WorkPlan, why: Why, *, of_main_memory: bool) -> WorkPlan | N
 
 def _remeasured_plan(plan: Plan) -> Plan:
     """A plan of which a pass has changed, with the memory that it takes now."""
-    memory = peaks.stage_peaks(plan)
+    memory, peak = peaks.stage_peaks(plan), peaks.job_peak(plan)
     stages = tuple(_remeasured(stage, memory.get(stage.stage)) for stage in plan.stages)
     return replace(
         plan,
         stages=stages,
-        peak_bytes=peaks.ram_bytes(plan),
-        device_bytes=peaks.device_bytes(plan),
+        peak_bytes=peak.host,
+        device_bytes=peak.device,
         reasons=None,  # they were those of the plan before
     )
 
 
-def _remeasured(stage: StagePlan, peak: peaks.StagePeak | None) -> StagePlan:
+def _remeasured(stage: StagePlan, peak: PhaseMemory | None) -> StagePlan:
     if peak is None:
         return stage
-    return replace(stage, peak_bytes=PROGRAM_BYTES + peak.ram, device_bytes=peak.device)
+    return replace(stage, peak_bytes=PROGRAM_BYTES + peak.host, device_bytes=peak.device)
 
 
 def notice_of(

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from engine.core.units import minutes_message
 from engine.hardware.budget import Budget
-from engine.models.planning.notices import chosen
+from engine.models.planning.candidates import chosen
 from engine.planner import sharing, times
 from engine.planner.rates import Rates
 from engine.protocol.plan import Notice, Plan, WorkerPlan

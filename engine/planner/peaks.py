@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from engine.core.geometry import Size
 from engine.hardware.budget import PROGRAM_BYTES
 from engine.models import registry
-from engine.models.planning.search import MemoryRequirement
+from engine.models.planning.memory import MemoryRequirement, PhaseMemory
 from engine.protocol.plan import Plan, WorkPlan
 from engine.video.write.encoders import ENCODERS
 
@@ -22,28 +20,15 @@ _REDUCED_LINES = 70
 _REDUCED_COPIES = 5  # of a band, at most: while values of sRGB become light
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagePeak:
-    """Bytes of one stage while it works.
-
-    Attributes:
-        ram: Bytes of RAM, without those of the idle program.
-        device: On the GPU, weights included; 0 for what a processor computes.
-    """
-
-    ram: int
-    device: int = 0
-
-
-def ram_bytes(plan: Plan) -> int:
-    """Most main memory of the whole program at once, worker processes included."""
+def job_peak(plan: Plan) -> PhaseMemory:
+    """Most memory at once: of the GPU, and of the whole program with its worker processes."""
     found = stage_peaks(plan)
-    first = found.pop("latents", StagePeak(ram=0)).ram  # it has ended before the others begin
+    device = max(peak.device for peak in found.values())
+    first = found.pop("latents", PhaseMemory(0)).host  # it has ended before the others begin
+    together = _together(found)
     if plan.workers:  # this process reads ahead of them
-        together = found["read"].ram + len(plan.workers) * worker_bytes(plan)
-    else:
-        together = _together(found)
-    return PROGRAM_BYTES + max(first, together)
+        together = found["read"].host + len(plan.workers) * (PROGRAM_BYTES + together)
+    return PhaseMemory(device, PROGRAM_BYTES + max(first, together))
 
 
 def worker_bytes(plan: Plan) -> int:
@@ -53,12 +38,7 @@ def worker_bytes(plan: Plan) -> int:
     return PROGRAM_BYTES + _together(found)
 
 
-def device_bytes(plan: Plan) -> int:
-    """Most memory of the GPU at once."""
-    return max(peak.device for peak in stage_peaks(plan).values())
-
-
-def stage_peaks(plan: Plan) -> dict[str, StagePeak]:
+def stage_peaks(plan: Plan) -> dict[str, PhaseMemory]:
     """By stage: "latents" where a film is made of them first, then from "read" to "write".
 
     A first pass has its weights in all stages of the device's thread.
@@ -73,19 +53,19 @@ def stage_peaks(plan: Plan) -> dict[str, StagePeak]:
     written = needs.finished * (QUEUE_CLIPS + 2)
     return {
         **_latents(plan),
-        "read": StagePeak(ram=planes_in * read),
+        "read": PhaseMemory(0, planes_in * read),
         **_of_model(plan, needs),
-        "write": StagePeak(ram=encoder + (planes_out + planes_in) * written),
+        "write": PhaseMemory(0, encoder + (planes_out + planes_in) * written),
     }
 
 
-def _together(found: dict[str, StagePeak]) -> int:
+def _together(found: dict[str, PhaseMemory]) -> int:
     """Stages of the device's thread take turns, reading and writing go on at the same time."""
-    turns = max(peak.ram for name, peak in found.items() if name not in _THREADS)
-    return turns + sum(found[name].ram for name in _THREADS)
+    turns = max(peak.host for name, peak in found.items() if name not in _THREADS)
+    return turns + sum(found[name].host for name in _THREADS)
 
 
-def _of_model(plan: Plan, needs: MemoryRequirement) -> dict[str, StagePeak]:
+def _of_model(plan: Plan, needs: MemoryRequirement) -> dict[str, PhaseMemory]:
     """Stages of the model, each with the frames of the source that it takes, and "restore"."""
     work, on_gpu = plan.work, plan.work.device == "cuda"
     source = _rgb(plan, plan.source_size, work.clip_frames)
@@ -108,9 +88,7 @@ def _of_model(plan: Plan, needs: MemoryRequirement) -> dict[str, StagePeak]:
     if plan.first_pass is not None:
         sizes, hosts = _with_first(plan, plan.first_pass, needs, sizes, hosts)
     return {
-        stage: StagePeak(
-            ram=hosts.get(stage, 0) + (0 if on_gpu else size), device=size if on_gpu else 0
-        )
+        stage: PhaseMemory(size if on_gpu else 0, hosts.get(stage, 0) + (0 if on_gpu else size))
         for stage, size in sizes.items()
     }
 
@@ -171,11 +149,11 @@ def _reducing(large: Size, picture: Size) -> int:
     return _REDUCED_COPIES * 3 * lines * large.width * _FLOAT
 
 
-def _latents(plan: Plan) -> dict[str, StagePeak]:
+def _latents(plan: Plan) -> dict[str, PhaseMemory]:
     """Peak of a source of latents, which becomes a video first."""
     work = registry.decoding(plan)
     if work is None:
         return {}
     found, is_cpu = registry.family_of(work).needs(work), work.device == "cpu"
     ram = found.host + (found.device if is_cpu else 0)
-    return {"latents": StagePeak(ram=ram, device=0 if is_cpu else found.device)}
+    return {"latents": PhaseMemory(0 if is_cpu else found.device, ram)}

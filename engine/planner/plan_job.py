@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
-from engine.core.errors import NoUsableGpu
+from engine.core.errors import EngineError, NoUsableGpu
 from engine.core.geometry import FrameSpan, Size
+from engine.core.messages import Message, message
 from engine.core.units import memory_text
 from engine.hardware.budget import PROGRAM_BYTES, Budget
 from engine.models import registry
 from engine.models.contracts import Step, WorkRequest
-from engine.models.planning.search import Room
+from engine.models.planning.candidates import first_fit
+from engine.models.planning.memory import PhaseMemory, Room
 from engine.planner import first_pass, gpu_team, latents, peaks, times, workers
 from engine.planner.joining import other_computers
-from engine.planner.notices import notices_of, other_model, refusal_of, with_offers
+from engine.planner.notices import notices_of, other_model, refusal_of
 from engine.planner.rates import Rates
 from engine.planner.target import (
     check_size,
@@ -242,8 +245,7 @@ def _room(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Room:
     return Room(
         budget=budget,
         frames=plan.frames,
-        ram=lambda work: peaks.ram_bytes(registry.with_pass(plan, which, work)),
-        device=lambda work: peaks.device_bytes(registry.with_pass(plan, which, work)),
+        peak=cache(lambda work: peaks.job_peak(registry.with_pass(plan, which, work))),
         seconds=lambda work: times.model_seconds(work, plan.frames, budget, rates),
         processes=max(1, len(plan.workers)),
     )
@@ -252,12 +254,12 @@ def _room(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Room:
 def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wanted: Size) -> Plan:
     """The plan with peak, time, size and notices."""
     seconds, spread = times.seconds(plan, budget, rates), times.spread(plan, budget, rates)
-    on_gpu = plan.work.device == "cuda"
+    on_gpu, peak = plan.work.device == "cuda", peaks.job_peak(plan)
     plan = replace(
         plan,
         stages=_stages(plan, budget, rates),
-        peak_bytes=peaks.ram_bytes(plan),
-        device_bytes=peaks.device_bytes(plan),
+        peak_bytes=peak.host,
+        device_bytes=peak.device,
         device_budget_bytes=budget.vram_bytes if on_gpu else 0,
         card=budget.gpu.title if on_gpu and budget.gpu is not None else "",
         gpu=budget.gpu_value if on_gpu else "",
@@ -275,11 +277,11 @@ def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wante
 def _stages(plan: Plan, budget: Budget, rates: Rates) -> tuple[StagePlan, ...]:
     """Memory and time of each stage, in the order of the work."""
     memory = peaks.stage_peaks(plan)
-    nothing = peaks.StagePeak(ram=0)
+    nothing = PhaseMemory(0)
     return tuple(
         StagePlan(
             stage=stage,
-            peak_bytes=PROGRAM_BYTES + memory.get(stage, nothing).ram,
+            peak_bytes=PROGRAM_BYTES + memory.get(stage, nothing).host,
             device_bytes=memory.get(stage, nothing).device,
             seconds=seconds,
         )
@@ -379,14 +381,75 @@ def _itself(plan: Plan) -> Alternative:
 def _alternative(plan: Plan, budget: Budget, rates: Rates, step: Step) -> Alternative:
     """Seconds of the whole job with another plan of its model."""
     other = replace(plan, work=step.work)
-    device_bytes, ram_bytes = peaks.device_bytes(other), peaks.ram_bytes(other)
-    fits_gpu = device_bytes <= plan.device_budget_bytes or step.work.device != "cuda"
+    peak = peaks.job_peak(other)
+    fits_gpu = peak.device <= plan.device_budget_bytes or step.work.device != "cuda"
     return Alternative(
         code=step.code,
         message=step.message,
-        device_bytes=device_bytes,
-        ram_bytes=ram_bytes,
+        device_bytes=peak.device,
+        ram_bytes=peak.host,
         seconds=times.seconds(other, budget, rates),
-        fits=fits_gpu and ram_bytes <= plan.budget_bytes,
+        fits=fits_gpu and peak.host <= plan.budget_bytes,
         params=step.params,
     )
+
+
+# --- what would fit in place of a plan that does not
+
+_HEIGHTS = (2160, 1440, 1080, 720, 540, 480, 360, 240)  # px, of a result
+Fits = Callable[[JobSettings], bool]
+
+
+def with_offers(
+    notice: Notice, settings: JobSettings, sizes: tuple[Size, Size], fits: Fits
+) -> Notice:
+    """A refusal with what would fit instead.
+
+    Args:
+        notice: The refusal.
+        settings: Settings of the user.
+        sizes: Sizes of the source and of the wanted result, px.
+        fits: Whether a job with other settings would fit.
+
+    Returns:
+        The notice with "offers" among its params: settings as for `with_text`, parted by ";", the
+        most helpful first; a hint that names the first of them.
+    """
+    found = list(_offers(settings, sizes, fits))
+    if not found:
+        return notice
+    offers = ";".join(offer for offer, _ in found)
+    params = {**notice.params, "offers": offers, "advice": found[0][1]}
+    return replace(notice, params=params)
+
+
+def _offers(
+    settings: JobSettings, sizes: tuple[Size, Size], fits: Fits
+) -> Iterator[tuple[str, Message]]:
+    """Settings to change, and a sentence about it."""
+    family, _ = registry.family_for(settings)
+    precision = family.smaller_file(settings)
+    if precision and _fits(replace(settings, precision=precision), fits):
+        yield f"precision={precision}", message("advice.smaller-file", precision=precision)
+    lower = [replace(settings, height=height, width=0) for height in _heights(*sizes)]
+    for one in first_fit(lower, lambda one: _fits(one, fits))[:1]:
+        yield f"height={one.height},width=0", message("advice.lower-result", height=one.height)
+    built_in = [model for one in registry.families() if one.is_built_in for model in one.models]
+    for model in (family.smaller_model(settings), *built_in):
+        if model and model != settings.model and not settings.dit:
+            smaller = replace(settings, model=model, precision="auto")
+            if _fits(smaller, fits):
+                title = registry.title_of(model)
+                yield f"model={model}", message("advice.other-model", title=title)
+
+
+def _fits(settings: JobSettings, fits: Fits) -> bool:
+    try:
+        return fits(settings)
+    except EngineError:  # such a job cannot be at all
+        return False
+
+
+def _heights(source: Size, wanted: Size) -> list[int]:
+    """Usual heights below the wanted one that are not below the source's, the largest first."""
+    return [height for height in _HEIGHTS if source.height <= height < wanted.height]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from engine.core.units import memory_text
 from engine.hardware.budget import PROGRAM_BYTES, Budget
 from engine.models import registry
-from engine.models.planning.notices import chosen
+from engine.models.planning.candidates import chosen
 from engine.planner import peaks
 from engine.protocol.plan import Notice, Plan, WorkerPlan
 from engine.settings.schema import JobSettings

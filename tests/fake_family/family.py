@@ -10,7 +10,7 @@ from typing import ClassVar
 from engine.core.geometry import Size
 from engine.models.contracts import BenchRequest, BenchWork, StageWork, WorkRequest
 from engine.models.frame_family import FrameFamily, FramePlan, frame_needs
-from engine.models.planning.search import MemoryRequirement
+from engine.models.planning.memory import MemoryRequirement
 from engine.models.upscalers import FrameUpscaler
 from engine.protocol.plan import Notice
 

@@ -12,7 +12,7 @@ from engine.core.messages import message
 from engine.hardware.budget import Budget
 from engine.models.copy.family import CopyPlan
 from engine.models.frame_family import FramePlan
-from engine.models.planning.search import MemoryRequirement
+from engine.models.planning.memory import MemoryRequirement
 from engine.protocol.media import MediaInfo, VideoInfo
 from engine.protocol.plan import Alternative, Notice, PicturePlan, Plan, Reasons, StagePlan
 

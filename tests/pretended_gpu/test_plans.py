@@ -15,7 +15,7 @@ from engine.models import registry
 from engine.models.contracts import BenchRequest
 from engine.models.lite import upscaler as lite
 from engine.models.lite.plan import CUDA_PIXELS
-from engine.models.planning.search import Room
+from engine.models.planning.memory import PhaseMemory, Room
 from engine.models.seedvr2.dit import load, random_dit
 from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.dit.load import LoadOptions
@@ -110,8 +110,7 @@ def test_tiles_begin_early_where_main_memory_is_short() -> None:
 
 def test_a_state_of_wan_that_waits_takes_less_of_a_gpu() -> None:
     family = registry.family_of(planned(machine(2), model="wan-2x").work)
-    work: Any = planned(machine(2), model="wan-2x").work
-    less: Any = work
+    less: Any = replace(planned(machine(2), model="wan-2x").work, parks=False)
     while not less.parks:
         less = family.smaller(less)
     assert family.smaller(less) is None
@@ -144,8 +143,7 @@ def test_what_fits_is_asked_of_both_memories() -> None:
         room = Room(
             budget=machine(vram, ram),
             frames=1,
-            ram=lambda _: needs.host,
-            device=lambda _: needs.device,
+            peak=lambda _: PhaseMemory(needs.device, needs.host),
             seconds=lambda _: 1.0,
         )
         assert room.holds(work) == does

@@ -22,7 +22,7 @@ from engine.bench.workload import VaeRun, dit_run, job_budget, vae_run
 from engine.core.geometry import Size
 from engine.hardware.budget import PROGRAM_BYTES
 from engine.hardware.stage_meter import StageMeter
-from engine.models.planning.search import Room
+from engine.models.planning.memory import PhaseMemory, Room
 from engine.models.seedvr2.dit import random_dit
 from engine.models.seedvr2.dit.cost import forward_flops
 from engine.models.seedvr2.dit.load import LoadOptions
@@ -137,16 +137,14 @@ def _fitted(plan: SeedVr2Plan, frames: int) -> SeedVr2Plan:
     """The plan as the planner fits it into GPU and main memory, streamed weights included."""
     budget, rates = job_budget(), load_rates()
 
-    def ram(work: Any) -> int:
-        return PROGRAM_BYTES + FAMILY.needs(work).host + requirements.streamed_bytes(work)
-
-    def device(work: Any) -> int:
-        return FAMILY.needs(work).device
+    def peak(work: Any) -> PhaseMemory:
+        host = FAMILY.needs(work).host + requirements.streamed_bytes(work)
+        return PhaseMemory(FAMILY.needs(work).device, PROGRAM_BYTES + host)
 
     def seconds(work: Any) -> float:
         return model_seconds(work, frames, budget, rates)
 
-    room = Room(budget=budget, frames=frames, ram=ram, device=device, seconds=seconds)
+    room = Room(budget=budget, frames=frames, peak=peak, seconds=seconds)
     return FAMILY.fitted(plan, room)
 
 

@@ -19,7 +19,7 @@ from engine.bench.run import BenchOptions
 from engine.bench.workload import VaeRun, capability_of, dit_run, vae_run
 from engine.core.geometry import Box, Size
 from engine.core.messages import Message, message
-from engine.models.planning.search import AT_ONCE
+from engine.models.planning.candidates import AT_ONCE
 from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.dit.random_dit import DitRun

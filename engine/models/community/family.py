@@ -20,8 +20,8 @@ from engine.models.community.plan import (
 )
 from engine.models.contracts import FileUse, StageWork, WorkRequest
 from engine.models.frame_family import FrameFamily, chosen_steadiness, frame_needs, steadying
-from engine.models.planning.notices import chosen, chosen_tiles
-from engine.models.planning.search import MemoryRequirement
+from engine.models.planning.candidates import chosen, chosen_tiles
+from engine.models.planning.memory import MemoryRequirement
 from engine.models.upscalers import FrameUpscaler
 from engine.protocol.model_file_state import NetworkFacts
 from engine.protocol.plan import Notice, WeightsPlan

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from engine.core.geometry import Size
 from engine.models.frame_family import FramePlan
-from engine.models.planning.notices import chosen
+from engine.models.planning.candidates import chosen
 from engine.protocol.model_file_state import NetworkFacts
 from engine.protocol.plan import Notice, WeightsPlan
 

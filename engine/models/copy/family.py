@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from engine.models.contracts import StageWork, WorkRequest
 from engine.models.frame_family import FrameFamily, FramePlan
-from engine.models.planning.notices import chosen
-from engine.models.planning.search import MemoryRequirement
+from engine.models.planning.candidates import chosen
+from engine.models.planning.memory import MemoryRequirement
 from engine.protocol.plan import Notice
 
 _PIXELS = 520_000  # of the source at a time

@@ -14,8 +14,8 @@ from engine.models.lite import files, plan
 from engine.models.lite.cost import lite_cost, lite_multiplications
 from engine.models.lite.plan import LitePlan
 from engine.models.memory_cost import DTYPE_BYTES
-from engine.models.planning.notices import chosen, chosen_tiles
-from engine.models.planning.search import MemoryRequirement
+from engine.models.planning.candidates import chosen, chosen_tiles
+from engine.models.planning.memory import MemoryRequirement
 from engine.models.upscalers import FrameUpscaler
 from engine.protocol.plan import Notice
 from engine.protocol.report import State

@@ -9,7 +9,7 @@ from engine.core.geometry import Size
 from engine.models.contracts import WorkRequest
 from engine.models.frame_family import FramePlan
 from engine.models.lite import files
-from engine.models.planning.notices import chosen
+from engine.models.planning.candidates import chosen
 from engine.protocol.media import VideoInfo
 from engine.protocol.plan import Notice
 

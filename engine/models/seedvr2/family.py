@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, cast
 
-from engine.core.messages import Message
+from engine.core.messages import Message, message
+from engine.core.units import memory_text
 from engine.files import catalogue
 from engine.files.formats.safetensors_file import SafetensorsFile
 from engine.hardware.budget import Budget
@@ -21,7 +22,15 @@ from engine.models.contracts import (
     WorkRequest,
 )
 from engine.models.identify import SEEDVR2_TRANSFORMERS, SEEDVR2_VAE, TEXT_EMBEDDING
-from engine.models.planning.search import MemoryRequirement, Room, tile_of
+from engine.models.planning.candidates import (
+    chosen,
+    early_tiles,
+    shot_notices,
+    tile_changes,
+    tile_choices,
+    tile_of,
+)
+from engine.models.planning.memory import MemoryRequirement, Room
 from engine.models.seedvr2 import files
 from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.plan import (
@@ -33,7 +42,7 @@ from engine.models.seedvr2.plan import (
     reference_layout,
     working_size,
 )
-from engine.models.seedvr2.planning import alternatives, requirements, search
+from engine.models.seedvr2.planning import candidates, requirements
 from engine.models.seedvr2.planning.vae_memory import VAES
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
 from engine.models.upscalers import ShotModel
@@ -104,7 +113,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
             film=request.frames,
             encode_tile=tile_of(settings.encode_tile, layout.padded),
             decode_tile=tile_of(settings.decode_tile, layout.padded),
-            warm_up=0 if on_gpu else search.WARM_UP,  # there is one memory
+            warm_up=0 if on_gpu else candidates.WARM_UP,  # there is one memory
             vae_dtype=_vae_dtype(settings, device),
             blocks_on_device=None if stay < 0 else stay,
             attention=settings.attention,
@@ -120,15 +129,15 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
 
     def fitted(self, work: SeedVr2Plan, room: Room) -> SeedVr2Plan:
         """The fastest plan that the room holds; the smallest one where it holds none."""
-        return search.fitted(work, room)
+        return candidates.fitted(work, room)
 
     def smaller(self, work: SeedVr2Plan, stage: str = "") -> SeedVr2Plan | None:
         """Plan with less on the device: tiles, clips or blocks."""
-        return alternatives.smaller(work, stage)
+        return candidates.smaller(work, stage)
 
     def less_on_host(self, work: SeedVr2Plan) -> SeedVr2Plan | None:
         """Plan with less RAM."""
-        return alternatives.less_on_host(work)
+        return candidates.less_on_host(work)
 
     def wider(self, work: SeedVr2Plan) -> SeedVr2Plan | None:
         """Plan with the VAE in float32."""
@@ -183,19 +192,53 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
 
     def choices(self, work: SeedVr2Plan) -> Iterator[Notice]:
         """File, clips, tiles and blocks."""
-        return alternatives.choices(work, self.models[work.model])
+        case = "file" if work.vae_dtype == work.dtype else "file-and-vae"
+        about = {"title": self.models[work.model], "name": work.dit.path.name, "dtype": work.dtype}
+        yield chosen("model", case, **about, vae_dtype=work.vae_dtype)
+        if work.result is not None:
+            sizes = {"size": work.size, "result": work.result}
+            yield chosen("working-size", "resized", share=work.share, **sizes)
+        case = "one-frame" if work.frames == 1 else "shared" if work.shared_frames else "frames"
+        yield chosen("clips", case, frames=work.frames, shared=work.shared_frames)
+        is_whole = work.decodes_whole_tiles
+        if work.better_takes:
+            case = "tile-statistics" if is_whole else "shorter-clips"
+            yield chosen("given-up", case, times=f"{work.better_takes:.1f}")
+        tiles = {"encode": work.encode_tile, "decode": work.decode_tile}
+        if work.parks and work.device == "cuda" and None in tiles.values():
+            yield chosen("parks")
+        decoded = "independent-tiles" if is_whole else "tiles"
+        yield from tile_choices(work, requirements.tiles(work), decoded)
+        if work.device == "cuda":
+            yield from _blocks_chosen(work)
+        spans = {"encode": work.encode_span, "decode": work.decode_span}
+        cut = [span for direction, span in spans.items() if tiles[direction] is not None]
+        yield from early_tiles(work, min(cut, default=0))
 
     def steps(self, work: SeedVr2Plan) -> Iterator[Step]:
         """Other clips, tiles and blocks."""
-        return alternatives.steps(work)
+        return candidates.steps(work)
 
     def changes(self, old: SeedVr2Plan, new: SeedVr2Plan) -> Iterator[Message]:
         """Clips, tiles, blocks."""
-        return alternatives.changes(old, new)
+        if old.vae_dtype != new.vae_dtype:
+            yield message("change.dtype", before=old.vae_dtype, after=new.vae_dtype)
+        if old.clip != new.clip:
+            yield message("change.clips", before=old.frames, after=new.frames)
+        yield from tile_changes(old, new)
+        if old.blocks_on_device != new.blocks_on_device:
+            code = "change.blocks-of-all" if old.blocks_on_device is None else "change.blocks"
+            yield message(code, before=old.blocks_on_device, after=new.blocks_on_device)
+        if (old.encode_span, old.decode_span) != (new.encode_span, new.decode_span):
+            yield message("change.shorter-spans")
+        if old.pin_bytes != new.pin_bytes:
+            yield message("change.fewer-copies")
 
     def notices(self, work: SeedVr2Plan, budget: Budget) -> Iterator[Notice]:
         """Notices of features missing on this device, and of effects of tiles."""
-        return alternatives.notices(work, self.title)
+        yield from shot_notices(self.title, work)
+        if work.decodes_whole_tiles:
+            yield Notice(code="decoder-in-tiles", severity="info")
 
     def smaller_file(self, settings: JobSettings) -> str:
         """The smallest file of the model, where another one is chosen."""
@@ -263,6 +306,17 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         return dit_benchmarks(request)
 
 
+def _blocks_chosen(plan: SeedVr2Plan) -> Iterator[Notice]:
+    layers, stay = files.configs(plan)[0].layers, plan.blocks_on_device
+    if stay is None:
+        yield chosen("blocks", "whole", blocks=layers, layers=layers)
+        return
+    case = "text-streamed" if stay >= layers else "some"
+    yield chosen("blocks", case, blocks=stay, layers=layers)
+    if plan.pin_bytes:
+        yield chosen("copies", size=memory_text(plan.pin_bytes))
+
+
 def _vae_config_of(weights: WeightsPlan) -> VaeConfig:
     from engine.models.seedvr2.vae.load import vae_config_of
 
@@ -272,13 +326,13 @@ def _vae_config_of(weights: WeightsPlan) -> VaeConfig:
 
 def _clip(settings: JobSettings, device: str, film: int) -> tuple[int, int]:
     """Length of clips and what neighbours share: latents, or frames where those are joined."""
-    latents = search.CLIPS["cuda" if device == "cuda" else "cpu"][0]
+    latents = candidates.CLIPS["cuda" if device == "cuda" else "cpu"][0]
     if settings.clip_frames:
         latents = latents_of(settings.clip_frames)
     if film:
         latents = min(latents, latents_of(film))
     if settings.join == "latents":
-        return latents, search.shared_of(latents)
+        return latents, candidates.shared_of(latents)
     frames = 1 + (latents - 1) * STEP
     shared = settings.join_frames if settings.join == "frames" else 0
     return frames, min(shared, (frames - 1) // 2)

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engine.core.geometry import Size
-from engine.models.contracts import ShotPlan
-from engine.models.planning.notices import chosen, tiles_part, tiles_phrases
+from engine.models.planning.candidates import VaePlan, chosen, tiles_phrases
 from engine.models.seedvr2.vae.tiling import USUAL_SPAN
 from engine.protocol.plan import Notice, WeightsPlan
 
@@ -16,7 +15,7 @@ Join = Literal["latents", "frames", "none"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeedVr2Plan(ShotPlan):
+class SeedVr2Plan(VaePlan):
     """Settings of running VAE and transformer."""
 
     family: str = "seedvr2"
@@ -32,19 +31,13 @@ class SeedVr2Plan(ShotPlan):
     shared: int  # latents that neighbouring clips have in common
     join: Join = "latents"
     film: int = 0  # frames of the film, at most; 0 where that is not known
-    encode_tile: Size | None = None  # px of the result; None for whole frames
-    decode_tile: Size | None = None
     decodes_whole_tiles: bool = False  # all of the decoder in tiles, not only its large part
-    warm_up: int = 0  # latents that tiles begin early; 0 where they go on with a carry
     encode_span: int = USUAL_SPAN  # latents that a tile is visited for
     decode_span: int = USUAL_SPAN
-    encode_at_once: int = 1  # tiles in work at a time, on a stream each
-    decode_at_once: int = 1
     vae_dtype: str = "float32"
     blocks_on_device: int | None = None  # None: all of them, and the text's weights too
     pin_bytes: int = 0  # main memory for copies of the other blocks
-    parks: bool = True  # carries of whole frames wait in main memory while other stages work
-    park_pin_bytes: int = 0  # most bytes of main memory that are pinned where carries wait
+    parks: bool = True
     better_takes: float = 0.0  # times as long: a better class of plans that was given up; 0: none
     attention: str = "auto"
     products: str = "none"
@@ -96,6 +89,16 @@ class SeedVr2Plan(ShotPlan):
         return STEP * self.shared if self.join == "latents" else self.shared
 
     @property
+    def step_values(self) -> dict[str, str]:
+        """Tiles, clips and blocks."""
+        stay = self.blocks_on_device
+        return {
+            **self.tile_values,
+            "clip_frames": str(self.frames),
+            "blocks_on_device": "-1" if stay is None else str(stay),
+        }
+
+    @property
     def share(self) -> int:
         """Sides of the picture that is made, % of those of the result."""
         return 100 if self.result is None else round(100 * self.size.width / self.result.width)
@@ -107,8 +110,7 @@ class SeedVr2Plan(ShotPlan):
             *(self.model, self.device, f"{self.dtype} (VAE {self.vae_dtype})"),
             *(() if self.result is None else (f"processed at {self.size}",)),
             f"clips of {self.frames} frames",
-            tiles_part("encodes", self.encode_tile),
-            tiles_part("decodes", self.decode_tile),
+            *self.tile_parts,
         ]
         if self.device == "cuda":
             blocks = "all" if self.blocks_on_device is None else self.blocks_on_device

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from engine.core.geometry import Size
 from engine.models.memory_cost import DTYPE_BYTES
-from engine.models.planning.search import PhaseMemory
+from engine.models.planning.memory import PhaseMemory
 from engine.settings.optimisations import VaeSwitches
 
 if TYPE_CHECKING:

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from engine.core.geometry import Size
-from engine.models.contracts import ShotPlan
-from engine.models.planning.notices import tiles_part, tiles_phrases
+from engine.models.planning.candidates import VaePlan, tiles_phrases
 from engine.protocol.plan import Notice, WeightsPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WanPlan(ShotPlan):
+class WanPlan(VaePlan):
     """Sizes, tiles and where carries wait."""
 
     stages: ClassVar[tuple[str, ...]] = ("encode", "decode")
@@ -26,13 +25,6 @@ class WanPlan(ShotPlan):
     size: Size  # size of the source's frames, as stored
     padded: Size  # size of the frames that are encoded
     factor: int = 2  # factor of both sides, between encoded and decoded frames
-    encode_tile: Size | None = None  # px of the source, halo included; None for whole frames
-    decode_tile: Size | None = None  # px of the result, halo included
-    encode_at_once: int = 1  # tiles in work at a time, on a stream each
-    decode_at_once: int = 1
-    warm_up: int = 0  # latents that tiles begin early; 0 where they go on with a carry
-    parks: bool = False  # carries of whole frames wait in main memory while tiles are visited
-    park_pin_bytes: int = 0  # most bytes of main memory that are pinned where carries wait
 
     @property
     def scale(self) -> int:
@@ -52,12 +44,8 @@ class WanPlan(ShotPlan):
     @property
     def line(self) -> str:
         """The plan in one line."""
-        parts = [
-            *(self.model, self.device, self.dtype),
-            tiles_part("encodes", self.encode_tile),
-            tiles_part("decodes", self.decode_tile),
-        ]
-        if self.warm_up and (self.encode_tile or self.decode_tile):
+        parts = [self.model, self.device, self.dtype, *self.tile_parts]
+        if self.warm_up and self.is_tiled:
             parts.append(f"{self.warm_up} warm-up latents per tile")
         return ", ".join(parts)
 

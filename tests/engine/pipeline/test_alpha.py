@@ -166,5 +166,5 @@ def test_filling_takes_no_more_than_was_planned(depth: int) -> None:
         colours.rgb([frame])  # what torch loads once
         with Allocations() as found:
             colours.rgb([frame])
-    planned = stage_peaks(plan)["upscale"].ram
+    planned = stage_peaks(plan)["upscale"].host
     assert found.peak_bytes <= planned <= 1.15 * found.peak_bytes

@@ -8,7 +8,7 @@ from engine.core.errors import Cancelled
 from engine.core.geometry import Size
 from engine.pipeline.context import JobContext
 from engine.pipeline.recovery import change_plan, reason_of
-from engine.planner import learning, times
+from engine.planner import times
 from engine.planner.rates import Rates, load_rates
 from engine.settings.schema import JobSettings
 from tests.helpers.jobs import Events, plan_of, run
@@ -23,8 +23,8 @@ def planned(folder, frames):
 
 
 def test_a_finished_job_makes_the_next_plan_one_that_was_measured(tmp_path, monkeypatch):
-    learn = learning.learn  # as if the job took what was predicted, however busy the machine is
-    monkeypatch.setattr(learning, "learn", lambda plan, *_: learn(plan, plan.seconds))
+    learn = times.learn  # as if the job took what was predicted, however busy the machine is
+    monkeypatch.setattr(times, "learn", lambda plan, *_: learn(plan, plan.seconds))
     plan = planned(tmp_path, 48)
     assert not plan.is_measured
     run(plan, tmp_path / "jobs")

@@ -85,7 +85,7 @@ def test_reducing_takes_no_more_than_was_planned(transfer: str, result: Size) ->
     media, plan = a_media(tags=ColourTags(transfer=transfer)), a_plan()
     plan = replace(plan, picture=replace(plan.picture, size=result))
     restore = Restore(media.video, plan)
-    size, planned = media.video.size, stage_peaks(plan)["restore"].ram
+    size, planned = media.video.size, stage_peaks(plan)["restore"].host
     with torch.inference_mode():
         restore.run(torch.rand(1, 3, size.height, size.width), None)  # what torch loads once
         with Allocations() as found:

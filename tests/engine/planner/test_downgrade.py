@@ -98,7 +98,8 @@ def test_what_is_short_decides_what_changes() -> None:
         assert after is not None
         assert after.work == replace(work, **change)
         found = (after.peak_bytes, after.device_bytes)
-        assert found == (peaks.ram_bytes(after), peaks.device_bytes(after))
+        peak = peaks.job_peak(after)
+        assert found == (peak.host, peak.device)
         # weights 10, work 30, and a frame of the source or two
         size = (40 + 12 * after.work.clip_frames) * MB
         main, gpu = (size, 0) if device == "cpu" else (0, size)

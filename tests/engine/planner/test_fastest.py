@@ -13,9 +13,9 @@ from engine.core.geometry import Size
 from engine.hardware.budget import Budget, pretended_budget
 from engine.hardware.gpu_table import GpuSpec, gpu_specs
 from engine.models import registry
-from engine.models.planning.search import pairs_within
+from engine.models.planning.candidates import pairs_within
 from engine.models.seedvr2.plan import SeedVr2Plan
-from engine.models.seedvr2.planning.search import PRICES, quality_of
+from engine.models.seedvr2.planning.candidates import PRICES, quality_of
 from engine.planner import times
 from engine.planner.plan_job import Request, bare_plan
 from engine.planner.rates import Rates
@@ -187,8 +187,9 @@ VALUES = st.lists(st.integers(0, 50), min_size=1, max_size=8)
 @given(VALUES, VALUES, st.integers(0, 100))
 def test_pairs_are_all_that_are_not_beaten(a: list[int], b: list[int], limit: int) -> None:
     first, second = sorted(a, reverse=True), sorted(b, reverse=True)
-    found = set(pairs_within(len(a), len(b), lambda i, j: first[i] + second[j] <= limit))
-    pairs = itertools.product(range(len(a)), range(len(b)))
+    places = range(len(a)), range(len(b))
+    found = set(pairs_within(*places, lambda i, j: first[i] + second[j] <= limit))
+    pairs = itertools.product(*places)
     fitting = {(i, j) for i, j in pairs if first[i] + second[j] <= limit}
     beaten = {(i, j) for i, j in fitting if any(a <= i and b <= j for a, b in fitting - {(i, j)})}
     assert found == fitting - beaten

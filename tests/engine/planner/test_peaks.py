@@ -99,12 +99,12 @@ def round_plan(work: WorkPlan, **changes: Any) -> Plan:
 @pytest.mark.parametrize(("work", "changes", "wanted"), STAGES)
 def test_bytes_of_each_stage(work: RoundPlan, changes: Any, wanted: dict[str, float]) -> None:
     found = peaks.stage_peaks(round_plan(work, **changes))
-    assert {name: one.ram / MB for name, one in found.items()} == wanted
+    assert {name: one.host / MB for name, one in found.items()} == wanted
     needs = replace(work.takes, hosts={"upscale": MB, "decode": MB, "finishing": 2 * MB})
     on_gpu = peaks.stage_peaks(round_plan(replace(work, takes=needs, device="cuda"), **changes))
     waiting = 36 * (changes is FIRST and work.takes_shots)
     hosts = {"upscale": 1, "decode": 1, "restore": 2}
-    assert {name: (one.device / MB, one.ram / MB) for name, one in on_gpu.items()} == {
+    assert {name: (one.device / MB, one.host / MB) for name, one in on_gpu.items()} == {
         name: (0, size)
         if name in ("read", "write")
         else (size - waiting, waiting + hosts.get(name, 0))
@@ -132,9 +132,9 @@ def test_main_memory_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         plan = round_plan(FRAMES, **changes)
         own = PROGRAM_BYTES * (1 + len(plan.workers))
-        assert peaks.ram_bytes(plan) == own + wanted * MB
+        assert peaks.job_peak(plan).host == own + wanted * MB
         assert peaks.worker_bytes(plan) == PROGRAM_BYTES + TOGETHER * MB
-        assert peaks.device_bytes(plan) == on_device * MB
+        assert peaks.job_peak(plan).device == on_device * MB
 
 
 Random = Callable[[int], tuple[WorkPlan, int]]  # a plan and the frames of a shot, of a seed

@@ -17,7 +17,7 @@ from engine.models.community.upscaler import with_cost
 from engine.pipeline.stages.restore import Restore
 from engine.pipeline.stages.steady import Steadying
 from engine.pipeline.stages.upscale import Upscale
-from engine.planner.peaks import ram_bytes, stage_peaks
+from engine.planner.peaks import job_peak, stage_peaks
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from tests.helpers import program
@@ -75,7 +75,7 @@ def taken(plan: Plan, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Allocati
 def assert_predicted(plan: Plan, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All stages together."""
     found, peaks = taken(plan, folder, monkeypatch), stage_peaks(plan)
-    wanted = max(peak.ram for name, peak in peaks.items() if name not in ("read", "write"))
+    wanted = max(peak.host for name, peak in peaks.items() if name not in ("read", "write"))
     wanted -= ONEDNN_BYTES if plan.work.model == "lite" else 0
     ratio = wanted / found.peak_bytes
     print(f"\n{plan.work.model}: {found.peak_bytes / MIB:.1f} MiB, predicted {ratio:.3f} of it")
@@ -142,7 +142,7 @@ def test_a_job_that_blends_frames(
     plan = replace(plan, work=replace(plan.work, clip_frames=clip, dtype="float32"))
     found, peaks = taken(plan, tmp_path, monkeypatch), stage_peaks(plan)
     for _, _, stage in STAGES:
-        wanted = peaks[stage].ram - (ONEDNN_BYTES if stage == "upscale" else 0)
+        wanted = peaks[stage].host - (ONEDNN_BYTES if stage == "upscale" else 0)
         ratio = wanted / found.stages[stage]
         print(f"{stage}: {found.stages[stage] / MIB:.1f} MiB, predicted {ratio:.3f} of it")
         assert ratio >= 1, stage
@@ -167,7 +167,7 @@ def test_a_job_with_a_model_of_shots(
 def test_a_process_takes_no_more_than_was_said(codec: str, tmp_path: Path) -> None:
     plan = job(tmp_path, "640x360", 40, replace(LITE, codec=codec))
     ended = upscale(plan.source, tmp_path / "out.mkv", "--model", "lite", "--set", f"codec={codec}")
-    predicted = ram_bytes(plan)
+    predicted = job_peak(plan).host
     ratio = predicted / ended.peak_bytes
     print(f"\n{codec}: {ended.peak_bytes / MIB:.0f} MiB, predicted {ratio:.3f} of it")
     assert ended.peak_bytes <= predicted
@@ -193,6 +193,6 @@ def test_the_window_with_seedvr2_takes_what_was_said(tiles: dict[str, int], tmp_
         },
     )
     assert ended.status == 0, ended.out
-    ratio = ram_bytes(plan) / ended.peak_bytes
+    ratio = job_peak(plan).host / ended.peak_bytes
     print(f"\n{plan.work.line}: {ended.peak_bytes / MIB:.0f} MiB, predicted {ratio:.3f} of it")
     assert 1 <= ratio <= MOST

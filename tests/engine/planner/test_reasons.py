@@ -8,8 +8,7 @@ from engine.cli.formatting import plan_words
 from engine.core.geometry import Size
 from engine.hardware import gpu_table
 from engine.hardware.budget import Budget, pretended_budget
-from engine.planner.notices import with_offers
-from engine.planner.plan_job import Request, bare_plan, plan_job
+from engine.planner.plan_job import Request, bare_plan, plan_job, with_offers
 from engine.planner.rates import Rates
 from engine.protocol.plan import Notice, Plan, Reasons
 from engine.settings.assignments import with_text

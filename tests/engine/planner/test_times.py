@@ -9,7 +9,7 @@ from engine.core.geometry import Size
 from engine.hardware.budget import pretended_budget
 from engine.hardware.gpu_table import counted_gpu, find, gpu_specs, named
 from engine.models.lite.plan import LitePlan
-from engine.planner import learning, times
+from engine.planner import times
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Learned, Rates, Spread, load_rates
 from engine.settings.schema import JobSettings
@@ -149,19 +149,19 @@ def test_what_the_speed_test_measured_counts_on_its_own_gpu_alone():
 
 def test_finished_jobs_correct_the_prediction():
     first = planned(frames=5000)
-    learning.learn(first, 3 * first.seconds)
+    times.learn(first, 3 * first.seconds)
     second = planned(frames=5000, rates=load_rates())
     assert second.seconds == pytest.approx(3 * first.seconds, rel=0.03)
     assert second.is_measured
     for _ in range(6):
-        learning.learn(first, first.seconds)
+        times.learn(first, first.seconds)
     assert planned(frames=5000, rates=load_rates()).seconds < 1.1 * first.seconds
 
 
 def test_a_gpu_learns_for_itself():
     first, second = (pretended_budget(gpu_specs()[n], ram_bytes=64 * GB) for n in (-1, 0))
     plan = planned("seedvr2-3b", budget=first, frames=5000)
-    learning.learn(plan, 2 * plan.seconds)
+    times.learn(plan, 2 * plan.seconds)
     known = [planned("seedvr2-3b", budget=one, rates=load_rates()) for one in (first, second)]
     assert [plan.is_measured for plan in known] == [True, False]
 
@@ -169,7 +169,7 @@ def test_a_gpu_learns_for_itself():
 def test_a_job_that_took_more_of_a_gpu_than_planned_makes_the_next_plan_smaller():
     budget = pretended_budget(find("RTX 4060"), ram_bytes=32 * GB)
     plan = planned("seedvr2-3b", budget=budget, height=1080)
-    learning.learn(plan, plan.seconds, memory=1.25)
+    times.learn(plan, plan.seconds, memory=1.25)
     again = planned("seedvr2-3b", budget=budget, rates=load_rates(), height=1080)
     assert again.device_budget_bytes == pytest.approx(plan.device_budget_bytes / 1.25)
     assert again.device_bytes <= again.device_budget_bytes < plan.device_bytes

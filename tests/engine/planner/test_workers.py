@@ -47,7 +47,7 @@ def test_workers_compute_with_one_thread_each_what_one_process_would() -> None:
     assert four.work == one.work
     assert four.picture == one.picture
     assert four.segment_frames == one.segment_frames
-    assert four.peak_bytes == peaks.ram_bytes(four)
+    assert four.peak_bytes == peaks.job_peak(four).host
     assert "workers" in [choice.code for choice in four.reasons.choices]
     assert not codes(four)
 

@@ -16,7 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from engine.hardware import gpu_table
 from engine.hardware.budget import pretended_budget
-from engine.models.planning.search import Room, with_two_at_once
+from engine.models.planning.candidates import with_two_at_once
+from engine.models.planning.memory import PhaseMemory, Room
 from engine.models.seedvr2.dit import config as dit_config
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
@@ -242,11 +243,10 @@ def _at_once(case: Case, on: bool) -> object:
     room = Room(
         budget=pretended_budget(gpu_table.find("RTX 5090"), ram_bytes=2**34),
         frames=9,
-        ram=lambda _: 0,
-        device=lambda _: 0,
+        peak=lambda _: PhaseMemory(0),
         seconds=lambda _: 0.0,
     )
-    return with_two_at_once(plan, room, ["decode_at_once"]).decode_at_once
+    return with_two_at_once(plan, room, {"decode": 2}).decode_at_once
 
 
 def _variables(case: Case, switches: RunSwitches) -> object:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from engine.core.geometry import Size
 from engine.models.memory_cost import DTYPE_BYTES
-from engine.models.planning.search import MemoryRequirement, PhaseMemory, Streamed, peak_use
+from engine.models.planning.memory import MemoryRequirement, PhaseMemory, Streamed, peak_use
 from engine.models.seedvr2 import files
 from engine.models.seedvr2.dit import cost as dit_cost
 from engine.models.seedvr2.dit.config import FORMAT_BYTES, DitConfig, parameters
@@ -92,21 +91,13 @@ def parked_bytes(plan: SeedVr2Plan, frames: int) -> tuple[dict[str, float], floa
     return passed, min(1.0, plan.park_pin_bytes / at_a_time) if at_a_time else 0.0
 
 
-def tiles(plan: SeedVr2Plan) -> int:
-    """Tiles of the decoder in a frame."""
-    if plan.decode_tile is None:
-        return 1
+def tiles(plan: SeedVr2Plan) -> dict[str, int]:
+    """Tiles of a frame, by direction."""
     _, vae = files.configs(plan)
-    return len(vae_memory.decode_boxes(_decoding(vae, plan), plan.decode_tile))
-
-
-def tiled(plan: SeedVr2Plan) -> Iterator[str]:
-    """Directions with several tiles, see `search.with_two_at_once`."""
-    _, vae = files.configs(plan)
-    if len(vae_memory.encode_boxes(_encoding(vae, plan))) > 1:
-        yield "encode_at_once"
-    if tiles(plan) > 1:
-        yield "decode_at_once"
+    decode = 1
+    if plan.decode_tile is not None:
+        decode = len(vae_memory.decode_boxes(_decoding(vae, plan), plan.decode_tile))
+    return {"encode": len(vae_memory.encode_boxes(_encoding(vae, plan))), "decode": decode}
 
 
 def streamed_bytes(plan: SeedVr2Plan) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.core.geometry import Size
-from engine.models.planning.search import PhaseMemory, Streamed
+from engine.models.planning.memory import PhaseMemory, Streamed
 from engine.models.seedvr2.plan import STEP, latents_of
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.tiling import (

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from engine.core.geometry import Size
 from engine.models.latents import Check, Guess, LatentFilm, LatentFormat, LatentHeader
-from engine.models.planning.search import tile_of
+from engine.models.planning.candidates import tile_of
 from engine.models.wan import files
 from engine.models.wan.latents.file import SUFFIX, LatentFile, examined
 from engine.models.wan.latents.spaces import MODELS, TEMPORAL_FACTOR
 from engine.models.wan.plan import WanDecodePlan, WanEncodePlan
+from engine.models.wan.planning.candidates import least_edge
 from engine.models.wan.planning.requirements import vae_dtype
-from engine.models.wan.planning.search import least_edge
 from engine.protocol.plan import LatentPlan, WeightsPlan, WorkPlan
 from engine.settings.schema import JobSettings
 
@@ -55,14 +55,14 @@ class WanLatents(LatentFormat):
     def choose(self, header: LatentHeader, settings: JobSettings, device: str) -> LatentPlan:
         """Whole frames, unless the user chose tiles."""
         found = files.files_of_wan(header.model, settings.latent_vae)
-        edge = max(settings.decode_tile, least_edge(found.config)) if settings.decode_tile else 0
+        least = least_edge(found.config)
         return LatentPlan(
             vae=found.vae,
             model=header.model,
             normalised=False,
             device=device,
             dtype=vae_dtype(settings.vae_precision, device),
-            decode_tile=tile_of(edge, header.padded),
+            decode_tile=tile_of(settings.decode_tile, header.padded, least),
         )
 
     def decoding(self, latent: LatentPlan, size: Size, work: WorkPlan) -> WanDecodePlan:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
 from engine.core.geometry import Size
-from engine.models.planning.search import MemoryRequirement, PhaseMemory, Streamed, peak_use
+from engine.models.planning.memory import MemoryRequirement, PhaseMemory, Streamed, peak_use
 from engine.models.wan import files
 from engine.models.wan.plan import WanPlan
 from engine.models.wan.planning.vae_memory import (
@@ -119,6 +118,24 @@ def stage_work(plan: WanPlan, frames: int) -> dict[str, float]:
     return {stage: found[stage] for stage in plan.stages}
 
 
+def parked_bytes(plan: WanPlan, frames: int) -> tuple[dict[str, float], float]:
+    """Bytes of carries that are parked for n frames, there and back, by stage.
+
+    The second value is the share of them for which there is pinned memory.
+    """
+    encode, decode = passes(plan)
+    carries = {"encode": 0, "decode": 0}
+    if plan.parks:
+        if len(encode_tiles(encode)) > 1:
+            carries["encode"] = encode.peak("encode_low").carry
+        if len(decode_tiles(decode)) > 1:
+            carries["decode"] = decode.peak("decode_low").carry
+    again = -(-frames // (STEP * encode.visit)) - 1
+    at_a_time = sum(carries.values())
+    share = min(1.0, plan.park_pin_bytes / at_a_time) if at_a_time else 0.0
+    return {stage: 2.0 * again * size for stage, size in carries.items()}, share
+
+
 def encode_work(asked: Pass) -> float:
     """Floating-point operations for a frame of a long shot."""
     more = _repeated(asked, encode_tiles(asked), split.encode_cut(asked.config))
@@ -162,13 +179,10 @@ def passes(plan: WanPlan) -> tuple[Pass, Pass]:
     return encode, decode
 
 
-def tiled(plan: WanPlan) -> Iterator[str]:
-    """Directions with several tiles, see `search.with_two_at_once`."""
+def tiles(plan: WanPlan) -> dict[str, int]:
+    """Tiles of a frame, by direction."""
     encode, decode = passes(plan)
-    if len(encode_tiles(encode)) > 1:
-        yield "encode_at_once"
-    if len(decode_tiles(decode)) > 1:
-        yield "decode_at_once"
+    return {"encode": len(encode_tiles(encode)), "decode": len(decode_tiles(decode))}
 
 
 def _repeated(asked: Pass, boxes: list[split.TileBox], cut: split.Cut) -> float:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.core.geometry import Size
-from engine.models.planning.search import PhaseMemory, Streamed
+from engine.models.planning.memory import PhaseMemory, Streamed
 from engine.models.video_vae.measured_memory import MeasuredVae
 from engine.models.video_vae.vae_use import StreamUse, TilesOnHost, VaePeak, VaeUse
 from engine.models.wan.vae import split

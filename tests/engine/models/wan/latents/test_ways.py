@@ -14,7 +14,7 @@ from engine.models.wan.files import PUBLISHED
 from engine.models.wan.latents.format import WanLatents
 from engine.models.wan.latents.spaces import raw
 from engine.models.wan.plan import WanPlan
-from engine.models.wan.planning.search import warm_up
+from engine.models.wan.planning.candidates import warm_up
 from engine.protocol.plan import LatentPlan
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_plan

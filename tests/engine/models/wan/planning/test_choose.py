@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from engine.cli.formatting import plan_words
 from engine.core.geometry import Size
 from engine.models.latents import LatentFilm, LatentHeader
-from engine.models.planning.search import Room
+from engine.models.planning.memory import PhaseMemory, Room
 from engine.models.wan.family import FAMILY
 from engine.models.wan.latents.format import WanLatents
 from engine.models.wan.plan import WanDecodePlan, WanPlan
+from engine.models.wan.planning.candidates import least_edge
 from engine.models.wan.planning.requirements import needs, stage_work
-from engine.models.wan.planning.search import least_edge
 from engine.models.wan.vae.config import WAN2X, WAN22
 from engine.models.wan.vae.split import decode_tiles, encode_tiles
 from engine.planner import peaks, times
@@ -179,8 +179,7 @@ def test_latents_get_the_largest_tiles_that_fit(model: str) -> None:
             room = Room(
                 budget=a_budget(cuda=True, vram_bytes=gib * GIB, ram_bytes=44 * GIB),
                 frames=81,
-                ram=lambda work: needs(work).host,
-                device=lambda work: needs(work).device,
+                peak=lambda work: PhaseMemory(needs(work).device, needs(work).host),
                 seconds=lambda work: sum(stage_work(work, 1).values()),
             )
             found = FAMILY.fitted(plan, room)
@@ -205,6 +204,6 @@ def test_decoding_latents_is_a_stage_before_the_others() -> None:
     plan = replace(usual, latent=latent)
     seconds = times.stage_seconds(plan, a_budget(), Rates())
     assert list(seconds)[:2] == ["latents", "read"]
-    assert peaks.stage_peaks(plan)["latents"].ram > 1.5 * GIB
+    assert peaks.stage_peaks(plan)["latents"].host > 1.5 * GIB
     assert seconds["latents"] > 0.9 * times.seconds(plan, a_budget(), Rates())
-    assert peaks.ram_bytes(plan) > peaks.ram_bytes(usual)
+    assert peaks.job_peak(plan).host > peaks.job_peak(usual).host

@@ -1,4 +1,4 @@
-"""The best plan of SeedVR2 that fits: which blocks stay, how long clips, which tiles and spans.
+"""The best plan of SeedVR2 that fits, and the plans next to it: blocks, clips, tiles, spans.
 
 Within a class of quality the least time decides; a class is given up for a poorer one that is
 `PRICES` times as fast (`Quality`).
@@ -10,22 +10,30 @@ frames wait for the encoder while features wait for the decoder, so spans do.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import partial
+from typing import Any
 
 from engine.core.geometry import Size
-from engine.models.planning.search import (
-    Room,
+from engine.core.messages import Message, message
+from engine.models.contracts import Step
+from engine.models.planning.candidates import (
+    Axis,
+    first_fit,
+    less_tiled,
+    next_smaller,
     pairs_within,
-    smaller_tiles,
-    tilings,
+    step_to,
+    steps_of,
+    tile_axis,
     with_two_at_once,
 )
+from engine.models.planning.memory import Room
 from engine.models.seedvr2 import files
 from engine.models.seedvr2.plan import STEP, SeedVr2Plan, latents_of
-from engine.models.seedvr2.planning import requirements as bytes_of
+from engine.models.seedvr2.planning import requirements
+from engine.models.seedvr2.planning.requirements import needs, streamed_bytes
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.tiling import (
     BLEND_PX,
@@ -47,7 +55,8 @@ _AS_FAST = 1.01  # times as long, at most, takes a plan that is as fast as anoth
 # one is for frames of more than so many px.
 _WAITING_BYTES, _WAITING_BYTES_OF_LARGE, _LARGE = 20 * 10**9, 24 * 10**9, 4 * 10**6
 _SHORTER = 0.9  # of a span, at most, has the next one that is worth trying
-BLOCKS_STEP = 12  # fewer that stay, from one plan to the next
+_BLOCKS_STEP = 12  # fewer that stay, from one plan to the next
+_FEWER_BLOCKS = 3 / 4  # of those that stay, after a lack of memory
 
 
 def most_waiting(plan: SeedVr2Plan) -> int:
@@ -64,20 +73,16 @@ def fitted(plan: SeedVr2Plan, room: Room) -> SeedVr2Plan:
     """
     search = _Search(plan, room)
     found = search.best() or search.smallest()
-    return with_two_at_once(found, room, bytes_of.tiled(found))
+    return with_two_at_once(found, room, requirements.tiles(found))
 
 
-def encoder_tiles(vae: VaeConfig, frame: Size) -> tuple[Size, ...]:
-    """Tiles of the encoder that are worth trying, the largest first."""
-    return tilings(frame, ENCODE_OVERLAP_PX, vae.spatial_factor)
-
-
-def decoder_tiles(vae: VaeConfig, frame: Size, *, is_whole: bool) -> tuple[Size, ...]:
-    """Tiles of the decoder, of all of it or of its large part."""
+def _decoder_tiles(vae: VaeConfig, frame: Size, *, is_whole: bool) -> Axis[SeedVr2Plan]:
+    """Tiles of all of the decoder, or of its large part."""
     if is_whole:
-        return tilings(frame, whole_shared(vae) * vae.spatial_factor, vae.spatial_factor)
+        each = vae.spatial_factor
+        return tile_axis("decode", frame, whole_shared(vae) * each, each, whole=False)
     each = pixels_per_feature(vae)
-    return tilings(frame, 2 * halo(vae) * each + BLEND_PX, each)
+    return tile_axis("decode", frame, 2 * halo(vae) * each + BLEND_PX, each)
 
 
 def shared_of(clip: int) -> int:
@@ -130,14 +135,19 @@ class _Search:
     def __init__(self, plan: SeedVr2Plan, room: Room) -> None:
         self.room, self.plan = room, plan
         self.on_gpu = plan.device == "cuda"
-        self.config, self.vae = files.configs(plan)
-        self._device: dict[SeedVr2Plan, int] = {}
+        _, self.vae = files.configs(plan)
+        axes, wanted = _axes(plan), plan.latents
+        # what is tried, the wanted value first
+        self.clips = wanted, *(clip for clip in CLIPS[plan.device] if clip < wanted)
+        self.blocks: tuple[int | None, ...] = axes["blocks"].down(plan)
+        self.encode: tuple[Size | None, ...] = axes["encode"].down(plan)
 
     def best(self) -> SeedVr2Plan | None:
         """The fastest of the best class that is not given up; None where nothing fits."""
         found: dict[Quality, tuple[float, SeedVr2Plan]] = {}
         for quality in self._qualities():
-            most = min((s / _price(q, quality) for q, (s, _) in found.items()), default=None)
+            prices = {q: "tile-statistics" if q.clips == quality.clips else "clips" for q in found}
+            most = min((s / PRICES[prices[q]] for q, (s, _) in found.items()), default=None)
             plan = self._best_of(quality, most)
             if plan is not None:
                 found[quality] = self.room.seconds(plan), plan
@@ -152,32 +162,9 @@ class _Search:
         base = replace(with_clip(self.plan, self.clips[-1]), blocks_on_device=self.blocks[-1])
         return self._smallest(replace(base, warm_up=WARM_UP, decodes_whole_tiles=is_whole))
 
-    # --- what is tried
-
-    @cached_property
-    def clips(self) -> tuple[int, ...]:
-        """Lengths in latents, the wanted one first."""
-        wanted = self.plan.latents
-        usual = CLIPS["cuda" if self.on_gpu else "cpu"]
-        return wanted, *(clip for clip in usual if clip < wanted)
-
-    @cached_property
-    def blocks(self) -> tuple[int | None, ...]:
-        """Numbers of blocks on the device, most first; None: all, and the text's weights too."""
-        first, layers = self.plan.blocks_on_device, self.config.layers
-        fewer = range(layers if first is None else min(first, layers), -1, -BLOCKS_STEP)
-        found = dict.fromkeys([first, *fewer, 0])
-        return tuple(found)
-
-    @cached_property
-    def encode(self) -> tuple[Size | None, ...]:
-        """Tiles of the encoder, the largest first."""
-        return smaller_tiles(self.plan.encode_tile, encoder_tiles(self.vae, self.plan.padded))
-
     def _decoder_tiles(self, *, is_whole: bool) -> tuple[Size | None, ...]:
         """Tiles of the decoder, the largest first."""
-        worth = decoder_tiles(self.vae, self.plan.padded, is_whole=is_whole)
-        found = smaller_tiles(self.plan.decode_tile, worth)
+        found = _decoder_tiles(self.vae, self.plan.padded, is_whole=is_whole).down(self.plan)
         return tuple(tile for tile in found if tile is not None or not is_whole)
 
     def _qualities(self) -> Iterator[Quality]:
@@ -237,7 +224,7 @@ class _Search:
                 decodes_whole_tiles=quality.tile_statistics,
                 warm_up=WARM_UP if self.on_gpu else self.plan.warm_up,
             )
-            if self._fits_device(self._smallest(plan)):
+            if self.room.holds_on_device(self._smallest(plan)):
                 yield plan
 
     def _least_seconds(self, base: SeedVr2Plan) -> float:
@@ -250,35 +237,35 @@ class _Search:
         """Plans with the tiles and spans that take least time among those that fit, if any do."""
         small, longest = self._smallest(base), self._longest_span(base)
         decode = self._decoder_tiles(is_whole=base.decodes_whole_tiles)
-
-        def encoding(tile: Size | None, span: int) -> SeedVr2Plan:
-            return replace(small, encode_tile=tile, encode_span=span)
-
-        def decoding(tile: Size | None, span: int) -> SeedVr2Plan:
-            return replace(small, decode_tile=tile, decode_span=span)
-
-        for first in self._tiles(self.encode, encoding, longest):
-            for second in self._tiles(decode, decoding, longest):
+        for first in self._tiles("encode", self.encode, small, longest):
+            for second in self._tiles("decode", decode, small, longest):
                 plan = replace(base, encode_tile=first, decode_tile=second)
                 if self.on_gpu and None in (first, second):
                     yield from self._spanned(replace(plan, parks=False), longest)
                 yield from self._spanned(plan, longest)
 
     def _tiles(
-        self,
-        tiles: tuple[Size | None, ...],
-        made: Callable[[Size | None, int], SeedVr2Plan],
-        longest: int,
+        self, direction: str, tiles: Sequence[Size | None], small: SeedVr2Plan, longest: int
     ) -> dict[Size | None, None]:
-        """Tiles worth trying: whole frames, and the largest that fit for short and long spans."""
-        cut = [tile for tile in tiles if tile is not None]
+        """Tiles worth trying: whole frames, and the largest that fit for short and long spans.
+
+        Args:
+            direction: "encode" or "decode".
+            tiles: Sizes, the largest first.
+            small: Plan with the smallest tiles.
+            longest: Latents of the longest span.
+        """
+
+        def fits(span: int, tile: Size | None) -> bool:
+            some: dict[str, Any] = {f"{direction}_tile": tile, f"{direction}_span": span}
+            return self.room.holds_on_device(replace(small, **some))
+
         found: dict[Size | None, None] = {}
-        if None in tiles and self._fits_device(made(None, USUAL_SPAN)):
+        if None in tiles and fits(USUAL_SPAN, None):
             found[None] = None
+        cut = [tile for tile in tiles if tile is not None]
         for span in dict.fromkeys((longest, USUAL_SPAN)):
-            place = bisect_left(cut, True, key=lambda tile: self._fits_device(made(tile, span)))
-            if place < len(cut):
-                found[cut[place]] = None
+            found |= dict.fromkeys(first_fit(cut, partial(fits, span))[:1])
         return found
 
     def _spanned(self, plan: SeedVr2Plan, longest: int) -> Iterator[SeedVr2Plan]:
@@ -286,20 +273,17 @@ class _Search:
         encode = self._spans(longest)
         decode = (USUAL_SPAN,) if plan.decode_tile is None else encode
 
-        def spanned(first: int, second: int) -> SeedVr2Plan:
-            return replace(plan, encode_span=encode[first], decode_span=decode[second])
-
         def fits(first: int, second: int) -> bool:
-            one = spanned(first, second)
-            return self._fits_device(one) and self._waiting(one) <= self._most_waiting(one)
+            one = replace(plan, encode_span=first, decode_span=second)
+            return self.room.holds_on_device(one) and self._waiting(one) <= self._most_waiting(one)
 
-        for pair in pairs_within(len(encode), len(decode), fits):
-            if fits(*pair):
-                yield self._pinned(spanned(*pair))
+        for first, second in pairs_within(encode, decode, fits):
+            if fits(first, second):
+                yield self._pinned(replace(plan, encode_span=first, decode_span=second))
 
     def _waiting(self, plan: SeedVr2Plan) -> int:
         """Main memory of the program without copies of weights."""
-        return self.room.ram(plan) - self.room.processes * plan.pin_bytes
+        return self.room.peak(plan).host - self.room.processes * plan.pin_bytes
 
     def _most_waiting(self, plan: SeedVr2Plan) -> int:
         """RAM that it may take; long spans leave some to other programs."""
@@ -331,7 +315,8 @@ class _Search:
             if blocks == plan.blocks_on_device:
                 break
             more = self._pinned(replace(plan, blocks_on_device=blocks, pin_bytes=0))
-            if self._fits_device(more) and self.room.seconds(more) <= self.room.seconds(plan):
+            fits = self.room.holds_on_device(more)
+            if fits and self.room.seconds(more) <= self.room.seconds(plan):
                 return more
         return plan
 
@@ -340,7 +325,7 @@ class _Search:
 
         What else may be pinned is for carries, which pass less often.
         """
-        streamed, most = bytes_of.streamed_bytes(plan), self.room.most_pinned
+        streamed, most = streamed_bytes(plan), self.room.most_pinned
         if streamed:
             copies = min(streamed, self.room.spare_ram(plan), most)
             plan = replace(plan, pin_bytes=max(0, copies))
@@ -351,16 +336,140 @@ class _Search:
         tiles = self._decoder_tiles(is_whole=base.decodes_whole_tiles)
         return replace(base, encode_tile=self.encode[-1], decode_tile=tiles[-1])
 
-    def _fits_device(self, plan: SeedVr2Plan) -> bool:
-        """Whether there is room on the GPU, or in the one memory of a processor."""
-        found = self._device.get(plan)
-        if found is None:
-            found = self.room.device(plan) if self.on_gpu else self.room.ram(plan)
-            self._device[plan] = found
-        budget = self.room.budget
-        return found <= (budget.vram_bytes if self.on_gpu else budget.ram_bytes)
+
+# --- the plans next to a plan
 
 
-def _price(better: Quality, poorer: Quality) -> float:
-    """Factor by which a better class may take longer."""
-    return PRICES["tile-statistics" if better.clips == poorer.clips else "clips"]
+def smaller(plan: SeedVr2Plan, stage: str = "") -> SeedVr2Plan | None:
+    """Plan with less on the device; None at the minimum.
+
+    The stage that ran out, or else the one that needs most, takes less in the new plan; where
+    nothing can be made smaller there, fewer weights stay, and last what any other stage takes.
+
+    Args:
+        plan: Plan that needs too much.
+        stage: Stage that ran out of memory: "encode", "transformer" or "decode"; "" where that
+            is not known.
+    """
+    now, axes = needs(plan), _axes(plan)
+    first, *others = sorted(now.stages, key=lambda name: (name != stage, -now.stages[name]))
+    order = [first, "weights", *others]
+    if now.weights > now.working[first]:
+        order[:2] = reversed(order[:2])
+    less = {
+        "encode": less_tiled(plan, axes["encode"]),
+        "transformer": axes["clips"].less(plan),
+        "decode": _decoding_less(plan, axes["decode"]),
+        "weights": axes["blocks"].less(plan),
+    }
+    kept = replace(plan, encode_at_once=1, decode_at_once=1), replace(plan, parks=True)
+    return next_smaller(plan, [("", kept), *((name, less[name]) for name in order)], _bytes_of)
+
+
+def less_on_host(plan: SeedVr2Plan) -> SeedVr2Plan | None:
+    """Plan with less RAM; None at the minimum."""
+    if plan.is_tiled:
+        if not plan.warm_up:
+            return replace(plan, warm_up=WARM_UP)
+        if max(plan.encode_span, plan.decode_span) > USUAL_SPAN:
+            encode, decode = (
+                max(USUAL_SPAN, span // 2) for span in (plan.encode_span, plan.decode_span)
+            )
+            return replace(plan, encode_span=encode, decode_span=decode)
+    return next(_axes(plan)["clips"].less(plan), None)
+
+
+def steps(plan: SeedVr2Plan) -> Iterator[Step]:
+    """Other counts of blocks, lengths of clips, sizes of tiles and longer spans."""
+    axes = _axes(plan)
+    if plan.device != "cuda":
+        del axes["blocks"]
+    yield from steps_of(plan, axes.values())
+    longer = _longer_spans(plan)
+    if longer is not None:
+        text = message("step.spans", frames=STEP * max(longer.encode_span, longer.decode_span))
+        yield step_to(longer, "longer-spans", text, is_more=True)
+
+
+def _axes(plan: SeedVr2Plan) -> dict[str, Axis[SeedVr2Plan]]:
+    """Blocks, clips and tiles, in the order in which the window offers others."""
+    config, vae = files.configs(plan)
+    return {
+        "blocks": Axis(
+            field="blocks_on_device",
+            values=_block_counts(plan.blocks_on_device, config.layers),
+            more_code="more-blocks-on-card",
+            less_code="fewer-blocks-on-card",
+            text=_blocks_text,
+            put=_with_blocks,
+            fewer=(None, *range(config.layers, -1, -1)),
+            share=_FEWER_BLOCKS,
+        ),
+        "clips": Axis(
+            field="latents",
+            values=CLIPS["cuda"],
+            more_code="longer-clips",
+            less_code="shorter-clips",
+            text=_clips_text,
+            put=with_clip,
+        ),
+        "decode": _decoder_tiles(vae, plan.padded, is_whole=plan.decodes_whole_tiles),
+        "encode": tile_axis("encode", plan.padded, ENCODE_OVERLAP_PX, vae.spatial_factor),
+    }
+
+
+def _block_counts(stay: int | None, layers: int) -> tuple[int | None, ...]:
+    """Numbers of blocks on the device, most first; None: all, and the text's weights too."""
+    most = layers if stay is None else min(stay, layers)
+    more = min(most + _BLOCKS_STEP, layers)
+    return tuple(dict.fromkeys((None, more, *range(most, -1, -_BLOCKS_STEP), 0)))
+
+
+def _with_blocks(plan: SeedVr2Plan, blocks: int | None) -> SeedVr2Plan:
+    """Plan with n blocks on the GPU, and copies of no more than the others."""
+    other = replace(plan, blocks_on_device=blocks)
+    return replace(other, pin_bytes=min(plan.pin_bytes, streamed_bytes(other)))
+
+
+def _blocks_text(plan: SeedVr2Plan) -> Message:
+    whole = plan.blocks_on_device is None
+    return message("step.whole-model" if whole else "step.blocks", blocks=plan.blocks_on_device)
+
+
+def _clips_text(plan: SeedVr2Plan) -> Message:
+    return message("step.one-frame" if plan.frames == 1 else "step.clips", frames=plan.frames)
+
+
+def _decoding_less(plan: SeedVr2Plan, axis: Axis[SeedVr2Plan]) -> Iterator[SeedVr2Plan]:
+    """One at a time, smaller ones, then tiles that all of the decoder sees: the last resort."""
+    yield from less_tiled(plan, axis)
+    if not plan.decodes_whole_tiles:
+        _, vae = files.configs(plan)
+        last = replace(plan, decode_at_once=1, decodes_whole_tiles=True)
+        yield last
+        yield from _decoder_tiles(vae, plan.padded, is_whole=True).less(last)
+
+
+def _bytes_of(plan: SeedVr2Plan) -> dict[str, int]:
+    """Bytes on the device: of each stage, of weights, and "" the most at once."""
+    found = needs(plan)
+    return {**found.stages, "weights": found.weights, "": found.device}
+
+
+def _longer_spans(plan: SeedVr2Plan) -> SeedVr2Plan | None:
+    """Plan with spans at most twice as long; None where none may be longer or none begins again.
+
+    No search takes a plan beyond those limits however much main memory there is.
+    """
+    most = min(LONGEST_SPAN, latents_of(plan.film)) if plan.film else LONGEST_SPAN
+    encode, decode = (
+        span if tile is None else max(span, min(2 * span, most))
+        for tile, span in (
+            (plan.encode_tile, plan.encode_span),
+            (plan.decode_tile, plan.decode_span),
+        )
+    )
+    longer = replace(plan, encode_span=encode, decode_span=decode)
+    if not plan.warm_up or plan.device != "cuda" or longer == plan:
+        return None
+    return longer if needs(longer).host - longer.pin_bytes <= most_waiting(longer) else None
