@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from engine.core.geometry import Size
-from engine.models.seedvr2.vae.decode_stream import SeedVr2DecodeStream
-from engine.models.seedvr2.vae.encode_stream import SeedVr2EncodeStream
 from engine.models.seedvr2.vae.fast import FastVae
+from engine.models.seedvr2.vae.streams import SeedVr2DecodeStream, SeedVr2EncodeStream
 from engine.models.seedvr2.vae.tiling import Tiling
 from engine.models.upscalers import Advance, DecodedTile, no_advance
 from engine.models.video_vae.slicing import slices

@@ -1,7 +1,7 @@
 """A video VAE tile by tile with blended overlaps, as the public SeedVR2 tool does it.
 
 Every tile sees itself only: norms and attention count its own pixels, so the result differs from
-that of the whole frame. `engine.models.seedvr2.vae.decode_stream` does better where the model
+that of the whole frame. `engine.models.seedvr2.vae.streams` does better where the model
 allows it.
 """
 

@@ -18,9 +18,8 @@ from torch import Tensor
 
 from engine.core.geometry import Size
 from engine.models.seedvr2.preprocess import join, overlap_weights
-from engine.models.seedvr2.vae.decode_stream import SeedVr2DecodeStream
-from engine.models.seedvr2.vae.encode_stream import SeedVr2EncodeStream
 from engine.models.seedvr2.vae.load import Vae
+from engine.models.seedvr2.vae.streams import SeedVr2DecodeStream, SeedVr2EncodeStream
 from engine.models.seedvr2.vae.tiling import Tiling
 from engine.models.upscalers import Advance, Restored, Watch, no_advance
 from engine.models.video_vae.frame_slices import Ending

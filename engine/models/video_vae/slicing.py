@@ -20,6 +20,11 @@ class ClipSizes(Protocol):
     """Sizes of the clips that a VAE takes."""
 
     @property
+    def latent_channels(self) -> int:
+        """Channels of a latent."""
+        ...
+
+    @property
     def spatial_factor(self) -> int:
         """Pixels of each position of the latent, on each side."""
         ...

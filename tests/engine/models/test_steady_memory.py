@@ -19,7 +19,7 @@ from engine.core.geometry import Size
 from engine.hardware.out_of_memory import free_memory
 from engine.models.lite.upscaler import upscaler
 from engine.models.seedvr2.dit.load import load_dit
-from engine.models.seedvr2.vae import decode_stream, encode_stream
+from engine.models.seedvr2.vae import streams as seedvr2_streams
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.tiling import Tiling
 from engine.models.wan.vae import streams
@@ -51,13 +51,13 @@ class Maker:
 
     def seedvr2_encode(self, tile: Size | None = None) -> Push:
         vae, frame = self._seedvr2(), Size(96, 64)
-        stream = encode_stream.SeedVr2EncodeStream(vae, frame, tile and Tiling(tile=tile))
+        stream = seedvr2_streams.SeedVr2EncodeStream(vae, frame, tile and Tiling(tile=tile))
         return lambda k: stream.push(self._numbers(4 + (k == 0), 3, 64, 96), last=False)
 
     def seedvr2_decode(self, tile: Size | None = None) -> Push:
         vae, frame = self._seedvr2(), Size(160, 96)
         tiling = tile and Tiling(tile=tile, blend=8)
-        stream = decode_stream.SeedVr2DecodeStream(vae, frame, tiling, lambda _: None)
+        stream = seedvr2_streams.SeedVr2DecodeStream(vae, frame, tiling, lambda _: None)
         channels = vae.config.latent_channels
         return lambda k: list(
             stream.push(self._numbers(1 + (k == 0), 12, 20, channels), last=False)

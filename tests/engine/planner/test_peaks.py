@@ -16,7 +16,7 @@ from engine.models import registry
 from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.plan import SeedVr2Plan
 from engine.models.seedvr2.upscaler import SeedVr2
-from engine.models.seedvr2.vae import encode_stream
+from engine.models.seedvr2.vae import streams as seedvr2_streams
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.video_vae.slicing import slices
 from engine.models.wan.vae import streams
@@ -187,7 +187,7 @@ def loaded(plan: WorkPlan, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, int]:
     """A model whose stages can be distinguished, and bytes that it keeps from an earlier clip."""
     kept = 0
     model: Any = registry.family_of(plan).load_shots(plan)
-    for stream in (encode_stream.SeedVr2EncodeStream, streams.WanEncodeStream):
+    for stream in (seedvr2_streams.SeedVr2EncodeStream, streams.WanEncodeStream):
         monkeypatch.setattr(stream, "push", marked("encode", stream.push))
     model.placed = marked("encode", model.placed)
     if isinstance(model, SeedVr2):

@@ -26,8 +26,7 @@ from engine.models.seedvr2.planning.search import (
     most_waiting,
     with_clip,
 )
-from engine.models.seedvr2.planning.vae_memory import ENCODE_OVERLAP_PX
-from engine.models.seedvr2.vae.tiling import USUAL_SPAN
+from engine.models.seedvr2.vae.tiling import ENCODE_OVERLAP_PX, USUAL_SPAN
 from engine.protocol.plan import Notice
 from engine.tiling.grid import tile_grid
 

@@ -26,9 +26,10 @@ from engine.models.planning.search import (
 from engine.models.seedvr2 import files
 from engine.models.seedvr2.plan import STEP, SeedVr2Plan, latents_of
 from engine.models.seedvr2.planning import requirements as bytes_of
-from engine.models.seedvr2.planning.vae_memory import BLEND_PX, ENCODE_OVERLAP_PX
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.tiling import (
+    BLEND_PX,
+    ENCODE_OVERLAP_PX,
     USUAL_SPAN,
     halo,
     pixels_per_feature,

@@ -1,7 +1,7 @@
 """Memory of SeedVR2's VAE while shots stream through it.
 
-Its calls are measured; what `encode_stream` and `decode_stream` keep around them is counted here,
-from sizes alone. The tests compare both.
+Its calls are measured; what `vae.streams` keeps around them is counted here, from sizes alone. The
+tests compare both.
 """
 
 from __future__ import annotations
@@ -10,19 +10,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.core.geometry import Size
-from engine.models.memory_cost import DTYPE_BYTES
 from engine.models.planning.search import PhaseMemory, Streamed
 from engine.models.seedvr2.plan import STEP, latents_of
 from engine.models.seedvr2.vae.config import VaeConfig
-from engine.models.seedvr2.vae.tiling import USUAL_SPAN, pieces, split_tiles, whole_tiles
+from engine.models.seedvr2.vae.tiling import (
+    BLEND_PX,
+    USUAL_SPAN,
+    Tiling,
+    decode_tiles,
+    encode_tiles,
+    pieces,
+)
 from engine.models.video_vae.measured_memory import MeasuredVae
-from engine.models.video_vae.vae_use import VaePeak, VaeUse
-from engine.settings.optimisations import VaeSwitches
-from engine.tiling.grid import tile_grid
+from engine.models.video_vae.vae_use import StreamUse, TilesOnHost, VaePeak, VaeUse
 
 VAES = MeasuredVae("engine.models.seedvr2.vae.load", pieces)
-BLEND_PX = 32  # of the ramp between decoded tiles
-ENCODE_OVERLAP_PX = 64
 _CODE_BYTES = 6  # of a px of a canvas
 # Parts of tiles whose codes are on their way to the canvas, by tiles in work at a time.
 _COPIED_PARTS = {1: 3, 2: 4}
@@ -31,37 +33,20 @@ _EXACT = 4  # bytes of a number of latents and of finished frames
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Asked(StreamUse):
     """Use of the VAE for shots, in both directions.
 
     Attributes:
-        config: Configuration of the VAE.
-        frame: Padded frames, px.
-        device: "cpu" or "cuda".
-        dtype: Type of the values.
-        switches: Optimisations.
-        tile: Most px at a time; None for whole frames.
-        warm_up: Latents that tiles begin early; 0 where they go on with a carry.
         span: Latents that a tile is visited for.
         is_whole: Tiles go through all of the decoder.
         film: Frames of the longest shot, at most; 0 where that is not known.
-        parks: Carries of whole frames wait in main memory.
-        at_once: Tiles that are in work at a time. Memory of one serves no other meanwhile, so each
-            counts with its most.
     """
 
     config: VaeConfig
-    frame: Size
-    device: str
-    dtype: str
-    switches: VaeSwitches
-    tile: Size | None = None
-    warm_up: int = 0
     span: int = USUAL_SPAN
     is_whole: bool = False
     film: int = 0
     parks: bool = True
-    at_once: int = 1
 
     @property
     def is_one_visit(self) -> bool:
@@ -87,16 +72,6 @@ class Asked:
         """Size of a tile at most."""
         return (self.tile or self.frame).pixels
 
-    @property
-    def on_gpu(self) -> bool:
-        """Whether the device has memory of its own."""
-        return self.device == "cuda"
-
-    @property
-    def item(self) -> int:
-        """Bytes per value."""
-        return DTYPE_BYTES[self.dtype]
-
     def peak(self, call: str, size: Size) -> VaePeak:
         """Memory of a call of the VAE on frames of a size, slice by slice."""
         use = VaeUse(
@@ -120,21 +95,23 @@ def encoding(asked: Asked) -> Streamed:
         return _whole(asked, found, given)
     frame = asked.frame.pixels
     parked = frame * _COLOURS * asked.item
-    early = STEP * asked.early * parked
-    blended = 2 * asked.span * (frame // 64) * latent
-    carries = found.carry * len(boxes) if asked.carries else 0
-    others = _others(asked, found.carry, len(boxes))
-    host = asked.at_most(STEP * asked.span + 1) * parked + early + others + blended
-    tiles = min(asked.at_once, len(boxes))
-    working = PhaseMemory(tiles * (max(found.first, found.later) + given), host)
-    waits = PhaseMemory(0, early + carries)
+    waiting = TilesOnHost(
+        tiles=len(boxes),
+        carry=found.carry if asked.carries else 0,
+        fresh=asked.at_most(STEP * asked.span + 1) * parked,
+        early=STEP * asked.early * parked,
+        results=2 * asked.span * (frame // 64) * latent,
+        on_gpu=asked.on_gpu,
+    )
+    at_once = min(asked.at_once, len(boxes))
+    working = waiting.visiting(at_once * (max(found.first, found.later) + given))
     return Streamed(
         begins=working,
         steady=(working,),
-        between=waits,
-        waits=waits,
+        between=waiting.between,
+        waits=waiting.between,
         buffers=found.window,
-        parks=carries,
+        parks=waiting.carry * len(boxes),
     )
 
 
@@ -165,30 +142,32 @@ def _tiled(asked: Asked, low: VaePeak | None, tile: VaePeak, tiles: int, feature
         tiles: Number of tiles.
         features: Bytes for each latent.
     """
-    early, fresh = asked.early * features, asked.span * features
-    canvas = asked.at_most(STEP * asked.span) * asked.frame.pixels * _CODE_BYTES
-    carries = tile.carry * tiles if asked.carries else 0
-    others = _others(asked, tile.carry, tiles)
-    known = early + fresh
     handed_on = 0 if low is None or asked.is_one_visit else low.carry
-    buffer = handed_on if asked.on_gpu else 0  # stays while its carry is on the GPU
-    last = features + tile.result  # of whole frames, and of the tile before
+    waiting = TilesOnHost(
+        tiles=tiles,
+        carry=tile.carry if asked.carries else 0,
+        fresh=asked.span * features,
+        early=asked.early * features,
+        results=asked.at_most(STEP * asked.span) * asked.frame.pixels * _CODE_BYTES,
+        handed_on=PhaseMemory(0, handed_on),
+        on_gpu=asked.on_gpu,
+    )
     at_once = min(asked.at_once, tiles)
-    parts = _COPIED_PARTS[at_once] if asked.on_gpu else 0
-    copied = parts * STEP * asked.tile_pixels * _CODE_BYTES
+    copied = _COPIED_PARTS[at_once] * STEP * asked.tile_pixels * _CODE_BYTES if asked.on_gpu else 0
     working = at_once * (tile.result + max(tile.first, tile.later))
-    visiting = PhaseMemory(features + working + copied, handed_on + others + known + canvas)
-    steady = [visiting]
+    steady = [waiting.visiting(features + working + copied)]
     if low is not None:
-        steady.append(PhaseMemory(low.later, buffer + carries + known))
+        buffer = handed_on if asked.on_gpu else 0  # stays while its carry is on the GPU
+        steady.append(waiting.kept + PhaseMemory(low.later, buffer + waiting.fresh))
+    last = features + tile.result  # of whole frames, and of the tile before
     return Streamed(
         begins=PhaseMemory(low.first if low is not None else 0),
         steady=tuple(steady),
-        between=PhaseMemory(last, handed_on + carries + early),
-        waits=PhaseMemory(0, handed_on + carries + known - features),
+        between=waiting.between + PhaseMemory(last),
+        waits=waiting.between + PhaseMemory(0, waiting.fresh - features),
         buffers=max(tile.window, 0 if low is None else low.window),
-        parks=carries,
-        canvas=canvas,
+        parks=waiting.carry * tiles,
+        canvas=waiting.results,
     )
 
 
@@ -206,30 +185,16 @@ def _whole(asked: Asked, found: VaePeak, given: int = 0) -> Streamed:
     )
 
 
-def _others(asked: Asked, carry: int, tiles: int) -> int:
-    """Bytes of carries on the host while one tile works; what it has kept leaves its old place."""
-    return carry * (tiles if asked.on_gpu else tiles - 1) if asked.carries else 0
-
-
 @lru_cache(maxsize=512)
 def encode_boxes(asked: Asked) -> list[Size]:
     """Tiles of a frame that is encoded, px."""
-    factor = asked.config.spatial_factor
-    canvas = Size(asked.frame.width // factor, asked.frame.height // factor)
     if asked.tile is None:
         return [asked.frame]
-    tile = Size(max(1, asked.tile.width // factor), max(1, asked.tile.height // factor))
-    shared = min(ENCODE_OVERLAP_PX // factor, (min(tile.width, tile.height) - 1) // 2)
-    return [box.size.scaled(factor) for box in tile_grid(canvas, tile, shared)]
+    return encode_tiles(asked.config, asked.frame, asked.tile).sizes
 
 
 @lru_cache(maxsize=512)
 def decode_boxes(asked: Asked, tile: Size) -> list[Size]:
     """Tiles of a frame that is decoded, px of the result, halo included."""
-    factor = asked.config.spatial_factor
-    latent = Size(asked.frame.width // factor, asked.frame.height // factor)
-    if asked.is_whole:
-        cut = whole_tiles(asked.config, latent, tile)
-    else:
-        cut = split_tiles(asked.config, latent, tile, BLEND_PX)
-    return [box.size.scaled(cut.factor) for box in cut.boxes]
+    tiling = Tiling(tile=tile, blend=BLEND_PX, is_whole=asked.is_whole)
+    return decode_tiles(asked.config, asked.frame, tiling).sizes

@@ -21,6 +21,10 @@ from engine.tiling.grid import smallest_tile, tile_grid
 from engine.tiling.latent_clips import Lookback
 
 USUAL_SPAN = 8  # latents
+BLEND_PX = 32  # of the ramp between tiles of the decoder's large part
+WHOLE_BLEND = 64  # px, of the ramp between tiles that went through all of the decoder
+ENCODE_OVERLAP_PX = 64  # that neighbouring tiles of the encoder have in common
+_WHOLE_MARGIN = 16  # px at the edge of a tile of the whole decoder that are never shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +47,7 @@ class Tiling:
     """
 
     tile: Size
-    blend: int = 32
+    blend: int = BLEND_PX
     warm_up: int = 0
     is_whole: bool = False
     span: int = USUAL_SPAN
@@ -118,28 +122,69 @@ def decoder_lookback(config: VaeConfig, tiling: Tiling | None) -> Lookback:
     return Lookback(tiling.warm_up + decoder_reach(config), tiling.span)
 
 
-WHOLE_BLEND = 64  # px, of the ramp between tiles that went through all of the decoder
-_WHOLE_MARGIN = 16  # px at the edge of such a tile that are never shown
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SplitTiles:
+class FrameTiles:
     """Tiles of a frame.
 
     Attributes:
-        factor: Pixels of the result per feature, on each side.
+        factor: Pixels of the frame per feature, on each side.
         features: Size of the whole frame in features.
         boxes: Tiles in features, all of one size, halo included.
+        shared: Features that neighbours have in common, at least.
     """
 
     factor: int
     features: Size
     boxes: tuple[Box, ...]
+    shared: int
 
     @property
     def canvas(self) -> Size:
-        """The frame in pixels of the result."""
+        """The frame in pixels."""
         return self.features.scaled(self.factor)
+
+    @property
+    def sizes(self) -> list[Size]:
+        """Size of each tile in pixels."""
+        return [box.size.scaled(self.factor) for box in self.boxes]
+
+
+def encode_tiles(config: VaeConfig, frame: Size, tile: Size | None) -> FrameTiles:
+    """Cut a frame that is encoded into tiles; a feature is a latent position.
+
+    Args:
+        config: Configuration of the VAE.
+        frame: Size of the frame, px.
+        tile: Most pixels that are computed at a time; None for the whole frame.
+    """
+    factor = config.spatial_factor
+    features = _in_latents(frame, factor)
+    most = features if tile is None else _in_latents(tile, factor)
+    shared = min(ENCODE_OVERLAP_PX // factor, (min(most.width, most.height) - 1) // 2)
+    boxes = tile_grid(features, most, shared)
+    return FrameTiles(factor=factor, features=features, boxes=tuple(boxes), shared=shared)
+
+
+def decode_tiles(config: VaeConfig, frame: Size, tiling: Tiling) -> FrameTiles:
+    """Cut a frame that is decoded into tiles.
+
+    Args:
+        config: Configuration of the VAE.
+        frame: Size of the frame, px.
+        tiling: Size of the tiles, and the part of the decoder that they go through.
+
+    Raises:
+        ValueError: As for `split_tiles` and `whole_tiles`.
+    """
+    factor = config.spatial_factor
+    latent = Size(frame.width // factor, frame.height // factor)
+    if tiling.is_whole:
+        return whole_tiles(config, latent, tiling.tile)
+    return split_tiles(config, latent, tiling.tile, tiling.blend)
+
+
+def _in_latents(size: Size, factor: int) -> Size:
+    return Size(max(1, size.width // factor), max(1, size.height // factor))
 
 
 def pixels_per_feature(config: VaeConfig) -> int:
@@ -167,7 +212,7 @@ def _levels_of_high_part(config: VaeConfig) -> int:
     return max(0, len(config.block_out_channels) - 2)
 
 
-def split_tiles(config: VaeConfig, latent: Size, tile: Size, blend: int) -> SplitTiles:
+def split_tiles(config: VaeConfig, latent: Size, tile: Size, blend: int) -> FrameTiles:
     """Cut the features of a frame into as few tiles as `tile` permits, no larger than needed.
 
     Args:
@@ -188,10 +233,10 @@ def split_tiles(config: VaeConfig, latent: Size, tile: Size, blend: int) -> Spli
     shared = 2 * halo(config) + -(-blend // factor)
     most = Size(tile.width // factor, tile.height // factor)
     boxes = tile_grid(features, smallest_tile(features, most, shared), shared)
-    return SplitTiles(factor=factor, features=features, boxes=tuple(boxes))
+    return FrameTiles(factor=factor, features=features, boxes=tuple(boxes), shared=shared)
 
 
-def whole_tiles(config: VaeConfig, latent: Size, tile: Size) -> SplitTiles:
+def whole_tiles(config: VaeConfig, latent: Size, tile: Size) -> FrameTiles:
     """Cut a frame into tiles that go through all of the decoder; a feature is a latent position.
 
     Args:
@@ -204,9 +249,9 @@ def whole_tiles(config: VaeConfig, latent: Size, tile: Size) -> SplitTiles:
     """
     factor = config.spatial_factor
     shared = whole_shared(config)
-    most = Size(max(1, tile.width // factor), max(1, tile.height // factor))
+    most = _in_latents(tile, factor)
     boxes = tile_grid(latent, smallest_tile(latent, most, shared), shared)
-    return SplitTiles(factor=factor, features=latent, boxes=tuple(boxes))
+    return FrameTiles(factor=factor, features=latent, boxes=tuple(boxes), shared=shared)
 
 
 def whole_shared(config: VaeConfig) -> int:

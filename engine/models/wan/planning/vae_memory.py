@@ -6,18 +6,16 @@ here, from sizes alone. The tests compare both.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.core.geometry import Size
-from engine.models.memory_cost import DTYPE_BYTES
 from engine.models.planning.search import PhaseMemory, Streamed
 from engine.models.video_vae.measured_memory import MeasuredVae
-from engine.models.video_vae.vae_use import VaePeak, VaeUse
+from engine.models.video_vae.vae_use import StreamUse, TilesOnHost, VaePeak, VaeUse
 from engine.models.wan.vae import split
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
-from engine.settings.optimisations import VaeSwitches
 
 VAES = MeasuredVae("engine.models.wan.vae.load", split.pieces)
 STEP = 4  # frames of a latent
@@ -25,51 +23,22 @@ _COLOURS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pass:
-    """Use of a VAE for shots.
+class Pass(StreamUse):
+    """Use of a VAE for shots in one direction.
 
     Attributes:
-        config: Configuration of the VAE.
-        frame: Size of the frames that are encoded, or would be.
-        device: "cpu" or "cuda".
-        dtype: Type of the values.
-        tile: Most px computed at a time, of a frame (encoder) or a result (decoder); None for
-            whole frames.
-        slice_frames: At a time.
-        warm_up: Latents that tiles begin early; 0 where they go on with a carry.
-        parks: The carry of whole frames waits in main memory while tiles are visited.
-        switches: Optimisations.
+        slice_frames: Frames at a time.
         drips: Latents come to the decoder one by one, as they do where the encoder has no tiles.
-        at_once: Tiles that are in work at a time. Memory of one serves no other meanwhile, so each
-            counts with its most.
     """
 
     config: WanConfig
-    frame: Size
-    device: str
-    dtype: str
-    tile: Size | None = None
     slice_frames: int = STEP
-    warm_up: int = 0
-    parks: bool = False
-    switches: VaeSwitches = field(default_factory=VaeSwitches)
     drips: bool = False
-    at_once: int = 1
 
     @property
     def visit(self) -> int:
         """Latents that a tile is visited for, at most."""
         return split.LATENTS_PER_VISIT + max(1, self.slice_frames // STEP) - 1
-
-    @property
-    def item(self) -> int:
-        """Bytes of a number."""
-        return DTYPE_BYTES[self.dtype]
-
-    @property
-    def on_gpu(self) -> bool:
-        """Whether the device has memory of its own."""
-        return self.device == "cuda"
 
     @property
     def use(self) -> VaeUse:
@@ -93,28 +62,27 @@ def encode_way(asked: Pass) -> Streamed:
     if len(boxes) == 1:
         return _whole(asked.peak("encode_slice"))
     cut = split.encode_cut(config)
+    low = asked.peak("encode_low")
     high = asked.peak("encode_high", boxes[0].outer.scaled(cut.factor).size)
     features = STEP // cut.time * features_of(asked.frame, cut) * split.encoded_channels(config)
-    early = min(asked.warm_up, encode_warm_up(config))
     frames = STEP * asked.frame.pixels * _COLOURS * asked.item
-    halves = _SplitBytes(
-        low=asked.peak("encode_low"),
-        high=high,
-        taken=frames,
-        given=features * asked.item,
-        early=(early + 1) * frames if early else 0,  # slices wait as a whole
+    early = min(asked.warm_up, encode_warm_up(config))
+    waiting = TilesOnHost(
         tiles=len(boxes),
-        share=_share(asked, boxes, cut),
+        carry=0 if asked.warm_up else high.carry,
+        fresh=asked.visit * frames,
+        early=(early + 1) * frames if early else 0,  # slices wait as a whole
+        results=asked.visit * features * asked.item,
+        on_gpu=asked.on_gpu,
+        handed_on=_handed_on(asked, low),
     )
-    visit, low, held = _tiled(asked, halves)
-    results = PhaseMemory(0, asked.visit * halves.given)
-    early_and_carries = held + PhaseMemory(*_handed_on(asked, halves.low))
+    visit = waiting.visiting(_tile(asked, low, high, frames * _share(asked, boxes, cut)))
     return Streamed(
         begins=PhaseMemory(0),
-        steady=(visit, low + results),
-        between=early_and_carries,
-        waits=early_and_carries,
-        buffers=max(high.window, halves.low.window),
+        steady=(visit, waiting.kept + _low(asked, low, high, waiting.results)),
+        between=waiting.between,
+        waits=waiting.between,
+        buffers=max(high.window, low.window),
     )
 
 
@@ -125,33 +93,35 @@ def decode_way(asked: Pass) -> Streamed:
     if len(boxes) == 1:
         return _whole(asked.peak("decode_slice"), is_alone=asked.drips)
     cut = split.decode_cut(config)
+    low = asked.peak("decode_low")
     high = asked.peak("decode_high", boxes[0].outer.scaled(cut.factor).size)
-    features = STEP // cut.time * features_of(asked.frame, cut) * split.decoded_channels(config)
-    frames = STEP * asked.frame.pixels * config.upscale**2 * _COLOURS
-    taken = features * asked.item
-    halves = _SplitBytes(
-        low=asked.peak("decode_low"),
-        high=high,
-        taken=taken,
-        given=frames * asked.item,
-        early=min(asked.warm_up, decode_warm_up(config)) * taken,
+    places = STEP // cut.time * features_of(asked.frame, cut) * split.decoded_channels(config)
+    features = places * asked.item
+    frames = STEP * asked.frame.pixels * config.upscale**2 * _COLOURS * asked.item
+    waiting = TilesOnHost(
         tiles=len(boxes),
-        share=_share(asked, boxes, cut),
+        carry=0 if asked.warm_up else high.carry,
+        fresh=asked.visit * features,
+        early=min(asked.warm_up, decode_warm_up(config)) * features,
+        results=asked.visit * frames,
+        on_gpu=asked.on_gpu,
+        handed_on=_handed_on(asked, low),
     )
-    visit, low, held = _tiled(asked, halves)
-    fresh, handed_on = (
-        PhaseMemory(0, asked.visit * taken),
-        PhaseMemory(*_handed_on(asked, halves.low)),
-    )
-    waits = PhaseMemory(halves.low.carry) + fresh if asked.drips else handed_on
+    tile = _tile(asked, low, high, features * _share(asked, boxes, cut))
+    waits = waiting.between
+    if asked.drips:
+        waits = waiting.kept + PhaseMemory(low.carry, waiting.fresh)
     return Streamed(
         begins=PhaseMemory(0),
-        steady=(visit + PhaseMemory(halves.low.result), low + fresh),
-        between=held + handed_on,
-        waits=held + waits,
-        buffers=max(high.window, halves.low.window),
-        canvas=asked.visit * halves.given,
-        result=halves.low.result,
+        steady=(
+            waiting.visiting(low.result + tile),
+            waiting.kept + _low(asked, low, high, waiting.fresh),
+        ),
+        between=waiting.between,
+        waits=waits,
+        buffers=max(high.window, low.window),
+        canvas=waiting.results,
+        result=low.result,
     )
 
 
@@ -168,52 +138,25 @@ def _whole(found: VaePeak, *, is_alone: bool = False) -> Streamed:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SplitBytes:
-    """Both halves of a way, and what passes.
-
-    Attributes:
-        low: Memory of the part that whole frames go through.
-        high: Memory of the part that a tile goes through.
-        taken: Bytes for each latent that tiles take, of whole frames.
-        given: Bytes of their results.
-        early: Bytes that tiles take once more.
-        tiles: Number of tiles.
-        share: Share of a frame that is one tile.
-    """
-
-    low: VaePeak
-    high: VaePeak
-    taken: int
-    given: int
-    early: int
-    tiles: int
-    share: float
-
-
-def _tiled(asked: Pass, halves: _SplitBytes) -> tuple[PhaseMemory, PhaseMemory, PhaseMemory]:
-    """While tiles are visited, while the low half works, and what is kept between both."""
-    low, high = halves.low, halves.high
-    window = max(low.window, high.window)
-    others = halves.tiles if asked.on_gpu else halves.tiles - 1
-    waiting = 0 if asked.warm_up else high.carry * others
-    kept = 0 if asked.warm_up else high.carry * halves.tiles
+def _tile(asked: Pass, low: VaePeak, high: VaePeak, taken: float) -> int:
+    """Bytes on the device of the tiles in work, each of which takes n bytes for a latent."""
     latents = max(1, asked.slice_frames // STEP)
     beginning = 1 + 1 / (STEP * latents) if asked.warm_up else 1  # one more where a clip begins
-    entries = round(beginning * latents * halves.taken * halves.share)
-    passing = asked.visit * (halves.taken + halves.given)
     tile = max(high.first if asked.warm_up else 0, high.later)
     if asked.at_once == 1:
-        tile += window - high.window
-    visit = PhaseMemory(asked.at_once * (tile + entries), passing + halves.early + waiting)
+        tile += max(low.window, high.window) - high.window
+    return asked.at_once * (tile + round(beginning * latents * taken))
+
+
+def _low(asked: Pass, low: VaePeak, high: VaePeak, waiting: int) -> PhaseMemory:
+    """Memory while the low half works and n bytes wait for it, or come from it."""
     parked = low.carry if asked.parks else 0  # its buffer stays
-    whole = PhaseMemory(low.later + window - low.window, halves.early + kept + parked)
-    return visit + PhaseMemory(*_handed_on(asked, low)), whole, PhaseMemory(0, halves.early + kept)
+    return PhaseMemory(low.later + max(low.window, high.window) - low.window, parked + waiting)
 
 
-def _handed_on(asked: Pass, low: VaePeak) -> tuple[int, int]:
-    """Bytes of what the low half hands on while tiles are visited: on the device, on the host."""
-    return (0, low.carry) if asked.parks else (low.carry, 0)
+def _handed_on(asked: Pass, low: VaePeak) -> PhaseMemory:
+    """Memory of what the low half hands on while tiles are visited."""
+    return PhaseMemory(0, low.carry) if asked.parks else PhaseMemory(low.carry)
 
 
 def _share(asked: Pass, boxes: list[split.TileBox], cut: split.Cut) -> float:

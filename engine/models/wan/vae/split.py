@@ -59,12 +59,6 @@ class TileBox:
     outer: Box
     inner: Box
 
-    @property
-    def inside(self) -> Box:
-        """The inner box, relative to the outer one."""
-        inner, outer = self.inner, self.outer
-        return Box(inner.x - outer.x, inner.y - outer.y, inner.width, inner.height)
-
 
 def decoder_low_stages(config: WanConfig) -> int:
     """Stages of the decoder that belong to its low half as a whole."""

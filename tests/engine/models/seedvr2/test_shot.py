@@ -15,10 +15,9 @@ from torch import Tensor
 from engine.core.geometry import Size
 from engine.models.seedvr2.shot import ClippedShot, LatentJoin, Shot, ShotOptions
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
-from engine.models.seedvr2.vae.decode_stream import SeedVr2DecodeStream
-from engine.models.seedvr2.vae.encode_stream import SeedVr2EncodeStream
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.load import Vae
+from engine.models.seedvr2.vae.streams import SeedVr2DecodeStream, SeedVr2EncodeStream
 from engine.models.seedvr2.vae.tiling import (
     Tiling,
     decoder_lookback,

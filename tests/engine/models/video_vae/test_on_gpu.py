@@ -16,9 +16,9 @@ from torch import Tensor
 
 from engine.core.geometry import Size
 from engine.models.seedvr2.vae.config import VaeConfig
-from engine.models.seedvr2.vae.decode_stream import SeedVr2DecodeStream
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.load import load_vae
+from engine.models.seedvr2.vae.streams import SeedVr2DecodeStream
 from engine.models.seedvr2.vae.tiling import Tiling
 from engine.models.wan.vae.fast import FastWanVae
 from engine.ops.conv.causal_conv import Carry

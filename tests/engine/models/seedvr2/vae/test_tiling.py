@@ -15,9 +15,9 @@ from torch import Tensor
 from engine.core.errors import NumericOverflow
 from engine.core.geometry import Size
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
-from engine.models.seedvr2.vae.decode_stream import SeedVr2DecodeStream
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.fast_layers import GroupNorm
+from engine.models.seedvr2.vae.streams import SeedVr2DecodeStream, SeedVr2EncodeStream
 from engine.models.seedvr2.vae.tiling import Tiling, halo, split_tiles
 from engine.models.video_vae.layers import keep_last
 from engine.tiling.grid import tile_grid
@@ -51,7 +51,7 @@ def frozen() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(GroupNorm, "write", write)
-        patch.setattr("engine.models.seedvr2.vae.decode_stream.TileSink", ExactSink)
+        patch.setattr("engine.models.seedvr2.vae.streams.TileSink", ExactSink)
         yield
 
 
@@ -99,6 +99,16 @@ def test_values_too_large_for_half_precision_are_refused():
     vae = FastVae(TINY, weights, dtype=torch.float16)
     with pytest.raises(NumericOverflow, match="float16"):
         decoded(vae, Size(11, 1), 1, Tiling(tile=Size(52, 8), blend=0))
+
+
+@pytest.mark.parametrize("tiling", [None, Tiling(tile=Size(64, 64))])
+def test_latents_too_large_for_half_precision_are_refused(tiling: Tiling | None):
+    weights = dict(tiny_vae(TINY).state_dict())
+    weights["encoder.conv_out.weight"] = weights["encoder.conv_out.weight"] * 3e5
+    vae = FastVae(TINY, weights, dtype=torch.float16)
+    stream = SeedVr2EncodeStream(vae, Size(96, 32), tiling)
+    with torch.inference_mode(), pytest.raises(NumericOverflow, match="encoder"):
+        stream.push(torch.rand(1, 3, 32, 96), last=True)
 
 
 def test_tiles_of_the_published_model():

@@ -39,8 +39,6 @@ def test_tiles_know_a_halo_more_than_they_show(canvas: Size, cut: Cut, more: Siz
         assert outer.y <= max(0, inner.y - cut.halo)
         assert outer.right >= min(canvas.width, inner.right + cut.halo)
         assert outer.bottom >= min(canvas.height, inner.bottom + cut.halo)
-        assert (one.inside.x, one.inside.y) == (inner.x - outer.x, inner.y - outer.y)
-        assert one.inside.size == inner.size
 
 
 def test_cuts_of_the_published_models() -> None:

@@ -235,7 +235,7 @@ def test_the_caller_may_stop_the_work_between_slices_and_tiles() -> None:
     vae = vae_of("2.1")
     tile = tile_of(encode_cut(vae.config), (1, 99))
     tiles = len(encode_tiles(vae.config, FRAME, tile))
-    for streaming, wanted in ((Streaming(), 2), (Streaming(tile=tile), 2 + tiles)):
+    for streaming, wanted in ((Streaming(), 2), (Streaming(tile=tile), 2 + 2 * tiles)):  # 2 slices
         calls: list[int] = []
         stream = WanEncodeStream(vae, FRAME, streaming, lambda to=calls: to.append(0))
         stream.push(frames_of(vae, 9), last=True)
