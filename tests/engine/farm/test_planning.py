@@ -196,3 +196,29 @@ def test_the_closed_form_counts_processes_of_this_computer_without_the_link() ->
     assert job.seconds(()) == pytest.approx(simulate(times, speeds[:2]).seconds, rel=0.05)
     simulated = simulate(times, speeds, LINKS["20 Mbit/s"], near=2).seconds
     assert job.seconds(speeds[2:]) == pytest.approx(simulated, rel=0.05)
+
+
+def test_the_closed_form_of_round_numbers() -> None:
+    # of a span: computed in 10 s, its source sent in 1 s and its result in 3 s, 1 s for four ways
+    job = SharedJob(
+        own=(),
+        spans=4 * (10.0,),
+        survey_s=11.0,
+        source_bytes=125_000,
+        result_bytes=375_000,
+        around_s=5.0,
+        join_s=2.0,
+        link_mbit_s=1.0,
+        latency_s=0.25,
+    )
+    for others, changes, wanted in (
+        (1, {}, 4 * 15),
+        (1, {"link_mbit_s": 0.0}, 4 * 10),
+        # each also waits for the other: 0.8 of 3 s, for 3 of 15 s, so 0.48 s
+        (2, {}, 2 * 15.48),
+        (4, {}, 10 + 4 * 3),  # the link sends four results after the first span
+        (4, {"link_mbit_s": 0.0}, 11 + 10),  # the last span is known after 11 s
+        (0, {"own": (1.0,)}, 4 * 10),  # no link
+    ):
+        found = replace(job, **changes).seconds(others * (1.0,))
+        assert found == pytest.approx(5 + wanted + 2), (others, changes)
