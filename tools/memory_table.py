@@ -20,10 +20,17 @@ from typing import Any
 from engine.core.paths import resource
 from engine.models.seedvr2.planning.vae_memory import VAES as SEEDVR2
 from engine.models.seedvr2.vae.config import VAE
-from engine.models.video_vae.measured_memory import TABLE, MeasuredVae, between
-from engine.models.video_vae.vae_use import FIGURES, Curve, VaeUse
+from engine.models.video_vae.measured_memory import (
+    FEW_SIDES,
+    TABLE,
+    MeasuredVae,
+    between,
+    with_margin,
+)
+from engine.models.video_vae.vae_use import FIGURES, CallMemory, Curve, VaeUse
 from engine.models.wan.planning.vae_memory import VAES as WAN
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22
+from engine.settings.optimisations import VaeSwitches
 
 SIDES = {
     "cuda": (64, 96, 128, 160, 192, 224, 256, 288, 320, 384, 448, 512, 640, 768, 1024, 1536, 2048),
@@ -50,7 +57,7 @@ VAES = {
 
 
 def uses(name: str) -> Iterator[VaeUse]:
-    """Uses of a VAE that the table has: usual switches and slices; images of SeedVR2."""
+    """Uses of a VAE that the table has, switches apart: usual slices, and images of SeedVR2."""
     for dtype in ("float16", "float32"):  # values of bfloat16 are as long as those of float16
         for use in (VaeUse(device="cuda", dtype=dtype), VaeUse(device="cpu", dtype=dtype)):
             yield use
@@ -58,21 +65,54 @@ def uses(name: str) -> Iterator[VaeUse]:
                 yield replace(use, is_image=True)
 
 
-def measured(name: str, use: VaeUse) -> dict[str, Any]:
-    """One entry of the table."""
+def changed(use: VaeUse) -> Iterator[VaeUse]:
+    """The use with each switch changed that counts in it, and with all of them off."""
+    changes = [
+        use.switches.changed(entry.name, not entry.default) for entry in VaeSwitches.optimisations()
+    ]
+    changes += [replace(use.switches, convolution=form) for form in ("2d", "3d")]
+    found = {one.name: one for one in (replace(use, switches=switches) for switches in changes)}
+    found.pop(use.name, None)
+    all_off = replace(use, switches=VaeSwitches.all_off())
+    return iter((*found.values(), all_off))
+
+
+def measured(name: str, use: VaeUse) -> dict[str, dict[str, Any]]:
+    """Entries of a use and of its changes, by name; a change has the figures that differ."""
     from engine.models.video_vae.measuring import measure
 
-    found = measure(VAES[name].vae, VAES[name].config, use, SIDES[use.device])
-    calls: dict[str, dict[str, Any]] = {
-        call: {figure: shortened(one.bytes_of[figure]) for figure in FIGURES}
-        | {"operations": one.operations}
-        for call, one in found.calls.items()
-    }
-    return {"weights": found.weights, "calls": calls}
+    vae, config = VAES[name].vae, VAES[name].config
+    usual = measure(vae, config, use, SIDES[use.device])
+    calls: dict[str, Any] = {call: _figures(one) for call, one in usual.calls.items()}
+    found = {use.name: {"weights": usual.weights, "calls": calls}}
+    few = measure(vae, config, use, FEW_SIDES).calls
+    for other in changed(use):
+        one = measure(vae, config, other, FEW_SIDES)
+        changes = {call: _changes(few[call], memory) for call, memory in one.calls.items()}
+        calls = {call: figures for call, figures in changes.items() if figures}
+        found[other.name] = {"weights": one.weights, "calls": calls}
+    return found
 
 
-def _measured(asked: tuple[str, VaeUse]) -> dict[str, Any]:
+def _changes(usual: CallMemory, found: CallMemory) -> dict[str, Any]:
+    """Figures that differ by more than the usual ones have in reserve."""
+    figures = _figures(with_margin(found))
+    for name in FIGURES:
+        pairs = zip(usual.bytes_of[name], found.bytes_of[name], strict=True)
+        if all(abs(size - before) <= _SLACK * before for (_, before), (_, size) in pairs):
+            del figures[name]
+    if found.operations == usual.operations:
+        del figures["operations"]
+    return figures
+
+
+def _measured(asked: tuple[str, VaeUse]) -> dict[str, dict[str, Any]]:
     return measured(*asked)
+
+
+def _figures(found: CallMemory) -> dict[str, Any]:
+    curves = {figure: shortened(found.bytes_of[figure]) for figure in FIGURES}
+    return {**curves, "operations": found.operations}
 
 
 def shortened(curve: Curve) -> Curve:
@@ -92,25 +132,13 @@ def _tells(ends: Curve, point: tuple[int, int]) -> bool:
     return abs(between(ends, side**2) - size) <= _SLACK * size
 
 
-def table_text(entries: dict[str, dict[str, Any]]) -> str:
+def table_text(table: Any, indent: str = "") -> str:
     """The table as it is stored, a line for each figure."""
-    lines = ["{"]
-    for config, of_uses in entries.items():
-        lines.append(f"  {json.dumps(config)}: {{")
-        for use, entry in of_uses.items():
-            lines.append(f"    {json.dumps(use)}: {{")
-            lines.append(f'      "weights": {entry["weights"]},')
-            lines.append('      "calls": {')
-            for call, figures in entry["calls"].items():
-                lines.append(f"        {json.dumps(call)}: {{")
-                rows = (f"          {json.dumps(k)}: {json.dumps(v)}" for k, v in figures.items())
-                lines += [",\n".join(rows), "        },"]
-            lines[-1] = "        }"
-            lines += ["      }", "    },"]
-        lines[-1] = "    }"
-        lines.append("  },")
-    lines[-1] = "  }"
-    return "\n".join([*lines, "}", ""])
+    if not isinstance(table, dict) or not table:
+        return json.dumps(table)
+    inner = indent + "  "
+    rows = (f"{inner}{json.dumps(key)}: {table_text(one, inner)}" for key, one in table.items())
+    return "\n".join(("{", ",\n".join(rows), indent + "}"))
 
 
 def main() -> None:
@@ -127,11 +155,11 @@ def main() -> None:
     }
     with ProcessPoolExecutor() as pool:
         asked = [(name, use) for name in names for use in uses(name)]
-        for (name, use), entry in zip(asked, pool.map(_measured, asked), strict=True):
-            entries.setdefault(repr(VAES[name].config), {})[use.name] = entry
+        for (name, use), found in zip(asked, pool.map(_measured, asked), strict=True):
+            entries.setdefault(repr(VAES[name].config), {}).update(found)
             print(name, use.name, flush=True)
     ordered = {repr(one.config): entries[repr(one.config)] for one in VAES.values()}
-    path.write_text(table_text(ordered), encoding="utf-8")
+    path.write_text(table_text(ordered) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

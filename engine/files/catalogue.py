@@ -264,7 +264,8 @@ def file_states(
     folder: ArtifactFolder, files: Iterable[PublishedState], records: Sequence[HashRecord]
 ) -> list[PublishedState]:
     """The state of every published file, then of every file of the user's own."""
-    found = [_published(folder, file, records) for file in files]
+    comfyui = comfyui_folders()
+    found = [_published(folder, file, records, comfyui) for file in files]
     for record in records:
         if record.own is not None:
             is_file = record.path.is_file()
@@ -274,12 +275,15 @@ def file_states(
 
 
 def _published(
-    folder: ArtifactFolder, file: PublishedState, records: Sequence[HashRecord]
+    folder: ArtifactFolder,
+    file: PublishedState,
+    records: Sequence[HashRecord],
+    comfyui: Sequence[Path],
 ) -> PublishedState:
     """State of its best copy, else of an unfinished or quarantined one."""
     read = [r.path for r in records if r.own is None and r.sha256 == file.sha256]
     here = [path for path in (folder.target(file.filename), *read) if path.is_file()]
-    paths = dict.fromkeys([*here, *external_copies(file)])  # ours come first
+    paths = dict.fromkeys([*here, *external_copies(file, comfyui)])  # ours come first
     found = [_copy(folder, file, path, records) for path in paths]
     part = folder.part(file.filename)
     if part.is_file():
@@ -313,9 +317,9 @@ def _size(path: Path) -> int:
 # Folders of other programs are read, never changed.
 
 
-def external_copies(file: PublishedState) -> Iterator[Path]:
+def external_copies(file: PublishedState, comfyui: Sequence[Path]) -> Iterator[Path]:
     """Files of other programs that may be this published one, by name or by the hub's own hash."""
-    for folder in comfyui_folders():
+    for folder in comfyui:
         path = folder / file.filename
         # Windows also opens a file whose name has other capitals.
         if path.is_file() and any(one.name == file.filename for one in folder.iterdir()):

@@ -125,8 +125,7 @@ def test_the_bytes_of_a_gpu_depend_on_the_switches_of_a_vae() -> None:
         found = VAES.peak(VaeConfig(), "decode_low", use, Size(1920, 1088))
         return found.first, found.later
 
-    # the sums of a frame are less than a convolution takes
-    assert peak(kernels=False) == pytest.approx(peak(), rel=0.035)
+    assert peak(kernels=False) == peak()  # the sums of a frame are less than a convolution takes
     assert peak(fused_norm=False)[0] > 1.04 * peak()[0]
     pairs = zip(peak(temporal_winograd=True), peak(), strict=True)
     assert all(some >= none for some, none in pairs)  # a trial may leave all layers their taps

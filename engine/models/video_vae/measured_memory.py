@@ -1,8 +1,9 @@
 """Memory of calls of fast VAEs, from a table of measurements. Loads no torch for its entries.
 
-`resources/memory.json` has the published VAEs with their usual switches; `python -m
-tools.memory_table` measures them again after a change of the code. Other sizes of models, other
-switches and longer slices are measured when they are first asked for, which loads torch.
+`resources/memory.json` has the published VAEs with the usual switches, and with each switch changed
+alone; `python -m tools.memory_table` measures them again after a change of the code. Other sizes of
+models, several changed switches and longer slices are measured when they are first asked for, which
+loads torch.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from engine.models.video_vae.vae_use import (
 from engine.protocol.plan import WeightsPlan
 
 TABLE = "memory.json"
-_SIDES = (64, 128, 256, 1024)
-"""Sides of square frames, px, of which the two nearest are measured where the table has none."""
+FEW_SIDES = (64, 128, 256, 1024)
+"""Sides of square frames, px, that are enough for unusual uses; without an entry, two of them."""
 _BETWEEN = 1.03  # times as much may frames between those sides take as in proportion
 _EDGE = 4  # px beside each edge that layers add, at most, as means of all that exists at once
 
@@ -97,8 +98,8 @@ def _call(vae: MeasuredVae, config: Any, call: str, use: VaeUse, pixels: float) 
     stored = _stored(config, use)
     if stored is not None:
         return stored.calls[call]
-    place = bisect_left(_SIDES, math.sqrt(pixels), 1, len(_SIDES) - 1)
-    return _measured(vae, config, call, use, _SIDES[place - 1 : place + 1])
+    place = bisect_left(FEW_SIDES, math.sqrt(pixels), 1, len(FEW_SIDES) - 1)
+    return _measured(vae, config, call, use, FEW_SIDES[place - 1 : place + 1])
 
 
 @lru_cache(maxsize=512)
@@ -107,11 +108,16 @@ def _measured(
 ) -> CallMemory:
     from engine.models.video_vae.measuring import measure_call
 
-    found = measure_call(vae, config, use, call, sides)
-    curves = dict(found.bytes_of)
-    for name in ("first", "later"):
-        curves[name] = tuple((side, round(_BETWEEN * size)) for side, size in curves[name])
-    return replace(found, bytes_of=curves)
+    return with_margin(measure_call(vae, config, use, call, sides))
+
+
+def with_margin(found: CallMemory) -> CallMemory:
+    """Memory of a call that was measured on few sides."""
+    more = {
+        name: tuple((side, round(_BETWEEN * size)) for side, size in found.bytes_of[name])
+        for name in ("first", "later")
+    }
+    return replace(found, bytes_of={**found.bytes_of, **more})
 
 
 @lru_cache(maxsize=512)
@@ -127,10 +133,14 @@ def _weights(vae: MeasuredVae, config: Any, use: VaeUse) -> int:
 @lru_cache(maxsize=512)
 def _stored(config: Any, use: VaeUse) -> UseMemory | None:
     """Entry of the table; None where it has none."""
-    entry = _table().get(repr(config), {}).get(use.name) if use.is_usual else None
+    entries = _table().get(repr(config), {})
+    entry = entries.get(use.name)
     if entry is None:
         return None
-    calls = {call: _from_table(figures) for call, figures in entry["calls"].items()}
+    calls = {
+        call: _from_table(figures | entry["calls"].get(call, {}))
+        for call, figures in entries[use.usual.name]["calls"].items()
+    }
     return UseMemory(entry["weights"], calls)
 
 

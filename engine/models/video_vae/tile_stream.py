@@ -47,43 +47,6 @@ class Canvas(Protocol):
         ...
 
 
-class PastedCanvas:
-    """Results put together from what tiles show, in the dtype of the results, channels last.
-
-    Args:
-        name: "encoder" or "decoder", for the error where a value is NaN or infinite.
-        due: Number of results.
-        shown: Part of the frame that each tile shows.
-    """
-
-    def __init__(self, name: str, due: int, shown: Sequence[Box]) -> None:
-        self._name, self._due, self._shown = name, due, shown
-        self._whole: Tensor | None = None
-
-    def add(self, index: int, start: int, part: Tensor) -> None:
-        """Copy a part to its place.
-
-        Raises:
-            NumericOverflow: A value is NaN or infinite.
-        """
-        check_finite(part, self._name)
-        if self._whole is None:
-            last = self._shown[-1]
-            shape = (self._due, part.shape[1], last.bottom, last.right)
-            layout = torch.channels_last
-            self._whole = torch.empty(shape, dtype=part.dtype, memory_format=layout)
-        cut(self._whole, self._shown[index])[start : start + len(part)] = part.cpu()
-
-    def end(self, index: int) -> None:
-        """Nothing is left to do."""
-
-    def result(self) -> Tensor:
-        """All results [due, C, H, W]."""
-        if self._whole is None:
-            raise ValueError("nothing is due")
-        return self._whole
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TiledPart:
     """The part of a VAE that is given tiles; its entries are frames or features."""

@@ -6,8 +6,8 @@ with what torch's allocator is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -63,24 +63,30 @@ class VaeUse:
     is_image: bool = False
 
     @property
-    def is_usual(self) -> bool:
-        """Whether all switches that count here are at their defaults."""
-        is_half = DTYPE_BYTES[self.dtype] == 2
-        convolution = "3d" if self.device == "cpu" and is_half else "2d"
+    def usual(self) -> VaeUse:
+        """This use with the usual switches."""
+        return replace(self, switches=VaeSwitches())
+
+    @property
+    def name(self) -> str:
+        """Name in the table, with the switches that are unusual and count here."""
+        what = "image" if self.is_image else f"{self.slice_frames} frames"
+        dtype = self.dtype.replace("bfloat16", "float16")
+        return ", ".join((f"{self.device} {dtype} {what}", *self._changes()))
+
+    def _changes(self) -> Iterator[str]:
         asked = replace(self.switches, fp16_accumulation=False)
-        if asked.convolution == convolution:
+        is_half = DTYPE_BYTES[self.dtype] == 2
+        if asked.convolution == ("3d" if self.device == "cpu" and is_half else "2d"):
             asked = replace(asked, convolution="auto")
         if asked.first_frame_fold:
             asked = replace(asked, image_mode=True)
         if self.device == "cpu":
             asked = replace(asked, kernels=True, chunked_attention=True)
-        return asked == VaeSwitches()
-
-    @property
-    def name(self) -> str:
-        """Name in the table of a use with the usual switches."""
-        what = f"{self.slice_frames} frames" if not self.is_image else "image"
-        return f"{self.device} {self.dtype.replace('bfloat16', 'float16')} {what}"
+        for one in fields(asked):
+            value = getattr(asked, one.name)
+            if value != one.default:
+                yield f"{one.name} {value}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

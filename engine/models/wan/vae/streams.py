@@ -12,14 +12,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from engine.core.geometry import Size
+from engine.core.geometry import Box, Size
 from engine.models.upscalers import Watch
-from engine.models.video_vae.frame_slices import as_clip
+from engine.models.video_vae.frame_slices import as_clip, check_finite, cut
 from engine.models.video_vae.tile_stream import (
     About,
     DecodeStream,
     EncodeStream,
-    PastedCanvas,
     TiledPart,
 )
 from engine.models.wan.vae.fast import FastWanVae
@@ -158,7 +157,7 @@ def _encoder_part(vae: FastWanVae, tiles: Sequence[TileBox], streaming: Streamin
     return TiledPart(
         vae=vae,
         run=FastWanVae.encode_high,
-        canvas=partial(PastedCanvas, "encoder"),
+        canvas=partial(_PastedCanvas, "encoder"),
         boxes=[tile.outer for tile in tiles],
         shown=[tile.inner for tile in tiles],
         entry=cut.factor,
@@ -179,7 +178,7 @@ def _decoder_part(vae: FastWanVae, tiles: Sequence[TileBox], streaming: Streamin
     return TiledPart(
         vae=vae,
         run=FastWanVae.decode_high,
-        canvas=partial(PastedCanvas, "decoder"),
+        canvas=partial(_PastedCanvas, "decoder"),
         boxes=[tile.outer for tile in tiles],
         shown=[tile.inner for tile in tiles],
         entry=1,
@@ -206,3 +205,40 @@ def _about(streaming: Streaming, part: TiledPart | None, worked: Callable[[float
 def _wide(frames: Tensor) -> Tensor:
     """In float32 at least."""
     return frames.to(torch.promote_types(frames.dtype, torch.float32))
+
+
+class _PastedCanvas:
+    """Results put together from what tiles show, in the dtype of the results, channels last.
+
+    Args:
+        name: "encoder" or "decoder", for the error where a value is NaN or infinite.
+        due: Number of results.
+        shown: Part of the frame that each tile shows.
+    """
+
+    def __init__(self, name: str, due: int, shown: Sequence[Box]) -> None:
+        self._name, self._due, self._shown = name, due, shown
+        self._whole: Tensor | None = None
+
+    def add(self, index: int, start: int, part: Tensor) -> None:
+        """Copy a part to its place.
+
+        Raises:
+            NumericOverflow: A value is NaN or infinite.
+        """
+        check_finite(part, self._name)
+        if self._whole is None:
+            last = self._shown[-1]
+            shape = (self._due, part.shape[1], last.bottom, last.right)
+            layout = torch.channels_last
+            self._whole = torch.empty(shape, dtype=part.dtype, memory_format=layout)
+        cut(self._whole, self._shown[index])[start : start + len(part)] = part.cpu()
+
+    def end(self, index: int) -> None:
+        """Nothing is left to do."""
+
+    def result(self) -> Tensor:
+        """All results [due, C, H, W]."""
+        if self._whole is None:
+            raise ValueError("nothing is due")
+        return self._whole
