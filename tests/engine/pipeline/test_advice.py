@@ -30,7 +30,7 @@ def test_a_job_ends_well_though_every_look_that_advises_fails(
         (progress, "seen"),
         (pipeline, "_gpu_memory"),
         (pipeline, "_stage_times"),
-        (pipeline.learning, "learn"),
+        (pipeline.times, "learn"),
     ):
         monkeypatch.setattr(room, name, failing)
     plan = plan_of(source, tmp_path / "out.mkv", JobSettings(model="lite", scale=2))

@@ -24,8 +24,7 @@ from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.vae import fast_layers
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
-from engine.models.video_vae import runner
-from engine.models.wan.vae import tiled
+from engine.models.video_vae import runner, tile_stream
 from engine.ops import compiler
 from engine.ops.attention import single_head
 from engine.ops.kernels import group_norm, heads, token_rows
@@ -209,7 +208,7 @@ def _pinned(case: Case, on: bool) -> object:
         tile_canvas._pinned(8)
         asked.append(pinned.pins(GPU))
         assert not pinned.pins(torch.device("cpu"))
-    assert tiled.pins is pinned.pins
+    assert tile_stream.pins is pinned.pins
     return asked
 
 
