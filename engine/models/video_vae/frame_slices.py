@@ -26,12 +26,13 @@ def cut(frames: Tensor, box: Box) -> Tensor:
     return frames[..., box.y : box.bottom, box.x : box.right]
 
 
-def check_finite(values: Tensor, part: str = "decoder") -> None:
+def check_finite(values: Tensor, part: str = "decoder", dtype: torch.dtype | None = None) -> None:
     """Refuse values that are NaN or infinite.
 
     Args:
         values: [N, ...].
         part: Part of the model that they come from: "encoder" or "decoder".
+        dtype: Type that they were computed in; None for their own.
 
     Raises:
         NumericOverflow: The planner takes a wider format.
@@ -41,7 +42,7 @@ def check_finite(values: Tensor, part: str = "decoder") -> None:
     ends = [end for one in values for end in torch.aminmax(_as_stored(one))]
     if bool(torch.isfinite(torch.stack(ends)).all()):
         return
-    narrow = str(values.dtype).removeprefix("torch.")
+    narrow = str(dtype or values.dtype).removeprefix("torch.")
     raise NumericOverflow("part", part=message(f"model-part.{part}"), dtype=narrow)
 
 

@@ -21,6 +21,7 @@ from torch import Tensor
 from engine.core.geometry import Box, Size
 from engine.models.upscalers import DecodedTile, Watch
 from engine.models.video_vae.frame_slices import as_clip, as_frames, check_finite, cut
+from engine.models.video_vae.runner import FastSlicedVae
 from engine.models.video_vae.slicing import SlicedVae, Step, slices
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.lanes import Lanes
@@ -299,7 +300,9 @@ class EncodeStream:
         self._waiting = Waiting(about, each) if self._tiles is None else self._tiles.waiting
         shape = (vae.config.latent_channels, 0, frame.height // factor, frame.width // factor)
         none = torch.empty(1, *shape)
-        self._none = none if tiles is None else none.to(tiles.vae.device, tiles.vae.dtype)
+        none = none if tiles is None else none.to(tiles.vae.device, tiles.vae.dtype)
+        self._none = self.given_latents(none)
+        self._dtype = vae.dtype if isinstance(vae, FastSlicedVae) else None
         self._carry = Carry()
         self._means: list[Tensor] = []  # of a span that has not ended
 
@@ -333,8 +336,12 @@ class EncodeStream:
                 [as_clip(found)] if self._step is None else self._through(found, device, last)
             )
         means, self._means = self._means, []
-        latents = torch.cat(means, dim=2)
-        check_finite(latents, "encoder")
+        latents = self.given_latents(torch.cat(means, dim=2))
+        check_finite(latents, "encoder", self._dtype)  # where they are now: no more waits
+        return latents
+
+    def given_latents(self, latents: Tensor) -> Tensor:
+        """The latents [1, L, t, h, w] of a span as they are handed on: here as they are."""
         return latents
 
     def park(self) -> None:

@@ -82,8 +82,12 @@ class SeedVr2EncodeStream(EncodeStream):
             [t, h, w, L] float32 in host memory, scaled as the transformer takes it; t is 0 until a
             span ends.
         """
-        latents = super().push(frames, last=last)[0].float().cpu()
+        latents = super().push(frames, last=last)[0]
         return latents.mul_(self._scale).permute(1, 2, 3, 0)
+
+    def given_latents(self, latents: Tensor) -> Tensor:
+        """The latents in host memory, in float32."""
+        return latents.float().cpu()
 
 
 class SeedVr2DecodeStream(DecodeStream):
