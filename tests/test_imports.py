@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.clips import make_clip
 
-HEAVY = {"torch", "av"}
+HEAVY = {"torch", "av", "distributed"}
 LATE = {"httpx", "httpcore", "anyio", "truststore", "sounddevice", "numpy"}  # first needed by work
 LATE |= {"cryptography", "zeroconf", "engine.farm"}
 LIGHT = [
@@ -27,6 +27,7 @@ LIGHT = [
     "engine.models.seedvr2.dit.config",
     "engine.video.shots",
     "engine.files.formats.safetensors_file",
+    "engine.farm.lending",  # waits for work; its processes choose a runtime before torch is loaded
 ]
 IMPORTS = """
 import importlib, sys
