@@ -276,7 +276,10 @@ class _Search:
             found[None] = None
         cut = [tile for tile in tiles if tile is not None]
         for span in dict.fromkeys((longest, USUAL_SPAN)):
-            found |= dict.fromkeys(first_fit(cut, partial(fits, span))[:1])
+            largest = first_fit(cut, partial(fits, span))[:1]
+            found |= dict.fromkeys(largest)
+            if largest:  # smaller ones are not the largest for a shorter span either
+                cut = cut[: cut.index(largest[0]) + 1]
         return found
 
     def _spanned(self, plan: SeedVr2Plan, longest: int) -> Iterator[SeedVr2Plan]:
