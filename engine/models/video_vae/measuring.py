@@ -100,7 +100,9 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in t
     ) -> Any:
         wrappers: dict[int, Tensor] = {}
         held = _held(args, wrappers)
-        named = dict(zip(kwargs, _held([*kwargs.values()], wrappers), strict=True)) if kwargs else {}
+        named: dict[str, Any] = {}
+        if kwargs:
+            named = dict(zip(kwargs, _held([*kwargs.values()], wrappers), strict=True))
         if named.get("device") is not None:
             named["device"] = VALUELESS
         if func is _ADDED:
