@@ -111,7 +111,7 @@ def _run(wine: Wine, python: Path, folder: Path, more: list[str]) -> str:
     )
     last = done.stdout.strip().rpartition("\n")[2]
     if done.returncode or not re.search(r"\d+ passed", last):
-        raise TrialFailed(f"{done.stdout[-6000:]}\n{done.stderr[-2000:]}")
+        raise TrialFailed(f"{done.stdout[-20_000:]}\n{done.stderr[-2000:]}")
     return last
 
 
