@@ -84,8 +84,8 @@ class VaeRow:
         config: Very small sizes, in which values are compared.
         published: Published sizes.
         wide: Sizes whose frames outweigh the weights, in which bytes are compared.
-        side: Width and height of frames for that, px.
-        slack: Bytes that a call may be planned with, as a part of those it takes.
+        side: Width and height of frames for that, px: torch convolves single ones as large ones.
+        slack_bytes: Bytes that may be planned and not taken.
         half: Sizes in which half precision is compared.
         others: Other configurations.
         encode, decode: Makes a stream of a VAE for frames of a size, which takes and gives unscaled
@@ -96,6 +96,7 @@ class VaeRow:
         counted: Sides whose streams report each slice of a tile.
         frozen: Norms that do not depend on what they see, where those of the VAE do.
         rounding: Largest difference of a stream from the VAE, of values of about 1.
+        compiled: Passes that the switch `compile` compiles, by their name.
     """
 
     name: str
@@ -105,7 +106,7 @@ class VaeRow:
     published: Any
     wide: Any
     side: int = 64
-    slack: float
+    slack_bytes: int = 2**16
     half: Any
     others: st.SearchStrategy[Any]
     encode: Callable[..., Push]
@@ -116,6 +117,7 @@ class VaeRow:
     counted: tuple[Side, ...] = SIDES
     frozen: Callable[[], AbstractContextManager[None]] = nullcontext
     rounding: float = 1e-10
+    compiled: dict[str, int]
 
     def __str__(self) -> str:
         return self.name
@@ -346,7 +348,6 @@ def _seedvr2() -> VaeRow:
         config=tiny_config(),
         published=VAE,
         wide=wide,
-        slack=1.10,
         half=replace(wide, block_out_channels=(16, 16, 32, 32), norm_groups=4),
         others=st.builds(
             _other_seedvr2,
@@ -383,6 +384,7 @@ def _seedvr2() -> VaeRow:
         },
         frozen=_frozen_seedvr2,
         rounding=1e-6,
+        compiled={"group_norm": 3, "add": 1},
     )
 
 
@@ -421,7 +423,6 @@ def _wan(layout: Any, published: WanConfig, **about: Any) -> VaeRow:
         config=tiny_wan_config(layout, residual_blocks=1),
         published=published,
         wide=tiny_wan_config(layout, **wide),
-        slack=1.15,
         half=tiny_wan_config(layout, **{**wide, "dim": 8}),
         others=st.builds(
             _other_wan, st.just(layout), st.sampled_from(WAN_TIMES), st.integers(1, 2)
@@ -432,6 +433,7 @@ def _wan(layout: Any, published: WanConfig, **about: Any) -> VaeRow:
         alike=({"slice_latents": 2}, {"slice_latents": 3, "parks": True}),
         counted=("encode",),
         tiled=tiled,
+        compiled={"rms_norm": 4},
         **about,
     )
 
@@ -441,7 +443,7 @@ ROWS = {
     for row in (
         _seedvr2(),
         _wan("2.1", WAN21),
-        _wan("2.2", WAN22, side=128),
+        _wan("2.2", WAN22, side=128, slack_bytes=2**18),
         _wan("2x", WAN2X),
     )
 }
