@@ -74,7 +74,7 @@ class Tiled:
     rounding: float = 1e-10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class VaeRow:
     """One VAE.
 
@@ -119,7 +119,7 @@ class VaeRow:
     rounding: float = 1e-10
     compiled: dict[str, int]
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.name
 
     def plain(self, config: Any = None, **options: Any) -> Any:

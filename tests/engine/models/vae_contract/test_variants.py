@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import groupby
 from typing import Any
 
 import pytest
@@ -89,7 +90,7 @@ def test_every_switch_equals_the_plain_variant(row: VaeRow, plain: Any) -> None:
 
 @settings(max_examples=24, deadline=None)
 @given(
-    row_and_config=st.one_of(*(st.tuples(st.just(row), row.others) for row in ROWS.values())),
+    case=st.one_of(*(st.tuples(st.just(row), row.others) for row in ROWS.values())),
     steps=st.lists(st.integers(1, 3), min_size=1, max_size=4),
     size=st.tuples(st.integers(1, 3), st.integers(1, 3)),
     switches=st.sampled_from([VaeSwitches(), VaeSwitches.all_off()]),
@@ -235,6 +236,38 @@ def test_buffers_stay_after_the_first_slices_until_they_are_released(
     assert fast.workspace.bytes_held == held > 0
     fast.release()
     assert fast.workspace.bytes_held == 0
+
+
+def test_the_beginning_of_a_single_clip_is_not_measured_by_cudnn(row: VaeRow, plain: Any) -> None:
+    fast, measures = row.fast(plain), list[bool]()
+    fast.enable_slicing(4)
+    fast.trace = lambda *_: measures.append(torch.backends.cudnn.benchmark)
+    for expected in ([False, True], [True]):
+        fast.decode(latent_of(row.config, 3, 1, 1))
+        assert [measured for measured, _ in groupby(measures)] == expected
+        measures.clear()
+
+
+def test_the_program_around_us_keeps_its_precision_and_we_ours(fast: Any) -> None:
+    outside = torch.get_float32_matmul_precision()
+    backends: Any = torch.backends
+
+    def precisions() -> tuple[str, str]:
+        return backends.cuda.matmul.fp32_precision, backends.mkldnn.matmul.fp32_precision
+
+    inside = []
+    fast.trace = lambda *given: inside.append(precisions())
+    try:
+        for around in ("highest", "high", "medium"):
+            torch.set_float32_matmul_precision(around)
+            before = precisions()
+            fast.decode(latent_of(fast.config, 1, 1, 1))
+            assert precisions() == before
+            assert torch.get_float32_matmul_precision() == around
+    finally:
+        fast.trace = None
+        torch.set_float32_matmul_precision(outside)
+    assert set(inside) == {("ieee", "ieee")}
 
 
 def in_halves(vae: Any, side: str, given: Tensor, cuts: list[int]) -> Tensor:
