@@ -220,10 +220,13 @@ def whole_of(vae: Any, side: str, given: Tensor) -> Tensor:
 
 def in_lanes(row: VaeRow, side: str, at_once: int, device: str, **options: Any) -> Tensor:
     """A shot of two visits in float32, some tiles at a time; and the tiles that are reported."""
-    switches, options = VaeSwitches(convolution="3d"), {**row.tiled[side].options, **options}
+    latents, options = SPAN + 1, {**row.tiled[side].options, **options}
+    if "span" in options:
+        latents, options["span"] = 3, 2
     plain = row.plain(row.streamed, dtype=torch.float32)
+    switches = VaeSwitches(convolution="3d")
     vae = row.fast(plain, switches, dtype=torch.float32, device=device)
-    given = shot_of(row, side, SPAN + 1, row.tiled[side].frame).float().to(device)
+    given = shot_of(row, side, latents, row.tiled[side].frame).float().to(device)
     parking, seen = Parking(10**9), list[float]()
 
     def watch(tile: DecodedTile) -> None:
