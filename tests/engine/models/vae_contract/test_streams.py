@@ -16,7 +16,6 @@ from engine.models.video_vae.frame_slices import cut
 from tests.helpers.extended import extended, rest_extended
 from tests.helpers.vaes import (
     EACH,
-    EACH_TILED,
     ROWS,
     SIDES,
     SPAN,
@@ -30,6 +29,9 @@ from tests.helpers.vaes import (
 )
 
 LONG = SPAN + 3  # latents: two visits
+
+# One VAE of each code; those of the others differ in their layers only, which all tests above have.
+USUAL = [(row, side) for row, side in TILED if row.name in ("seedvr2", "wan 2.1")]
 
 
 def assert_same(found: Tensor, right: Tensor, rounding: float) -> None:
@@ -96,10 +98,6 @@ def in_one_visit(name: str, side: str, latents: int) -> tuple[Tensor, Tensor]:
     return given, streamed(row, side, vae, given, (99,), **{**tiled.options, **tiled.once})
 
 
-# One VAE of each code; those of the others differ in their layers only, which all tests above have.
-USUAL = [(row, side) for row, side in TILED if row.name in ("seedvr2", "wan 2.1")]
-
-
 @pytest.mark.parametrize(("row", "side"), rest_extended(TILED, *USUAL), ids=str)
 def test_tiles_go_on_where_they_stopped(row: VaeRow, side: str) -> None:
     vae, tiled = fast_of(row.name), row.tiled[side]
@@ -109,7 +107,7 @@ def test_tiles_go_on_where_they_stopped(row: VaeRow, side: str) -> None:
         assert_same(found, right, tiled.rounding)
 
 
-@EACH_TILED
+@pytest.mark.parametrize(("row", "side"), rest_extended(TILED, *USUAL), ids=str)
 def test_tiles_come_with_their_span_and_say_where_they_are(row: VaeRow, side: str) -> None:
     vae, tiled, config = fast_of(row.name), row.tiled[side], row.streamed
     given, right = in_one_visit(row.name, side, LONG)
