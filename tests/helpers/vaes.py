@@ -42,9 +42,7 @@ from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 SIDES: tuple[Side, Side] = ("encode", "decode")
 SPAN = LATENTS_PER_VISIT
-Push = Callable[
-    ..., Any
-]  # (piece, last=) -> latents [1, L, t, h, w], or parts of frames [n, 3, H, W]
+Push = Callable[..., Any]  # push(piece, last=): a latent, or frames in parts
 Worked = Callable[[float], None]
 Watch = Callable[[DecodedTile], None]
 

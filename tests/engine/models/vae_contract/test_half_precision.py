@@ -27,8 +27,8 @@ def test_half_precision_is_as_near_to_the_truth_as_the_plain_variant(
     row = ROWS[name]
     errors: dict[str, list[Tensor]] = defaultdict(list)
     for seed in range(3):
-        clip = clip_of(row.half, frames, 2, 3, dtype=dtype, seed=seed)
-        latent = latent_of(row.half, 1 + frames // 4, 2, 3, dtype=dtype, seed=seed)
+        clip = clip_of(row.half, frames, 3, 3, dtype=dtype, seed=seed)
+        latent = latent_of(row.half, 1 + frames // 4, 3, 3, dtype=dtype, seed=seed)
         plain, truth = row.plain(row.half, dtype=dtype, seed=seed), row.plain(row.half)
         weights = plain.state_dict()
         truth.load_state_dict({key: value.double() for key, value in weights.items()})
