@@ -95,6 +95,7 @@ class VaeRow:
         frozen: Norms that do not depend on what they see, where those of the VAE do.
         rounding: Largest difference of a stream from the VAE, of values of about 1.
         compiled: Passes that the switch `compile` compiles, by their name.
+        last_of_encoder: Weight of its last convolution.
     """
 
     name: str
@@ -116,6 +117,7 @@ class VaeRow:
     frozen: Callable[[], AbstractContextManager[None]] = nullcontext
     rounding: float = 1e-10
     compiled: dict[str, int]
+    last_of_encoder: str
 
     def __repr__(self) -> str:
         return self.name
@@ -380,6 +382,7 @@ def _seedvr2() -> VaeRow:
         frozen=_frozen_seedvr2,
         rounding=1e-6,
         compiled={"group_norm": 3, "add": 1},
+        last_of_encoder="encoder.conv_out.weight",
     )
 
 
@@ -427,6 +430,7 @@ def _wan(layout: Any, published: WanConfig, **about: Any) -> VaeRow:
         counted=("encode",),
         tiled=tiled,
         compiled={"rms_norm": 4},
+        last_of_encoder="conv1.weight",
         **about,
     )
 

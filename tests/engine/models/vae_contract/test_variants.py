@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from engine.models.video_vae.slicing import LOGVAR_LIMITS
 from engine.ops.conv.causal_conv import Carry
 from engine.settings.optimisations import VaeSwitches
 from tests.helpers.extended import rest_extended
@@ -297,6 +298,18 @@ def test_halves_make_the_whole(row: VaeRow, plain: Any, fast: Any) -> None:
             assert_equal(in_halves(fast, "encode", clip, frames), plain.posterior(clip))
     with pytest.raises(ValueError, match="one clip"):
         fast.decode_low(latent.expand(2, -1, -1, -1, -1), Carry())
+
+
+def test_the_log_variance_stays_within_its_limits(row: VaeRow) -> None:
+    plain, clip = row.plain(), clip_of(row.config, 5, 2, 2)
+    plain.get_parameter(row.last_of_encoder).mul_(1000)
+    fast, right = row.fast(plain), plain.posterior(clip)
+    mean, logvar = right.chunk(2, dim=1)
+    assert (float(logvar.min()), float(logvar.max())) == LOGVAR_LIMITS
+    assert mean.abs().max() > 30
+    assert_equal(fast.posterior(clip), right)
+    if hasattr(fast, "encode_high"):
+        assert_equal(in_halves(fast, "encode", clip, [5]), right)
 
 
 def test_features_between_halves_are_as_large_as_is_planned(row: VaeRow, fast: Any) -> None:
