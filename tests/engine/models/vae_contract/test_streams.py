@@ -158,7 +158,7 @@ def test_a_whole_frame_is_reported_as_one_tile(row: VaeRow) -> None:
 
 def latents_until_late(row: VaeRow, side: str) -> int:
     """Latents of a shot in which some tiles begin later than the shot."""
-    return SPAN * (1 + -(-row.tiled[side].reach // SPAN)) + 1
+    return SPAN * (row.tiled[side].reach // SPAN + 1) + 1
 
 
 EARLY = [

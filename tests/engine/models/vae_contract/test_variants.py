@@ -91,9 +91,7 @@ def test_every_switch_equals_the_plain_variant(row: VaeRow, plain: Any) -> None:
 
 @settings(max_examples=24, deadline=None)
 @given(
-    case=st.sampled_from([*ROWS.values()]).flatmap(
-        lambda row: st.tuples(st.just(row), st.sampled_from(row.others))
-    ),
+    case=st.sampled_from([(row, config) for row in ROWS.values() for config in row.others]),
     steps=st.lists(st.integers(1, 3), min_size=1, max_size=4),
     size=st.tuples(st.integers(1, 3), st.integers(1, 3)),
     switches=st.sampled_from([VaeSwitches(), VaeSwitches.all_off()]),
