@@ -12,32 +12,40 @@ from torch import Tensor
 
 from engine.core.errors import Cancelled
 from engine.ops.lanes import Lanes
-from tests.helpers.extended import rest_extended
+from tests.helpers.extended import extended
 from tests.helpers.memory import RunsOut
-from tests.helpers.two_tiles import CASES, FRAME, TILES, seedvr2_decoded
+from tests.helpers.vaes import ROWS, TILED, VaeRow, in_lanes
 from tests.pretended_gpu.machine import pretended_gpu
 
 pytestmark = pytest.mark.pretended_gpu
 
-USUAL = ("seedvr2-encode", "seedvr2-decode", "wan")
+USUAL = [(ROWS["seedvr2"], side, 0) for side in ("encode", "decode")]
+OFTEN = [(ROWS["wan 2x"], side, 0) for side in ("encode", "decode")]
 ALL = [
-    *rest_extended(USUAL, "seedvr2-encode", "seedvr2-decode"),
-    *(pytest.param(name, marks=pytest.mark.slow) for name in CASES if name not in USUAL),
+    *USUAL,
+    *extended(*OFTEN),
+    *(
+        pytest.param(row, side, early, marks=pytest.mark.slow)
+        for row, side in TILED
+        for early in (0, 1)
+        if (row, side, early) not in (*USUAL, *OFTEN)
+    ),
 ]
 
 
-def made(name: str, at_once: int) -> tuple[Tensor, Any]:
-    """What a case gives, and the GPU that it was made on."""
-    run, frame, about = CASES[name]
+def made(row: VaeRow, side: str, at_once: int, **options: Any) -> tuple[Tensor, Any]:
+    """Result of a stream, and the GPU that it was made on."""
     with pretended_gpu() as gpu, torch.inference_mode():
-        found = run(at_once, frame, **about)
+        found = in_lanes(row, side, at_once, "cuda", **options)
         gc.collect()
     return found, gpu
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_two_at_once_give_the_bits_of_one_after_the_other(name: str) -> None:
-    (wanted, one), (found, both) = (made(name, at_once) for at_once in (1, 2))
+@pytest.mark.parametrize(("row", "side", "early"), ALL, ids=str)
+def test_two_at_once_give_the_bits_of_one_after_the_other(
+    row: VaeRow, side: str, early: int
+) -> None:
+    (wanted, one), (found, both) = (made(row, side, n, warm_up=early) for n in (1, 2))
     assert torch.equal(found, wanted)
     assert not both.record.problems
     assert both.allocator.allocated == 0
@@ -75,21 +83,21 @@ def test_a_decoder_that_does_not_wait_for_its_tiles_is_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Lanes, "_join", lambda _: None)
-    _, gpu = made("seedvr2-decode", 2)
+    _, gpu = made(ROWS["seedvr2"], "decode", 2)
     assert any("the default stream reads" in text for text, _ in gpu.record.problems)
 
 
 def test_a_cancelled_tile_leaves_no_memory() -> None:
     passed: list[float] = []
 
-    def advance(_stage: str, frames: float) -> None:
+    def worked(frames: float) -> None:
         passed.append(frames)
         if len(passed) == 3:
             raise Cancelled
 
     with pretended_gpu() as gpu, torch.inference_mode():
         with pytest.raises(Cancelled):
-            seedvr2_decoded(2, FRAME, advance=advance, **TILES)
+            in_lanes(ROWS["seedvr2"], "decode", 2, "cuda", worked=worked)
         gc.collect()
     assert not gpu.record.problems
     assert gpu.allocator.allocated == 0
@@ -98,11 +106,11 @@ def test_a_cancelled_tile_leaves_no_memory() -> None:
 def test_where_memory_runs_out_in_the_middle_none_stays() -> None:
     with pretended_gpu() as gpu, torch.inference_mode():
         with RunsOut() as all_of_them:
-            wanted = seedvr2_decoded(2, FRAME, **TILES)
+            wanted = in_lanes(ROWS["seedvr2"], "decode", 2, "cuda")
         with RunsOut(all_of_them.count // 2), pytest.raises(torch.OutOfMemoryError):
-            seedvr2_decoded(2, FRAME, **TILES)
+            in_lanes(ROWS["seedvr2"], "decode", 2, "cuda")
         gc.collect()
-        found = seedvr2_decoded(1, FRAME, **TILES)
+        found = in_lanes(ROWS["seedvr2"], "decode", 1, "cuda")
         gc.collect()
     assert not gpu.record.problems
     assert gpu.allocator.allocated == 0

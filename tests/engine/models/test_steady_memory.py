@@ -15,32 +15,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.core.geometry import Size
 from engine.hardware.out_of_memory import free_memory
 from engine.models.lite.upscaler import upscaler
 from engine.models.seedvr2.dit.load import load_dit
-from engine.models.seedvr2.vae import streams as seedvr2_streams
-from engine.models.seedvr2.vae.fast import FastVae
-from engine.models.seedvr2.vae.tiling import Tiling
-from engine.models.wan.vae import streams
-from engine.models.wan.vae.fast import FastWanVae
-from engine.models.wan.vae.split import LATENTS_PER_VISIT
 from tests.helpers.community import loaded, write_network
-from tests.helpers.extended import extended
+from tests.helpers.extended import rest_extended
 from tests.helpers.memory import Allocations
 from tests.helpers.seedvr2 import (
     random_frames,
     random_inputs,
-    tiny_config,
     tiny_dit_config,
-    tiny_vae,
     write_dit,
 )
-from tests.helpers.wan import tiny_wan, tiny_wan_config
+from tests.helpers.vaes import SPAN, TILED, VaeRow
 
 Push = Callable[[int], Any]  # takes slice k, the first one apart
 WARM_UP, WATCHED = 2, 2  # rounds
-SLICES_AT_A_TIME = 8  # that a tile of SeedVR2's encoder is given
 
 
 class Maker:
@@ -49,32 +39,23 @@ class Maker:
     def __init__(self, device: str, folder: Path) -> None:
         self._device, self._folder = device, folder
 
-    def seedvr2_encode(self, tile: Size | None = None) -> Push:
-        vae, frame = self._seedvr2(), Size(96, 64)
-        stream = seedvr2_streams.SeedVr2EncodeStream(vae, frame, tile and Tiling(tile=tile))
-        return lambda k: stream.push(self._numbers(4 + (k == 0), 3, 64, 96), last=False)
+    def vae(self, row: VaeRow, side: str, options: dict[str, Any]) -> Push:
+        plain = row.plain(row.streamed, dtype=torch.float32)
+        vae = row.fast(plain, dtype=torch.float32, device=self._device)
+        frame, each = row.tiled[side].frame, row.streamed.temporal_factor
+        make = row.encode if side == "encode" else row.decode
+        push = make(vae, frame, **options)
 
-    def seedvr2_decode(self, tile: Size | None = None) -> Push:
-        vae, frame = self._seedvr2(), Size(160, 96)
-        tiling = tile and Tiling(tile=tile, blend=8)
-        stream = seedvr2_streams.SeedVr2DecodeStream(vae, frame, tiling, lambda _: None)
-        channels = vae.config.latent_channels
-        return lambda k: list(
-            stream.push(self._numbers(1 + (k == 0), 12, 20, channels), last=False)
-        )
+        def pushed(k: int) -> Any:
+            if side == "encode":
+                return push(
+                    self._numbers(each + (k == 0), 3, frame.height, frame.width), last=False
+                )
+            places = (n // row.streamed.spatial_factor for n in (frame.height, frame.width))
+            shape = (1, row.streamed.latent_channels, 1 + (k == 0), *places)
+            return list(push(self._numbers(*shape), last=False))
 
-    def wan_encode(self, tile: Size | None = None) -> Push:
-        streaming = streams.Streaming(tile=tile)
-        stream = streams.WanEncodeStream(self._wan(), Size(192, 96), streaming)
-        return lambda k: stream.push(self._numbers(4 + (k == 0), 3, 96, 192), last=False)
-
-    def wan_decode(self, tile: Size | None = None) -> Push:
-        vae, streaming = self._wan(), streams.Streaming(tile=tile)
-        stream = streams.WanDecodeStream(vae, Size(192, 96), streaming, lambda _: None)
-        channels = vae.config.latent_channels
-        return lambda k: list(
-            stream.push(self._numbers(1, channels, 1 + (k == 0), 12, 24), last=False)
-        )
+        return pushed
 
     def transformer(self) -> Push:
         config = tiny_dit_config()
@@ -98,38 +79,27 @@ class Maker:
     def _numbers(self, *shape: int) -> Tensor:
         return random_frames(*shape, dtype=torch.float32).to(self._device)
 
-    def _seedvr2(self) -> FastVae:
-        plain = tiny_vae(tiny_config(), dtype=torch.float32)
-        return FastVae(plain.config, plain.state_dict(), device=self._device)
 
-    def _wan(self) -> FastWanVae:
-        config = tiny_wan_config("2x", dim=4, dec_dim=4, residual_blocks=1)
-        return FastWanVae(config, tiny_wan(config).state_dict(), device=self._device)
-
-
-# what, its tile, slices after which the work comes again
-
-
-CASES: list[Any] = [
-    ("seedvr2_encode", None, 1),
-    *extended(("seedvr2_encode", Size(64, 64), SLICES_AT_A_TIME)),
-    ("seedvr2_decode", None, 1),
-    ("seedvr2_decode", Size(96, 96), 1),
-    ("wan_encode", None, 1),
-    *extended(("wan_encode", Size(144, 96), LATENTS_PER_VISIT)),
-    ("wan_decode", None, 1),
-    ("wan_decode", Size(288, 192), LATENTS_PER_VISIT),
-    ("transformer", None, 1),
-    ("lite", None, 1),
-    ("community", None, 1),
-]
-EACH = pytest.mark.parametrize(("what", "tile", "period"), CASES)
+# Work, and slices after which it comes again.
+STREAMS: dict[str, tuple[VaeRow, str, dict[str, Any], int]] = {
+    f"{row.name} {side}{' in tiles' * bool(options)}": (row, side, options, SPAN if options else 1)
+    for row, side in TILED
+    for options in ({}, row.tiled[side].options)
+    if options or side != "decode whole"
+}
+USUAL = ("seedvr2 encode", "seedvr2 decode", "seedvr2 decode in tiles", "wan 2x encode")
+USUAL += ("wan 2x decode", "wan 2x decode in tiles")
+CASES = [*rest_extended(STREAMS, *USUAL), "transformer", "lite", "community"]
+EACH = pytest.mark.parametrize("what", CASES)
 
 
-def made(maker: Maker, what: str, tile: Size | None) -> Push:
-    function = getattr(maker, what)
-    push: Push = function() if tile is None else function(tile)
-    return push
+def made(maker: Maker, what: str) -> tuple[Push, int]:
+    """Work, and slices after which it comes again."""
+    if what in STREAMS:
+        *about, period = STREAMS[what]
+        return maker.vae(*about), period
+    push: Push = getattr(maker, what)()
+    return push, 1
 
 
 def taken(push: Push, slices: range) -> list[int]:
@@ -153,10 +123,8 @@ def assert_steady(push: Push, period: int) -> None:
 
 
 @EACH
-def test_every_slice_takes_the_same_memory(
-    what: str, tile: Size | None, period: int, tmp_path: Path
-) -> None:
-    assert_steady(made(Maker("cpu", tmp_path), what, tile), period)
+def test_every_slice_takes_the_same_memory(what: str, tmp_path: Path) -> None:
+    assert_steady(*made(Maker("cpu", tmp_path), what))
 
 
 # On a GPU cuDNN tries out methods in the first round of each shape, after which torch's cache is
@@ -173,10 +141,8 @@ def push_all(push: Push, slices: range) -> None:
 
 @pytest.mark.gpu
 @EACH
-def test_the_driver_is_asked_for_nothing_in_steady_state(
-    what: str, tile: Size | None, period: int, tmp_path: Path
-) -> None:
-    push = made(Maker("cuda", tmp_path), what, tile)
+def test_the_driver_is_asked_for_nothing_in_steady_state(what: str, tmp_path: Path) -> None:
+    push, period = made(Maker("cuda", tmp_path), what)
     push_all(push, range(WARM_UP_OF_GPU * period))
     before = torch.cuda.memory_stats()["num_device_alloc"]
     push_all(push, range(WARM_UP_OF_GPU * period, (WARM_UP_OF_GPU + WATCHED) * period))
@@ -185,12 +151,12 @@ def test_the_driver_is_asked_for_nothing_in_steady_state(
 
 @pytest.mark.gpu
 @EACH
-def test_a_gpu_has_nothing_left_of_a_model_that_is_gone(
-    what: str, tile: Size | None, period: int, tmp_path: Path
-) -> None:
+def test_a_gpu_has_nothing_left_of_a_model_that_is_gone(what: str, tmp_path: Path) -> None:
     held = []
     for _ in range(2):  # the first one leaves whatever libraries keep for the whole program
-        push_all(made(Maker("cuda", tmp_path), what, tile), range(period))
+        push, period = made(Maker("cuda", tmp_path), what)
+        push_all(push, range(period))
+        del push
         free_memory()
         held.append(torch.cuda.memory_allocated())
     assert held[0] == held[1]

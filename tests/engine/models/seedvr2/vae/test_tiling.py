@@ -7,51 +7,30 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.core.errors import NumericOverflow
 from engine.core.geometry import Size
-from engine.models.seedvr2.vae.config import VAE, VaeConfig
+from engine.models.seedvr2.vae.config import VAE
 from engine.models.seedvr2.vae.fast import FastVae
-from engine.models.seedvr2.vae.fast_layers import GroupNorm
-from engine.models.seedvr2.vae.streams import SeedVr2DecodeStream, SeedVr2EncodeStream
+from engine.models.seedvr2.vae.streams import SeedVr2DecodeStream
 from engine.models.seedvr2.vae.tiling import Tiling, halo, split_tiles
-from engine.models.video_vae.layers import keep_last
 from engine.tiling.grid import tile_grid
-from tests.helpers.seedvr2 import tiny_vae
-from tests.helpers.tensors import FloatSink
+from tests.helpers.vaes import ROWS, fast_of
 
-TINY = VaeConfig(
-    latent_channels=3, block_out_channels=(4, 4, 4, 4), layers_per_block=0, norm_groups=2
-)
-
-
-class ExactSink(FloatSink):
-    """A canvas whose codes are not rounded and not clipped."""
-
-    def result(self) -> Tensor:
-        return (super().result().permute(0, 2, 3, 1) + 1) / 2 * 65535
+ROW = ROWS["seedvr2"]
 
 
 @pytest.fixture(scope="module")
 def fast() -> FastVae:
-    return FastVae(TINY, tiny_vae(TINY).state_dict(), dtype=torch.float64)
+    found: FastVae = fast_of("seedvr2")
+    return found
 
 
 @pytest.fixture(scope="class")
 def frozen() -> Iterator[None]:
-    """Norms that do not depend on what they see, and sinks that do not round."""
-
-    def write(self, given, out, context, *, silu=True, kept=None):
-        frames = given.finished() * 1.3 - 0.1
-        keep_last(out.copy_(F.silu(frames) if silu else frames), kept)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(GroupNorm, "write", write)
-        patch.setattr("engine.models.seedvr2.vae.streams.TileSink", ExactSink)
+    with ROW.frozen():
         yield
 
 
@@ -91,24 +70,6 @@ class TestFrozenStatistics:
             "engine.models.seedvr2.vae.tiling.halo", lambda config: halo(config) - 1
         )
         assert error(decoded(fast, size, 1, tiling), expected) > 1e-5
-
-
-def test_values_too_large_for_half_precision_are_refused():
-    weights = dict(tiny_vae(TINY).state_dict())
-    weights["decoder.conv_out.weight"] = weights["decoder.conv_out.weight"] * 3e5
-    vae = FastVae(TINY, weights, dtype=torch.float16)
-    with pytest.raises(NumericOverflow, match="float16"):
-        decoded(vae, Size(11, 1), 1, Tiling(tile=Size(52, 8), blend=0))
-
-
-@pytest.mark.parametrize("tiling", [None, Tiling(tile=Size(64, 64))])
-def test_latents_too_large_for_half_precision_are_refused(tiling: Tiling | None):
-    weights = dict(tiny_vae(TINY).state_dict())
-    weights["encoder.conv_out.weight"] = weights["encoder.conv_out.weight"] * 3e5
-    vae = FastVae(TINY, weights, dtype=torch.float16)
-    stream = SeedVr2EncodeStream(vae, Size(96, 32), tiling)
-    with torch.inference_mode(), pytest.raises(NumericOverflow, match=r"encoder.*float16"):
-        stream.push(torch.rand(1, 3, 32, 96), last=True)
 
 
 def test_tiles_of_the_published_model():

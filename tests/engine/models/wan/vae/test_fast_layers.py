@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from engine.models.video_vae.layers import NormInput, Part, SliceContext
+from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.fast_layers import FastWanRmsNorm, PatchLayer, Pictures
 from engine.models.wan.vae.plain import WanRmsNorm as PlainNorm
 from engine.models.wan.vae.plain import patches, pictures
@@ -14,7 +15,7 @@ from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.workspace import Workspace
 from engine.settings.optimisations import VaeSwitches
 from tests.helpers.seedvr2 import random_frames
-from tests.helpers.wan import tiny_wan_config
+from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 
 def context_of(frames: Tensor, *, last: bool = True, fused: bool = True) -> SliceContext:
@@ -60,3 +61,13 @@ def test_a_norm_of_any_length_is_that_of_the_plain_form(fused: bool) -> None:
     found = torch.ones_like(black)
     FastWanRmsNorm(torch.ones(8)).write(NormInput(black), found, context_of(black, fused=fused))
     assert (found == 0).all()
+
+
+def test_black_latents_give_zeros_in_half_precision() -> None:
+    weights = tiny_wan(dtype=torch.float16).state_dict()
+    for name in weights:
+        if name.endswith("bias"):
+            weights[name].zero_()
+    for switches in (VaeSwitches(), VaeSwitches.all_off()):
+        fast = FastWanVae(tiny_wan_config(), weights, dtype=torch.float16, switches=switches)
+        assert (fast.decode(torch.zeros(1, 16, 2, 2, 2)) == 0).all()
