@@ -95,12 +95,6 @@ struct Place {
   }
 };
 
-// Frames before a clip that are zeros, of those that an output frame sees.
-__device__ inline int zero_frames(const Input &input, Place place) {
-  if (input.past.first != 0) return 0;
-  return min(max(input.past_count - place.frame * input.time_stride, 0), input.reach);
-}
-
 // The buffer after one of a ring, and the one before it, which was read last.
 template <int SIZE> __device__ inline int after(int buffer) {
   return buffer + 1 == SIZE ? 0 : buffer + 1;
@@ -109,29 +103,28 @@ template <int SIZE> __device__ inline int before(int buffer) {
   return buffer == 0 ? SIZE - 1 : buffer - 1;
 }
 
-// Copies halos and weights into buffers, in the order in which they are used.
+// Copies halos and weights into buffers. It computes from their numbers what they are, each time:
+// registers are scarce, as a block keeps its sums in them.
 struct Loader {
   const Input &input;
-  const Scalar *weights;  // of the next step
-  unsigned memory;        // address of the shared memory
-  int top, left;          // first pixel of the halos, in the input
-  int frame, chunk;       // the next halo's, of past and new frames together
-
-  __device__ Loader(const Input &input, const Scalar *packed, Place place, unsigned memory)
-      : input(input), memory(memory), chunk(0) {
-    top = place.row * STRIDE - input.above;
-    left = place.column * STRIDE - input.left;
-    int zeros = zero_frames(input, place);  // they add nothing
-    frame = place.frame * input.time_stride + zeros;
-    long long halos = ((long long)place.part * input.reach + zeros) * chunks();
-    weights = packed + halos * (TAPS * TILE_CHANNELS * CHUNK);
-  }
+  const Scalar *packed;
+  const Place &place;
+  unsigned memory;  // address of the shared memory
 
   __device__ int chunks() const { return (input.channels + CHUNK - 1) / CHUNK; }
+  // Frames of zeros before a clip, of those that the result's frame sees: they are left out.
+  __device__ int zeros() const {
+    int past = input.past_count - place.frame * input.time_stride;
+    return input.past.first == 0 ? min(max(past, 0), input.reach) : 0;
+  }
+  __device__ int halos() const { return (input.reach - zeros()) * chunks(); }
 
-  __device__ void copy_halo(int buffer) {
-    bool is_past = frame < input.past_count;
-    int index = is_past ? frame : frame - input.past_count;
+  __device__ void copy_halo(int number, int buffer) const {
+    if (number >= halos()) return;
+    int chunk = number % chunks();
+    int index = place.frame * input.time_stride + zeros() + number / chunks();
+    bool is_past = index < input.past_count;
+    if (!is_past) index -= input.past_count;
     // TRAP: a reference to one of the two would put both on the stack
     long long step = is_past ? input.past.at.t : input.frames.at.t;
     long long at_y = is_past ? input.past.at.y : input.frames.at.y;
@@ -141,24 +134,23 @@ struct Loader {
 #pragma unroll 1
     for (int i = threadIdx.x; i < HALO_HEIGHT * HALO_WIDTH * UNITS; i += THREADS) {
       int unit = i % UNITS, column = i / UNITS % HALO_WIDTH, row = i / UNITS / HALO_WIDTH;
-      int channel = chunk * CHUNK + unit * UNIT, y = top + row, x = left + column;
+      int channel = chunk * CHUNK + unit * UNIT;
+      int y = place.row * STRIDE - input.above + row, x = place.column * STRIDE - input.left + column;
       bool exists = (unsigned)y < (unsigned)input.height && (unsigned)x < (unsigned)input.width &&
                     channel < input.channels;
       const Scalar *from = exists ? first + (y * at_y + x * at_x + channel) : first;
       copy_unit(to + unit_at(line_of(row, column), unit), from, exists);
     }
-    if (++chunk == chunks()) {
-      chunk = 0;
-      frame++;
-    }
   }
 
-  __device__ void copy_weights(int buffer) {
+  __device__ void copy_weights(int number, int buffer) const {
+    if (number >= halos() * TAPS) return;
+    long long halo = ((long long)place.part * input.reach + zeros()) * chunks();
+    const Scalar *weights = packed + (halo * TAPS + number) * (TILE_CHANNELS * CHUNK);
     unsigned to = memory + WEIGHTS_AT + buffer * WEIGHT_BYTES;
 #pragma unroll 1
     for (int i = threadIdx.x; i < TILE_CHANNELS * UNITS; i += THREADS)
       copy_unit(to + unit_at(i / UNITS, i % UNITS), weights + i * UNIT, true);
-    weights += TILE_CHANNELS * CHUNK;
   }
 };
 
@@ -263,16 +255,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolve(
   unsigned shared = shared_address(memory), lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
   unsigned down = warp / WARPS_ACROSS, across = warp % WARPS_ACROSS;
   Place place(result, first_frame, first_block);
-  Loader loader(input, packed, place, shared);
-  int steps = (input.reach - zero_frames(input, place)) * loader.chunks() * TAPS;
+  Loader loader = {input, packed, place, shared};
 
   // Fill the rings but for one buffer each: a group of copies for each step.
 #pragma unroll
-  for (int i = 0; i < HALOS - 1; i++)
-    if (i * TAPS < steps) loader.copy_halo(i);
+  for (int i = 0; i < HALOS - 1; i++) loader.copy_halo(i, i);
 #pragma unroll
   for (int i = 0; i < STAGES - 1; i++) {
-    if (i < steps) loader.copy_weights(i);
+    loader.copy_weights(i, i);
     end_group();
   }
 
@@ -282,26 +272,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolve(
   unsigned channel = across * WARP_CHANNELS + lane % 8 + lane / 16 * 8;
 
   Sums sums;
-  int row = 0, column = 0, halo = 0, stage = 0;
-  for (int left = steps; left > 0; left--) {
+  int steps = loader.halos() * TAPS, halo = 0, stage = 0;
+  for (int step = 0; step < steps; step++) {
     wait_for_groups<STAGES - 2>();
     __syncthreads();  // all see this step's copies, and have read the buffers that are filled next
-    if (row == 0 && column == 0 && left > (HALOS - 1) * TAPS) loader.copy_halo(before<HALOS>(halo));
-    if (left > STAGES - 1) loader.copy_weights(before<STAGES>(stage));
+    int tap = step % TAPS;
+    if (tap == 0) loader.copy_halo(step / TAPS + HALOS - 1, before<HALOS>(halo));
+    loader.copy_weights(step + STAGES - 1, before<STAGES>(stage));
     end_group();
-    sums.add_tap(shared + halo * HALO_BYTES, pixel + line_of(row, column),
+    sums.add_tap(shared + halo * HALO_BYTES, pixel + line_of(tap / COLUMNS, tap % COLUMNS),
                  shared + WEIGHTS_AT + stage * WEIGHT_BYTES, channel);
 #if PROMOTE > 0
-    if (left % (PROMOTE / CHUNK) == 0) sums.promote();
+    if ((step + 1) % (PROMOTE / CHUNK) == 0) sums.promote();
 #endif
     stage = after<STAGES>(stage);
-    if (++column == COLUMNS) {
-      column = 0;
-      if (++row == ROWS) {
-        row = 0;
-        halo = after<HALOS>(halo);
-      }
-    }
+    if (tap == TAPS - 1) halo = after<HALOS>(halo);
   }
 #if PROMOTE > 0
   sums.promote();

@@ -57,12 +57,12 @@ class Tile:
         return 32 * math.prod(self.warps)
 
 
-# The widest tile that pads few channels; sums of half precision and float32 of 128 channels take
-# 96 of the 128 registers that two blocks leave a thread.
+# The widest tile that pads few channels. A warp multiplies 64 pixels by up to 64 channels: sums of
+# half precision and of float32 then take 192 of the 255 registers that a thread can have.
 TILES = (
-    Tile(channels=128, warps=(4, 2)),
-    Tile(channels=96, warps=(4, 2)),
-    Tile(channels=64, warps=(4, 2)),
+    Tile(channels=128, warps=(2, 2)),
+    Tile(channels=96, warps=(2, 2)),
+    Tile(channels=64, warps=(2, 2)),
     Tile(channels=32, warps=(4, 1)),
     Tile(channels=16, warps=(4, 1)),
 )
