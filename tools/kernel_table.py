@@ -36,6 +36,9 @@ def programs() -> Iterator[tuple[str, Program]]:
         usual = Program(taps=taps, tile=tile_for(taps.outer), store=store)
         yield f"{name}, promoted every {PROMOTE}", usual
         yield f"{name}, float32", replace(usual, promote=0)
+    full = Program(taps=Taps(512, 512, 3, 3, 3), tile=tile_for(512), norm="group", group=16)
+    yield "3x3x3, 512, with norm and statistics", full
+    yield "3x3x3, 512, with norm and statistics, float32", replace(full, promote=0)
 
 
 def usage(program: Program, arch: str) -> nvrtc.Usage:

@@ -147,7 +147,7 @@ def _statistics(launch: Launch, found: Tensor, shape: Any, addresses: Sequence[i
 
 
 def _scale_and_shift(launch: Launch, *arguments: Any) -> None:
-    mean, m2, shape, blocks, weight, bias, added, eps, *results = arguments
+    mean, m2, shape, blocks, pixels, weight, bias, added, eps, *results = arguments
     groups, frames = launch.grid[0][:2]
     group = shape.channels // groups
     means, squares = (launch.tensor(address, (frames, blocks, groups)) for address in (mean, m2))
@@ -155,10 +155,12 @@ def _scale_and_shift(launch: Launch, *arguments: Any) -> None:
     more = launch.tensor(added, (shape.channels,)) if added else 0
     sizes = frames, shape.channels
     into = [launch.tensor(address, sizes, is_written=True) for address in results]
-    if not launch.has_values:
-        return
     counts = torch.full((blocks, 1), shape.per_block * group, dtype=torch.float64)
     counts[-1] = (shape.pixels - (blocks - 1) * shape.per_block) * group
+    if pixels:
+        counts = launch.tensor(pixels, (blocks, 1), dtype=torch.int32).double() * group
+    if not launch.has_values:
+        return
     total = (means * counts).sum(1, keepdim=True) / counts.sum()
     spread = (squares + counts * (means - total).square()).sum(1) / counts.sum()
     inverse = (spread + eps).rsqrt().repeat_interleave(group, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import re
 from dataclasses import dataclass, replace
@@ -17,12 +18,23 @@ from torch import Tensor
 
 from engine.ops.conv import folds
 from engine.ops.kernels import build, conv
-from engine.ops.kernels.conv import TILES, ConvKernel, Program, Taps, Tile, Work, launches, tile_for
-from tests.helpers.kernels import HostModule
+from engine.ops.kernels.conv import (
+    TILES,
+    ConvKernel,
+    Factors,
+    Program,
+    Taps,
+    Tile,
+    Work,
+    launches,
+    tile_for,
+)
+from engine.ops.kernels.group_norm import GroupNormKernels
+from tests.helpers.kernels import HostModule, host_module
 
 SMALL = Tile(channels=32, warps=(2, 2), height=4, width=16)
 NARROW = Tile(channels=16, warps=(4, 1), height=4, width=16)
-CANARY = 777.0
+CANARY, LAST = 777.0, torch.channels_last
 AMPERE, TURING = "-D__CUDA_ARCH__=860", "-D__CUDA_ARCH__=750"
 
 
@@ -193,6 +205,70 @@ def test_bias_and_residual_are_added_before_the_only_rounding(folder):
     torch.testing.assert_close(work.out, wanted, rtol=2**-11, atol=0)
 
 
+def normed(x: Tensor, factors: Factors | None, silu: bool) -> Tensor:
+    """Frames with the norm that they lack, rounded once."""
+    if factors is None:
+        return x
+    found = x.double() * factors.scale.expand(x.shape[:2])[:, :, None, None]
+    if factors.of_pixel is not None:
+        found = found * factors.of_pixel[:, None]
+    if factors.shift is not None:
+        found = found + factors.shift[:, :, None, None]
+    return (F.silu(found) if silu else found).half()
+
+
+def group_factors() -> Factors:
+    return Factors(torch.rand(2, 48) + 0.5, torch.randn(2, 48))
+
+
+def rms_factors() -> Factors:
+    return Factors(torch.rand(48) + 0.5, None, torch.rand(2, 5, 18) + 0.5)
+
+
+NORMS = {  # the norm; factors of new and of past frames; SiLU
+    "GroupNorm": ("group", group_factors, group_factors, True),
+    "RMS norm": ("rms", rms_factors, rms_factors, True),
+    "without SiLU": ("group", group_factors, group_factors, False),
+    "the past has its norm": ("group", group_factors, lambda: None, True),
+}
+
+
+@pytest.mark.parametrize("arch", [AMPERE, TURING])
+@pytest.mark.parametrize("name", NORMS)
+def test_frames_are_normalised_on_their_way_and_zeros_around_them_stay(folder, name, arch):
+    kind, new, past, silu = NORMS[name]
+    layer = same(Taps(32, 48, 3, 3, 3), 2, 5, 18)
+    weight, work, buffer = work_of(layer, lambda *shape: torch.randn(shape).half())
+    work = replace(work, norm=new(), past_norm=past(), silu=silu)
+    frames = {
+        "frames": normed(work.frames, work.norm, silu),
+        "past": normed(work.past, work.past_norm, silu),
+    }
+    wanted, outside = truth(weight, replace(work, **frames)), (buffer == CANARY).sum()
+    ours = kernel(folder, program(layer.taps, 0, norm=kind), arch=arch)
+    ours.convolve(ours.program.packed(weight), work)
+    assert (buffer == CANARY).sum() >= outside
+    difference = (work.out.double() - wanted).abs().max() / wanted.abs().max()
+    assert difference < 1e-3
+
+
+@pytest.mark.parametrize("group", [4, 8, 16])
+def test_statistics_of_the_result_come_with_it(folder, group):
+    layer = same(Taps(64, 32, 1, 3, 3), 2, 5, 18)
+    weight, work, _ = work_of(layer)
+    work = replace(work, residual=whole_numbers(*work.out.shape).contiguous(memory_format=LAST))
+    ours = kernel(folder, program(layer.taps, group=group, tile=TILES[2]))
+    wanted = truth(weight, work)
+    statistics = ours.convolve(ours.program.packed(weight), work)
+    assert torch.equal(work.out.double(), wanted)
+    module = host_module(folder, "group_norm", torch.float16, VECTOR=8, GROUP=group)
+    factors = torch.randn(2, 64)
+    scale, shift = GroupNormKernels(module).scale_and_shift(statistics, tuple(factors), 1e-6)
+    found = wanted * scale[:, :, None, None] + shift[:, :, None, None]
+    normed = F.group_norm(wanted, 64 // group, *factors.double(), 1e-6)
+    torch.testing.assert_close(found, normed, rtol=1e-5, atol=1e-5)
+
+
 def test_phases_are_written_between_each_other(folder):
     weight = whole_numbers(24, 32, 3, 3)
     frames = inside(whole_numbers(1, 32, 5, 17))[1]
@@ -306,14 +382,16 @@ def test_two_blocks_fit_the_shared_memory_of_a_geforce(tile, taps):
 )
 def test_launches_cover_every_block_once_and_are_short(shape, taps):
     one = Program(taps=taps, tile=tile_for(taps.outer))
-    parts = list(launches(one, torch.Size(shape)))
-    blocks = one.parts * -(-shape[2] // 8) * -(-shape[3] // 16)
-    assert sum(part.frames * part.blocks for part in parts) == blocks * shape[0]
-    assert max(part.first_block + part.blocks for part in parts) == blocks
-    assert max(part.first_frame + part.frames for part in parts) == shape[0]
-    for part in parts:
-        assert part.blocks * part.frames * one.block_operations <= conv._most_operations()
-        assert part.frames <= 65_535
+    sides = one.parts * -(-shape[3] // 16), -(-shape[2] // 8), shape[0]
+    seen = 0
+    for first, blocks in launches(one, torch.Size(shape)):
+        assert all(
+            0 <= at < at + n <= side for at, n, side in zip(first, blocks, sides, strict=True)
+        )
+        assert max(blocks[1:]) <= 65_535
+        assert math.prod(blocks) * one.block_operations <= conv._most_operations()
+        seen += math.prod(blocks)
+    assert seen == math.prod(sides)
 
 
 def test_many_launches_compute_what_one_does(folder, monkeypatch):
