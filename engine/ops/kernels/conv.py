@@ -15,12 +15,13 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from typing import Literal, NamedTuple, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from engine.hardware.gpu_table import gpu_specs
@@ -32,6 +33,7 @@ from engine.ops.kernels.group_norm import BlockStatistics
 PROMOTE = 128  # products; a trial on random weights lost 3.7 dB, and 17 dB without any promotion
 UNIT = 8  # channels that are read at once: 16 bytes
 _DTYPE = torch.float16
+_PART_BYTES = 12  # sizeof(Part)
 _MOST_SECONDS = 0.5  # of a launch; Windows ends one of two seconds, and with it the GPU's context
 _SLOWEST_SHARE = 0.2  # of its nominal rate, that any GPU reaches
 _MOST_BLOCKS = 2**31 - 1, 65_535, 65_535  # of a grid
@@ -99,8 +101,8 @@ class Program:
 
     @property
     def chunk(self) -> int:
-        """Channels of the input in shared memory: fewer for strides, whose halos are large."""
-        return 16 if self.taps.stride > 1 or self.taps.inner <= 16 else 32
+        """Channels of a halo: few where strides make it large, or where 32 would be half empty."""
+        return 16 if self.taps.stride > 1 or self.taps.inner % 32 in range(1, 17) else 32
 
     @property
     def halos(self) -> int:
@@ -117,6 +119,24 @@ class Program:
         """Chunks of the input's channels."""
         return -(-self.taps.inner // self.chunk)
 
+    def can_group(self, group: int) -> bool:
+        """Whether the kernel can give statistics of groups of so many channels.
+
+        They lie in one column of warps, and a thread has the same channels of all its pixels.
+        """
+        across = self.tile.channels // self.tile.warps[1]
+        together = min(self.store, group)
+        return (
+            self.taps.outer % group == across % group == 0
+            and self.store % together == group % together == 0
+            and 32 % (across // self.store) == 0
+        )
+
+    @property
+    def sum_pitch(self) -> int:
+        """Floats from a pixel's sums of a warp column to the next one's: SUM_PITCH."""
+        return (self.tile.channels // self.tile.warps[1] + 23) // 32 * 32 + 8
+
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a block: the rings, and after them the sums of a column of warps."""
@@ -124,11 +144,10 @@ class Program:
         height = (tile.height - 1) * taps.stride + taps.rows
         width = (tile.width - 1) * taps.stride + taps.columns
         rings = self.halos * height * width + tile.stages * tile.channels
-        across = tile.channels // tile.warps[1]
-        sums = tile.pixels * ((across + 23) // 32 * 32 + 8) * 4  # a pitch of SUM_PITCH floats
+        across, warps = tile.channels // tile.warps[1], math.prod(tile.warps)
         segments = across // min(self.store, self.group) if self.group else 0
-        parts = math.prod(tile.warps) * segments * 12
-        return max(rings * self.chunk * 2, sums + parts)
+        sums = tile.pixels * self.sum_pitch * 4 + warps * segments * _PART_BYTES
+        return max(rings * self.chunk * 2, sums)
 
     @property
     def block_operations(self) -> int:
@@ -394,6 +413,112 @@ def _most_operations() -> float:
 # --- kernels that work
 
 
-def kernel_for(program: Program, device: torch.device) -> ConvKernel:
-    """The compiled kernel, not tried yet; raises as `build.compiled`."""
+# GPUs that multiply as fast with float32 sums: there half precision would gain nothing.
+_FULL_RATE = ((8, 0), (9, 0), (10, 0), (10, 3))
+
+
+def find(
+    taps: Taps, device: torch.device, *, store: int = UNIT, norm: Norm = "none", group: int = 0
+) -> ConvKernel | None:
+    """The kernel of a kind of layer; None: cuDNN computes it.
+
+    Args:
+        taps: Kind of the layer.
+        device: A device of torch.
+        store: See `Work.store`.
+        norm: Norm that input frames lack.
+        group: Channels of a group whose statistics come with the result; 0: none.
+
+    Raises:
+        torch.OutOfMemoryError: There is no memory to try it.
+    """
+    if not build.is_gpu(device) or not store or taps.inner % UNIT:
+        return None
+    promote = 0 if _has_full_rate(device) else PROMOTE
+    program = Program(taps=taps, tile=tile_for(taps.outer), promote=promote, store=store, norm=norm)
+    if group and not program.can_group(group):
+        return None
+    return load(device, replace(program, group=group))
+
+
+def _has_full_rate(device: torch.device) -> bool:
+    return device != build.VALUELESS and torch.cuda.get_device_capability(device) in _FULL_RATE
+
+
+@cache
+def load(device: torch.device, program: Program) -> ConvKernel | None:
+    """A compiled and tried kernel; None, with one warning in the log, if it does not work."""
+    return build.checked(
+        ("convolution", device, _DTYPE),
+        lambda: compile_for(device, program),
+        lambda kernel: _error(kernel, device),
+    )
+
+
+def compile_for(device: torch.device, program: Program) -> ConvKernel:
+    """The kernel, not tried yet; raises as `build.compiled`."""
     return ConvKernel(build.compiled(device, "conv", program.options()), program)
+
+
+def _error(kernel: ConvKernel, device: torch.device) -> float:
+    """Largest error on small frames of whole numbers, relative to the largest value: 0 is right.
+
+    All sums of their products are exact, in half precision too. Beside the frames that are read is
+    NaN; beside those that are written nothing may change.
+    """
+    program, taps = kernel.program, kernel.program.taps
+    random = torch.Generator().manual_seed(1)
+
+    def numbers(least: int, *shape: int) -> Tensor:
+        return torch.randint(least, 3, shape, generator=random).double()
+
+    clip = numbers(-2, taps.reach, taps.inner, 9, 19)
+    weight = numbers(-2, taps.outer, taps.inner, taps.reach, taps.rows, taps.columns)
+    bias, lacking, norms = numbers(-2, taps.outer), clip, (None, None)
+    if program.norm == "group":
+        scale, shift = numbers(1, taps.reach, taps.inner), numbers(-2, taps.reach, taps.inner)
+        lacking = clip * scale[:, :, None, None] + shift[:, :, None, None]
+        norms = Factors(scale[:-1], shift[:-1]), Factors(scale[-1:], shift[-1:])
+    elif program.norm == "rms":
+        scale, pixels = numbers(1, taps.inner), numbers(1, taps.reach, 9, 19)
+        lacking = clip * pixels[:, None] * scale[:, None, None]
+        norms = Factors(scale, None, pixels[:-1]), Factors(scale, None, pixels[-1:])
+    above, left, step = taps.rows // 2, taps.columns // 2, taps.stride
+    padded = F.pad(lacking, (left, left, above, above)).movedim(0, 1)[None]
+    wanted = F.conv3d(padded, weight, bias, (1, step, step))[0].movedim(1, 0)
+    past, frames = (_inside(part, math.nan, device)[1] for part in (clip[:-1], clip[-1:]))
+    buffer, out = _inside(torch.zeros_like(wanted), 1.0, device)
+    work = Work(
+        frames=frames,
+        past=past if taps.reach > 1 else None,
+        out=out,
+        above=above,
+        left=left,
+        bias=bias.float().to(device),
+        past_norm=_on(device, norms[0]),
+        norm=_on(device, norms[1]),
+    )
+    statistics = kernel.convolve(program.packed(weight.to(device)), work)
+    found, right = [buffer], [_inside(wanted.half(), 1.0, device)[0]]
+    if statistics is not None and statistics.pixels is not None:
+        share = statistics.pixels.double() / statistics.pixels.sum()
+        found.append((statistics.mean * share[:, None]).sum(1))
+        right.append(wanted.unflatten(1, (-1, program.group)).mean((2, 3, 4)).to(device))
+    differences = [(a.double() - b.double()).abs().max() for a, b in zip(found, right, strict=True)]
+    return float(torch.stack(differences).max() / wanted.abs().max())
+
+
+def _inside(frames: Tensor, around: float, device: torch.device) -> tuple[Tensor, Tensor]:
+    """A channels-last buffer of one value, and frames in the middle of it."""
+    count, channels, height, width = frames.shape
+    shape = count, height + 2, width + 2, channels
+    buffer = torch.full(shape, around, dtype=_DTYPE, device=device).permute(0, 3, 1, 2)
+    view = buffer[:, :, 1:-1, 1:-1]
+    view.copy_(frames)
+    return buffer, view
+
+
+def _on(device: torch.device, factors: Factors | None) -> Factors | None:
+    if factors is None:
+        return None
+    return Factors(*(None if one is None else one.float().to(device) for one in factors))
