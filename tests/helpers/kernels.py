@@ -39,6 +39,7 @@ _PRELUDE = """
 #define __expf expf
 #define __fdividef(a, b) ((a) / (b))
 #define __syncthreads() yield_(AT_BARRIER)
+#define __syncwarp()
 static int min(int a, int b) { return a < b ? a : b; }
 static int max(int a, int b) { return a < b ? b : a; }
 struct Index { unsigned x, y, z; };

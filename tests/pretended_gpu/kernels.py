@@ -411,6 +411,12 @@ def _tile_statistics(launch: Launch, x: Tensor, result: Any, frames: range, rows
             m2[:, y, at] = (values - middle).square().sum((1, 2, 4))
 
 
+def _multiply_only(launch: Launch, out: int, rounds: int) -> None:
+    (blocks, *_), (threads, *_) = launch.grid[:2]
+    launch.tensor(out, (blocks * threads,), dtype=torch.int32, is_written=True)
+    launch.gpu.record.operations += rounds * blocks * threads // 32 * 8 * 2 * 16 * 8 * 16
+
+
 _KERNELS: dict[str, Callable[..., None]] = {
     "group_statistics": _group_statistics,
     "add_residual": _add_residual,
@@ -425,4 +431,5 @@ _KERNELS: dict[str, Callable[..., None]] = {
     "scale_sums": _scale_sums,
     "gather_qk": _gather_qk,
     "convolve": _convolve,
+    "multiply_only": _multiply_only,
 }

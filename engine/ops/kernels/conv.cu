@@ -414,6 +414,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolve(
     if (tap == 0) loader.copy_halo(step / TAPS + HALOS - 1, before<HALOS>(halo));
     loader.copy_weights(step + STAGES - 1, before<STAGES>(stage));
     end_group();
+    __syncwarp();  // threads have copied a different number of units
     sums.add_tap(shared + halo * HALO_BYTES, pixel + line_of(tap / COLUMNS, tap % COLUMNS),
                  shared + WEIGHTS_AT + stage * WEIGHT_BYTES, channel);
 #if PROMOTE > 0

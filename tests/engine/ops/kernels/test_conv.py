@@ -37,6 +37,7 @@ from tests.helpers.kernels import HostModule, host_module
 
 SMALL = Tile(channels=32, warps=(2, 2), height=4, width=16)
 NARROW = Tile(channels=16, warps=(4, 1), height=4, width=16)
+GPU = torch.device("cuda", 0)
 CANARY, LAST = 777.0, torch.channels_last
 AMPERE, TURING = "-D__CUDA_ARCH__=860", "-D__CUDA_ARCH__=750"
 
@@ -115,22 +116,29 @@ def inside(frames: Tensor, around: float = torch.nan) -> tuple[Tensor, Tensor]:
     """Channels-last frames inside a buffer of one value: the buffer and the frames."""
     count, channels, height, width = frames.shape
     shape = count + 2, height + 2, width + 2, channels + 16
-    buffer = torch.full(shape, around, dtype=frames.dtype).permute(0, 3, 1, 2)
+    like: Any = {"dtype": frames.dtype, "device": frames.device}
+    buffer = torch.full(shape, around, **like).permute(0, 3, 1, 2)
     view = buffer[1:-1, 8:-8, 1:-1, 1:-1]
     view.copy_(frames)
     return buffer, view
 
 
-def work_of(layer: Layer, values: Any = whole_numbers) -> tuple[Tensor, Work, Tensor]:
+def work_of(
+    layer: Layer, values: Any = whole_numbers, device: torch.device | str = "cpu"
+) -> tuple[Tensor, Work, Tensor]:
     """Weights and frames of a layer, and the buffer around its result."""
+
+    def numbers(*shape: int) -> Tensor:
+        return values(*shape).to(device)
+
     taps = layer.taps
-    weight = values(taps.outer, taps.inner, taps.reach, taps.rows, taps.columns)
+    weight = numbers(taps.outer, taps.inner, taps.reach, taps.rows, taps.columns)
     count, height, width = layer.size
-    _, frames = inside(values(count, taps.inner, height, width))
+    _, frames = inside(numbers(count, taps.inner, height, width))
     past = None
     if layer.before:
-        _, past = inside(values(layer.before, taps.inner, height, width))
-    buffer, out = inside(torch.zeros(layer.result()).half(), CANARY)
+        _, past = inside(numbers(layer.before, taps.inner, height, width))
+    buffer, out = inside(torch.zeros(layer.result()).half().to(device), CANARY)
     sides = {"above": layer.above, "left": layer.above, "time_stride": layer.time_stride}
     return weight, Work(frames=frames, out=out, past=past, **sides), buffer
 
@@ -520,3 +528,18 @@ def test_what_the_kernel_cannot_read_is_left_to_cudnn():
     assert store(frames(16).contiguous(), frames(16)) == 0
     large = torch.zeros(16).half().expand(1, 2**16, 2**16, 16).permute(0, 3, 1, 2)
     assert store(frames(16), large) == store(large, frames(16)) == 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", LAYERS)
+def test_every_kind_of_layer_is_exact_on_a_gpu(name):
+    layer = LAYERS[name]
+    weight, work, buffer = work_of(layer, device=GPU)
+    host = replace(work, **{part: getattr(work, part).cpu() for part in ("frames", "out")})
+    host = replace(host, past=None if work.past is None else work.past.cpu())
+    wanted, outside = truth(weight.cpu(), host, layer.taps.stride), (buffer.cpu() == CANARY).sum()
+    ours = conv.find(layer.taps, GPU, store=work.store)
+    assert ours is not None
+    ours.convolve(ours.program.packed(weight), work)
+    assert torch.equal(work.out.cpu().double(), wanted)
+    assert (buffer.cpu() == CANARY).sum() >= outside

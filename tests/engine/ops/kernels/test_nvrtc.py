@@ -86,6 +86,14 @@ def test_every_kernel_compiles_for_every_architecture_with_each_dtype(family, ar
         assert_compiles(family, dtype, arch)
 
 
+def test_products_alone_are_instructions_of_matrix_units():
+    for half in (0, 1):
+        macros = build.macros(torch.float16, HALF_SUMS=half)
+        found = nvrtc.find().usage(build.source("product_rate"), "sm_86", macros)
+        assert 24 <= found["multiply_only"].registers <= 128
+        assert not found["multiply_only"].stack_bytes
+
+
 @pytest.mark.extended
 def test_other_sizes_compile_too():
     for vector, packs in ((8, 1), (8, 3), (8, 5), (8, 8), (1, 2)):
