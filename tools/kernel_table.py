@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from engine.ops.kernels import build, nvrtc
-from engine.ops.kernels.conv import PROMOTE, Program, Taps, tile_for
+from engine.ops.kernels.conv_tiles import PROMOTE, Program, Taps, tile_for
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 LAYERS = {

@@ -20,6 +20,7 @@ from engine.ops.kernels import (
     build,
     channel_norm,
     conv,
+    conv_tiles,
     driver,
     group_norm,
     heads,
@@ -315,7 +316,7 @@ CONVOLUTIONS = {  # the layer, the norm of its input, the group of its statistic
 def test_convolutions_are_found_as_their_trial_is_exact(name: str) -> None:
     taps, norm, group = CONVOLUTIONS[name]
     with pretended_gpu() as gpu:
-        conv.load.cache_clear()
+        conv.cache_clear()
         before = gpu.record.operations
         found = conv.find(taps, GPU, norm=norm, group=group)
         assert found is not None
@@ -326,7 +327,7 @@ def test_convolutions_are_found_as_their_trial_is_exact(name: str) -> None:
         products = taps.outer * taps.inner * taps.reach * taps.rows * taps.columns
         assert gpu.record.operations - before == 2 * products * height * width
         assert not gpu.record.problems
-    conv.load.cache_clear()
+    conv.cache_clear()
 
 
 def test_a_convolution_in_several_launches_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,10 +343,10 @@ def test_a_convolution_in_several_launches_is_the_same(monkeypatch: pytest.Monke
         packed = kernel.program.packed(weight.cuda())
         for blocks in (1, 4, 100):
             most = kernel.program.block_operations * blocks
-            monkeypatch.setattr(conv, "_most_operations", lambda most=most: most)
+            monkeypatch.setattr(conv_tiles, "_most_operations", lambda most=most: most)
             out = torch.ones_like(wanted).half().to(memory_format=torch.channels_last).cuda()
             work = conv.Work(frames=frames, out=out, above=1, left=1, residual=out)
             kernel.convolve(packed, work)
             torch.testing.assert_close(out.cpu().double(), wanted, rtol=1e-3, atol=1e-3)
         assert not gpu.record.problems
-    conv.load.cache_clear()
+    conv.cache_clear()

@@ -22,7 +22,8 @@ from engine.bench.run import BenchOptions
 from engine.bench.timing import measure
 from engine.bench.workload import device_of
 from engine.ops.kernels import build, conv
-from engine.ops.kernels.conv import PROMOTE, Program, Taps, Work, tile_for
+from engine.ops.kernels.conv import Work
+from engine.ops.kernels.conv_tiles import PROMOTE, Program, Taps, tile_for
 from engine.ops.precision import exact_arithmetic
 
 LAYERS = {

@@ -40,9 +40,9 @@ class CompileFailed(RuntimeError):
 class Usage:
     """Resources of a kernel on one architecture, as the assembler reports them."""
 
-    registers: int  # of a thread
-    stack_bytes: int  # of a thread, in the GPU's memory
-    spilled_bytes: int  # of registers that are put there, by all instructions together
+    registers: int  # registers of a thread
+    stack_bytes: int  # stack of a thread, in the GPU's memory
+    spilled_bytes: int  # registers that instructions put there or read back, all together
 
 
 class Nvrtc:

@@ -5,7 +5,8 @@ from engine.bench.cases import convolutions
 from engine.bench.cases.convolutions import LAYERS, convolution_rows, product_rate
 from engine.bench.run import BenchOptions
 from engine.bench.timing import Timing
-from engine.ops.kernels import conv
+from engine.ops.kernels import conv_tiles
+from engine.ops.kernels.conv_tiles import Taps
 
 GPU = torch.device("cuda", 0)
 
@@ -22,7 +23,7 @@ def test_on_a_processor_torch_computes_each_layer_with_its_error() -> None:
 
 @pytest.mark.gpu
 def test_our_kernel_is_compared_with_cudnn_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    small = {"3x3x3": conv.Taps(32, 32, 3, 3, 3), "shortcut": conv.Taps(32, 16, 1, 1, 1)}
+    small = {"3x3x3": Taps(32, 32, 3, 3, 3), "shortcut": Taps(32, 16, 1, 1, 1)}
     monkeypatch.setattr(convolutions, "LAYERS", small)
     monkeypatch.setattr(convolutions, "_VALUES", {"cuda": 2**16})
     monkeypatch.setattr(convolutions, "_ROUNDS", 10)
@@ -39,7 +40,7 @@ def test_our_kernel_is_compared_with_cudnn_on_a_gpu(monkeypatch: pytest.MonkeyPa
 @pytest.mark.gpu
 def test_wide_layers_reach_most_of_what_matrix_units_can_do() -> None:
     rows = [row for row in convolution_rows(BenchOptions(device="cuda")) if "of_ceiling" in row]
-    promoted = [row for row in rows if row["sums"] == f"promoted every {conv.PROMOTE}"]
+    promoted = [row for row in rows if row["sums"] == f"promoted every {conv_tiles.PROMOTE}"]
     assert {row["layer"] for row in promoted} == LAYERS.keys()
     wide = [row for row in promoted if row["layer"].endswith("3x3x3")]
     assert not [row for row in wide if row["of_ceiling"] < 0.75]

@@ -20,18 +20,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.ops.conv import folds
-from engine.ops.kernels import build, conv, nvrtc
-from engine.ops.kernels.conv import (
-    TILES,
-    ConvKernel,
-    Factors,
-    Program,
-    Taps,
-    Tile,
-    Work,
-    launches,
-    tile_for,
-)
+from engine.ops.kernels import build, conv, conv_tiles, nvrtc
+from engine.ops.kernels.conv import ConvKernel, Factors, Work
+from engine.ops.kernels.conv_tiles import TILES, Program, Taps, Tile, launches, tile_for
 from engine.ops.kernels.group_norm import GroupNormKernels
 from tests.helpers.kernels import HostModule, host_module
 
@@ -97,7 +88,7 @@ LAYERS = {
 }
 
 
-def program(taps: Taps, promote: int = conv.PROMOTE, **others: Any) -> Program:
+def program(taps: Taps, promote: int = conv_tiles.PROMOTE, **others: Any) -> Program:
     tile = NARROW if taps.outer <= NARROW.channels else SMALL
     return Program(**{"taps": taps, "tile": tile, "promote": promote, **others})
 
@@ -375,10 +366,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[torch.device]
     monkeypatch.setattr(build, "is_gpu", lambda device: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 6))
     monkeypatch.setattr(conv, "compile_for", lambda device, program: kernel(folder, program))
-    found = conv.load
-    found.cache_clear()
+    conv.cache_clear()
     yield torch.device("cpu")
-    found.cache_clear()
+    conv.cache_clear()
 
 
 FOUND = {
@@ -395,7 +385,7 @@ FOUND = {
 def test_a_kernel_is_found_when_its_trial_is_exact(gpu, name, caplog):
     taps, options = FOUND[name]
     caplog.set_level(logging.INFO)
-    assert conv.find(taps, gpu, **options) is conv.find(taps, gpu, **options) is not None
+    assert conv.find(taps, gpu, **options) == conv.find(taps, gpu, **options) is not None
     (record,) = caplog.records
     text, error = record.getMessage().rsplit(maxsplit=1)
     assert text == "convolution kernel for torch.float16 works on cpu, error"
@@ -461,6 +451,15 @@ def test_two_blocks_fit_the_shared_memory_of_a_geforce(tile, taps):
         assert (one.halos - 1) * taps[0] * taps[1] >= tile.stages - 1
 
 
+@pytest.mark.parametrize("inner", [8, 16, 40, 48, 96, 160, 320, 512, 1024])
+@pytest.mark.parametrize("outer", [3, 32, 96, 160, 512])
+def test_layers_of_the_same_macros_are_tried_once_with_few_channels(outer, inner):
+    one = Program(taps=Taps(outer, inner, 3, 3, 3), tile=tile_for(outer))
+    assert one.smallest.options() == one.options()
+    assert max(one.smallest.taps[:2]) <= 256
+    assert one.smallest.smallest == one.smallest
+
+
 @given(
     shape=st.tuples(st.integers(1, 50), st.just(512), st.integers(1, 2160), st.integers(1, 3840)),
     taps=st.sampled_from([Taps(512, 512, 3, 3, 3), Taps(3, 128, 3, 3, 3), Taps(96, 96, 1, 1, 1)]),
@@ -474,7 +473,7 @@ def test_launches_cover_every_block_once_and_are_short(shape, taps):
             0 <= at < at + n <= side for at, n, side in zip(first, blocks, sides, strict=True)
         )
         assert max(blocks[1:]) <= 65_535
-        assert math.prod(blocks) * one.block_operations <= conv._most_operations()
+        assert math.prod(blocks) * one.block_operations <= conv_tiles._most_operations()
         seen += math.prod(blocks)
     assert seen == math.prod(sides)
 
@@ -486,7 +485,7 @@ def test_many_launches_compute_what_one_does(folder, monkeypatch):
     for blocks in (1, 3, 5):
         work.out.zero_()
         most = ours.program.block_operations * blocks
-        monkeypatch.setattr(conv, "_most_operations", lambda most=most: most)
+        monkeypatch.setattr(conv_tiles, "_most_operations", lambda most=most: most)
         assert len(list(launches(ours.program, work.out.shape))) > 1
         assert_exact(ours, weight, work, buffer)
 
