@@ -288,23 +288,12 @@ def _error(kernel: ConvKernel, device: torch.device) -> float:
     """
     program, taps = kernel.program, kernel.program.taps
     random = torch.Generator().manual_seed(1)
-
-    def numbers(least: int, *shape: int) -> Tensor:
-        return torch.randint(least, 3, shape, generator=random).double()
-
-    clip = numbers(-2, taps.reach, taps.inner, 9, 19)
-    weight = numbers(-2, taps.outer, taps.inner, taps.reach, taps.rows, taps.columns)
-    bias, lacking, norms = numbers(-2, taps.outer), clip, (None, None)
-    if program.norm == "group":
-        scale, shift = numbers(1, taps.reach, taps.inner), numbers(-2, taps.reach, taps.inner)
-        lacking = clip * scale[:, :, None, None] + shift[:, :, None, None]
-        norms = Factors(scale[:-1], shift[:-1]), Factors(scale[-1:], shift[-1:])
-    elif program.norm == "rms":
-        scale, pixels = numbers(1, taps.inner), numbers(1, taps.reach, 9, 19)
-        lacking = clip * pixels[:, None] * scale[:, None, None]
-        norms = Factors(scale, None, pixels[:-1]), Factors(scale, None, pixels[-1:])
+    clip = _numbers(random, taps.reach, taps.inner, 9, 19)
+    weight = _numbers(random, taps.outer, taps.inner, taps.reach, taps.rows, taps.columns)
+    bias = _numbers(random, taps.outer)
+    factors = _factors(program.norm, clip, random)
     above, left, step = taps.rows // 2, taps.columns // 2, taps.stride
-    padded = F.pad(lacking, (left, left, above, above)).movedim(0, 1)[None]
+    padded = F.pad(_normed(clip, factors), (left, left, above, above)).movedim(0, 1)[None]
     wanted = F.conv3d(padded, weight, bias, (1, step, step))[0].movedim(1, 0)
     past, frames = (_inside(part, math.nan, device)[1] for part in (clip[:-1], clip[-1:]))
     buffer, out = _inside(torch.zeros_like(wanted), 1.0, device)
@@ -315,17 +304,57 @@ def _error(kernel: ConvKernel, device: torch.device) -> float:
         above=above,
         left=left,
         bias=bias.float().to(device),
-        past_norm=_on(device, norms[0]),
-        norm=_on(device, norms[1]),
+        past_norm=_of_frames(factors, slice(-1), device),
+        norm=_of_frames(factors, slice(-1, None), device),
     )
     statistics = kernel.convolve(program.packed(weight.to(device)), work)
     found, right = [buffer], [_inside(wanted.half(), 1.0, device)[0]]
     if statistics is not None and statistics.pixels is not None:
         share = statistics.pixels.double() / statistics.pixels.sum()
         found.append((statistics.mean * share[:, None]).sum(1))
-        right.append(wanted.unflatten(1, (-1, program.group)).mean((2, 3, 4)).to(device))
+        groups = torch.unflatten(wanted, 1, (-1, program.group))
+        right.append(groups.mean((2, 3, 4)).to(device))
     differences = [(a.double() - b.double()).abs().max() for a, b in zip(found, right, strict=True)]
     return float(torch.stack(differences).max() / wanted.abs().max())
+
+
+def _numbers(random: torch.Generator, *shape: int, least: int = -2) -> Tensor:
+    """Whole numbers up to 2, float64 on the CPU."""
+    return torch.randint(least, 3, shape, generator=random).double()
+
+
+def _factors(norm: Norm, clip: Tensor, random: torch.Generator) -> Factors | None:
+    """Factors of a norm that keep whole numbers whole, of all frames of a clip [T, I, H, W]."""
+    frames, channels, *size = clip.shape
+    if norm == "group":
+        scale = _numbers(random, frames, channels, least=1)
+        return Factors(scale, _numbers(random, frames, channels))
+    if norm == "rms":
+        of_pixel = _numbers(random, frames, *size, least=1)
+        return Factors(_numbers(random, channels, least=1), None, of_pixel)
+    return None
+
+
+def _normed(clip: Tensor, factors: Factors | None) -> Tensor:
+    """A clip with the norm that it lacks."""
+    if factors is None:
+        return clip
+    scaled = clip * factors.scale.expand(clip.shape[:2])[:, :, None, None]
+    if factors.of_pixel is not None:
+        return scaled * factors.of_pixel[:, None]
+    return scaled if factors.shift is None else scaled + factors.shift[:, :, None, None]
+
+
+def _of_frames(factors: Factors | None, frames: slice, device: torch.device) -> Factors | None:
+    """Factors of some frames, as the kernel reads them."""
+    if factors is None:
+        return None
+    scale, shift, of_pixel = factors
+    return Factors(
+        (scale if scale.ndim == 1 else scale[frames]).float().to(device),
+        None if shift is None else shift[frames].float().to(device),
+        None if of_pixel is None else of_pixel[frames].float().to(device),
+    )
 
 
 def _inside(frames: Tensor, around: float, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -336,9 +365,3 @@ def _inside(frames: Tensor, around: float, device: torch.device) -> tuple[Tensor
     view = buffer[:, :, 1:-1, 1:-1]
     view.copy_(frames)
     return buffer, view
-
-
-def _on(device: torch.device, factors: Factors | None) -> Factors | None:
-    if factors is None:
-        return None
-    return Factors(*(None if one is None else one.float().to(device) for one in factors))
