@@ -2,8 +2,9 @@
 
     python -m tools.kernel_table [ARCHITECTURE...]      all of them, or some
 
-Registers of a thread and bytes that are spilled, for the main kinds of layers of the VAEs. It needs
-NVRTC and no GPU; two minutes on one core.
+For the main kinds of layers of the VAEs: threads and shared memory of a block, bytes that it reads,
+and registers of a thread with the bytes of them that are spilled. It needs NVRTC and no GPU; two
+minutes on one core.
 """
 
 from __future__ import annotations
@@ -49,12 +50,17 @@ def usage(program: Program, arch: str) -> nvrtc.Usage:
 def main() -> None:
     """Print the table."""
     chosen = sys.argv[1:] or ARCHITECTURES
-    print("| layer, sums | threads | shared memory |", " | ".join(chosen), "|")
-    print("|---" * (3 + len(chosen)) + "|")
+    print(
+        "| layer, sums | threads | shared memory | bytes for 1,000 products |",
+        " | ".join(chosen),
+        "|",
+    )
+    print("|---" * (4 + len(chosen)) + "|")
     for name, program in programs():
         found = [usage(program, arch) for arch in chosen]
         cells = [f"{one.registers}, {one.spilled_bytes} spilled" for one in found]
         sizes = f"{program.tile.threads} | {program.shared_bytes:,}"
+        sizes += f" | {1000 * program.bytes_a_product:.1f}"
         print(f"| {name} | {sizes} |", " | ".join(cells), "|", flush=True)
 
 

@@ -33,6 +33,9 @@
 #define WARPS (WARPS_DOWN * WARPS_ACROSS)
 #define THREADS (WARPS * WARP)
 #define TAPS (ROWS * COLUMNS)
+#if (HALOS - 1) * TAPS < STAGES - 1 || PROMOTE % CHUNK != 0
+#error "halos would come later than their weights, or sums would be promoted within a chunk"
+#endif
 
 #define TILE_PIXELS (TILE_HEIGHT * TILE_WIDTH)
 #define WARP_PIXELS (TILE_PIXELS / WARPS_DOWN)

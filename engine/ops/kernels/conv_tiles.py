@@ -124,6 +124,13 @@ class Program:
         )
 
     @property
+    def halo_pixels(self) -> int:
+        """Pixels of the input that the taps of a tile see."""
+        taps, tile = self.taps, self.tile
+        height = (tile.height - 1) * taps.stride + taps.rows
+        return height * ((tile.width - 1) * taps.stride + taps.columns)
+
+    @property
     def sum_pitch(self) -> int:
         """Floats from a pixel's sums of a warp column to the next one's: SUM_PITCH."""
         return (self.tile.channels // self.tile.warps[1] + 23) // 32 * 32 + 8
@@ -131,10 +138,8 @@ class Program:
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a block: the rings, and after them the sums of a column of warps."""
-        taps, tile = self.taps, self.tile
-        height = (tile.height - 1) * taps.stride + taps.rows
-        width = (tile.width - 1) * taps.stride + taps.columns
-        rings = self.halos * height * width + tile.stages * tile.channels
+        tile = self.tile
+        rings = self.halos * self.halo_pixels + tile.stages * tile.channels
         across, warps = tile.channels // tile.warps[1], math.prod(tile.warps)
         segments = across // min(self.store, self.group) if self.group else 0
         sums = tile.pixels * self.sum_pitch * 4 + warps * segments * _PART_BYTES
@@ -146,6 +151,13 @@ class Program:
         taps = self.taps
         depth = taps.reach * taps.rows * taps.columns * self.chunks * self.chunk
         return 2 * self.tile.pixels * self.tile.channels * depth
+
+    @property
+    def bytes_a_product(self) -> float:
+        """Bytes that come into shared memory for a multiply-add: what the L2 cache has to give."""
+        taps, tile = self.taps.rows * self.taps.columns, self.tile
+        lines = self.halo_pixels + taps * tile.channels
+        return 2 * lines / (tile.pixels * tile.channels * taps)
 
     @property
     def smallest(self) -> Program:

@@ -460,6 +460,13 @@ def test_layers_of_the_same_macros_are_tried_once_with_few_channels(outer, inner
     assert one.smallest.smallest == one.smallest
 
 
+def test_sizes_that_do_not_fit_each_other_do_not_compile():
+    usual = program(Taps(32, 32, 3, 3, 3))
+    for options in (replace(usual, promote=24).options(), (*usual.options(), "-DHALOS=1")):
+        with pytest.raises(nvrtc.CompileFailed, match="halos would come later"):
+            nvrtc.compile_cuda(build.source("conv"), "sm_86", options)
+
+
 @given(
     shape=st.tuples(st.integers(1, 50), st.just(512), st.integers(1, 2160), st.integers(1, 3840)),
     taps=st.sampled_from([Taps(512, 512, 3, 3, 3), Taps(3, 128, 3, 3, 3), Taps(96, 96, 1, 1, 1)]),
