@@ -343,6 +343,18 @@ def test_no_barrier_and_no_wait_can_be_left_out(folder, number):
     assert not all(is_exact(folder, without, late=late) for late in (True, False))
 
 
+def test_the_barrier_of_the_statistics_cannot_be_left_out(folder):
+    text = build.source("conv")
+    inside = text.index("__syncthreads();", text.index("struct Statistics"))
+    assert inside < text.index('extern "C"')
+    for source, is_right in ((text, True), (text[:inside] + text[inside + 16 :], False)):
+        weight, work, _ = work_of(same(Taps(64, 16, 1, 3, 3), 1, 8, 16))
+        ours = kernel(folder, program(Taps(64, 16, 1, 3, 3), group=8, tile=TILES[2]), source)
+        statistics = ours.convolve(ours.program.packed(weight), work)
+        wanted = truth(weight, work).unflatten(1, (8, 8)).mean((2, 3, 4))
+        assert torch.allclose(statistics.mean[:, 0].double(), wanted, atol=1e-5) == is_right
+
+
 def test_waiting_for_one_group_less_is_found(folder):
     text = build.source("conv").replace(
         "wait_for_groups<STAGES - 2>", "wait_for_groups<STAGES - 1>"
