@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from engine.ops.kernels import (
+    blocks,
     build,
     channel_norm,
     grids,
@@ -226,7 +227,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:
     monkeypatch.setattr(build, "is_gpu", lambda device: True)
     monkeypatch.setattr(build, "processors", lambda device: 2)
     monkeypatch.setattr(grids, "_MOST_BLOCKS", 1)
-    for one in (token_rows, quantize, heads, channel_norm, group_norm):
+    for one in (blocks, token_rows, quantize, heads, channel_norm, group_norm):
         monkeypatch.setattr(one.KERNELS, "load", loading(one.KERNELS))
     return launched
 

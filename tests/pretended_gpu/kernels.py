@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from engine.ops.kernels.block_formats import BLOCKS
 from engine.ops.kernels.driver import Argument, Size3
 from tests.pretended_gpu.gpu import PretendedGpu
 
@@ -261,6 +263,24 @@ def _scale_sums(
         into.copy_(values if added is None else values + added)
 
 
+def _widen(kind: torch.dtype, launch: Launch, *arguments: Any) -> None:
+    codes, out, shape, scales, step = arguments
+    found = launch.tensor(codes, (shape.rows, shape.channels), dtype=kind)
+    into = launch.rows(out, shape, is_written=True)
+    factors = scales and launch.tensor(scales, (shape.rows if step else 1, 1))
+    if launch.has_values:
+        into.copy_(found.float() if factors is None else found.float() * factors)
+
+
+def _unpack(kind: str, launch: Launch, raw: int, out: int, count: int) -> None:
+    block = BLOCKS[kind]
+    found = launch.tensor(raw, (count, block.bytes), dtype=torch.uint8)
+    sizes, dtype = (count, block.values), launch.module.dtype
+    into = launch.tensor(out, sizes, dtype=dtype, is_written=True)
+    if launch.has_values:
+        into.copy_(block.unpack(found))
+
+
 def _gather_qk(
     launch: Launch, tokens: Any, targets: Any, angles: Any, norm: Any, *out: Any
 ) -> None:
@@ -318,5 +338,9 @@ _KERNELS: dict[str, Callable[..., None]] = {
     "round_to_e4m3": _round_to_e4m3,
     "round_to_int8": _round_to_int8,
     "scale_sums": _scale_sums,
+    "widen_e4m3": partial(_widen, torch.float8_e4m3fn),
+    "widen_e5m2": partial(_widen, torch.float8_e5m2),
+    "widen_int8": partial(_widen, torch.int8),
+    **{f"unpack_{kind.lower()}": partial(_unpack, kind) for kind in BLOCKS},
     "gather_qk": _gather_qk,
 }

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from engine.core import paths
 from engine.ops.kernels import (
+    blocks,
     build,
     channel_norm,
     driver,
@@ -226,7 +227,7 @@ def test_without_compiler_or_driver_there_is_one_warning(
     assert text in record.getMessage()
 
 
-@pytest.mark.parametrize("kernels", [channel_norm, group_norm, heads, quantize, token_rows])
+@pytest.mark.parametrize("kernels", [blocks, channel_norm, group_norm, heads, quantize, token_rows])
 def test_kernels_work_on_a_gpu_alone(kernels: Any) -> None:
     with pretended_gpu() as gpu:
         for dtype in build.DTYPES:

@@ -1,4 +1,5 @@
-// Rounding of tokens for matrix products in 8 bits, and what follows an int8 product.
+// Rounding of tokens for matrix products in 8 bits, what follows an int8 product, and weights in
+// 8 bits as values to multiply with.
 
 #include "scalars.cuh"
 #include "rows.cuh"
@@ -19,6 +20,19 @@ __device__ inline Code to_e4m3(float value) {
 }
 
 __device__ inline Code to_int8(float value) { return (Code)(signed char)rintf(value); }
+
+struct E4m3 {
+  __device__ static float value(Code code) {
+    if ((code & 0x7f) == 0x7f) return __uint_as_float(0x7fc00000);  // NaN; there is no infinity
+    return half_to_float((code & 0x80) << 8 | (code & 0x7f) << 7) * 256.0f;  // 2^(15 - 7)
+  }
+};
+struct E5m2 {  // the upper byte of a float16
+  __device__ static float value(Code code) { return half_to_float(code << 8); }
+};
+struct Int8 {
+  __device__ static float value(Code code) { return (signed char)code; }
+};
 
 // codes = e4m3(x / scale), one scale for all
 extern "C" __global__ void __launch_bounds__(THREADS) round_to_e4m3(
@@ -93,4 +107,41 @@ extern "C" __global__ void __launch_bounds__(THREADS) scale_sums(
       }
     }
   }
+}
+
+// out = value of a code * scale of the row; scales may be null, and all rows have one where step
+// is 0.
+template <class Format>
+__device__ inline void widen(
+    const Code *codes, Matrix out, Shape shape, const float *scales, int step) {
+  for (long long r = blockIdx.x; r < shape.rows; r += gridDim.x) {
+    Row target(out, r, shape);
+    float scale = scales != 0 ? scales[r * step] : 1.0f;
+#pragma unroll
+    for (int i = 0; i < PACKS; i++) {
+      if (target.has(i)) {
+        Codes found = *(const Codes *)(codes + r * shape.channels + Row::channel(i));
+        Pack pack;
+#pragma unroll
+        for (int c = 0; c < VECTOR; c++)
+          pack.channel[c] = to_scalar(Format::value(found.channel[c]) * scale);
+        *target.pack(i) = pack;
+      }
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) widen_e4m3(
+    const Code *codes, Matrix out, Shape shape, const float *scales, int step) {
+  widen<E4m3>(codes, out, shape, scales, step);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) widen_e5m2(
+    const Code *codes, Matrix out, Shape shape, const float *scales, int step) {
+  widen<E5m2>(codes, out, shape, scales, step);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) widen_int8(
+    const Code *codes, Matrix out, Shape shape, const float *scales, int step) {
+  widen<Int8>(codes, out, shape, scales, step);
 }

@@ -4,8 +4,8 @@
 `Fp8Product` rounds its input to e4m3 too, with one scale, and multiplies in that format; the scale
 is computed on the device, which never waits for the CPU. `Int8Product` has a scale for each
 row of the weight and for each token: sums are exact in 32 bits, the error is the rounding of both
-factors to 255 steps. It runs on CPUs too, faster than float32. Tokens are rounded by CUDA
-kernels where those work (`engine.ops.kernels.quantize`), to the same values.
+factors to 255 steps. It runs on CPUs too, faster than float32. Weights are widened and tokens
+rounded by CUDA kernels where those work (`engine.ops.kernels.quantize`), to the same values.
 """
 
 from __future__ import annotations
@@ -54,10 +54,18 @@ class EightBitLinear(QuantizedLinear):
 
     def dense_weight(self, dtype: torch.dtype) -> Tensor:
         """The weight [out_features, in_features] in `dtype`."""
-        return dequantise(self.weight, self.weight_scale, self.group, dtype)
+        scale, group = self.weight_scale, self.group
+        return dequantise(self.weight, scale, group, dtype, kernels=self.kernels)
 
 
-def dequantise(stored: Tensor, scale: Tensor | None, group: int, dtype: torch.dtype) -> Tensor:
+def dequantise(
+    stored: Tensor,
+    scale: Tensor | None,
+    group: int,
+    dtype: torch.dtype,
+    *,
+    kernels: bool = True,
+) -> Tensor:
     """Values of a file as they were before rounding.
 
     Args:
@@ -65,9 +73,16 @@ def dequantise(stored: Tensor, scale: Tensor | None, group: int, dtype: torch.dt
         scale: Float32 [1] or [N, 1], that they are multiplied by; None: not at all.
         group: Neighbours in a row that were rotated together, see `rotation`; 0: none were.
         dtype: Type of the result.
+        kernels: Use the kernels where they can; rotated values are left to torch.
 
     Memory: the result; where values were rotated, twice that.
     """
+    if kernels and not group:
+        out = torch.empty(stored.shape, dtype=dtype, device=stored.device)
+        found = quantize.find_for_codes(stored, out)
+        if found is not None:
+            found[0].widen(stored, out, found[1], scale)
+            return out
     wide = stored.to(dtype)
     if group:
         wide = (wide.view(-1, group) @ rotation(group, wide.device, dtype)).view(wide.shape)
