@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,12 @@ from engine.ops.kernels import (
 )
 from engine.ops.kernels.build import compiled
 from engine.ops.kernels.grids import Matrix, Shape
+from engine.ops.linear.gguf import dequantise
 from engine.ops.norm import token_passes
 from engine.ops.norm.group_norm import group_norm_silu
 from engine.ops.norm.rms_norm import rms_norm_silu
 from engine.ops.norm.token_passes import swiglu
+from tests.helpers.model_files import random_blocks
 from tests.pretended_gpu.gpu import PretendedGpu
 from tests.pretended_gpu.kernels import PretendedModule
 from tests.pretended_gpu.machine import pretended_gpu
@@ -300,3 +302,41 @@ def test_statistics_of_kernels_are_merged_and_applied() -> None:
         kernels.normalise((frames, frames), grid, factors, True)
     torch.testing.assert_close(frames.held, F.silu(F.group_norm(x, 4, weight, bias, 1e-6)))
     assert not gpu.record.problems
+
+
+def _wrong(gpu: PretendedGpu) -> Any:
+    """Kernels whose values are off by one step of a code."""
+    launch = PretendedModule.launch
+
+    def off(module: PretendedModule, name: str, grid: Any, arguments: Any) -> None:
+        launch(module, name, grid, arguments)
+        memory, offset = gpu.at(arguments[1].value)
+        memory.storage[offset + 1] ^= 1
+
+    return patch.object(PretendedModule, "launch", off)
+
+
+@pytest.mark.parametrize("case", ["no compiler", "refused by the driver", "wrong results"])
+def test_weights_are_unpacked_by_torch_where_kernels_fail(
+    case: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    raw = random_blocks("Q4_K", 9)
+    wanted = dequantise(raw, "Q4_K", (9, 256), torch.float16)
+    with ExitStack() as stack:
+        if case == "wrong results":
+            gpu = stack.enter_context(pretended_gpu())
+            stack.enter_context(_wrong(gpu))
+        else:
+            gpu, library = stack.enter_context(compiling_gpu())
+            if case == "no compiler":
+                stack.enter_context(patch.object(nvrtc, "candidates", list))
+            else:
+                cubin = b"\x7fELF unpack_q4_0"
+                stack.enter_context(patch.object(nvrtc, "compile_cuda", return_value=cubin))
+                library.refused = "cuLaunchKernel", 700
+        for _ in range(2):
+            found = dequantise(raw.cuda(), "Q4_K", (9, 256), torch.float16).cpu()
+            assert torch.equal(found, wanted)
+        assert not blocks.working(GPU, torch.float16)
+    (record,) = caplog.records
+    assert "weight block kernel" in record.getMessage()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.models.seedvr2.dit.config import DIT_3B
+from engine.models.seedvr2.dit.config import DIT_3B, block_tensors
 from tests.pretended_gpu.published import (
     PAGE,
     SIZES,
@@ -31,6 +31,24 @@ def test_steps_take_no_more_than_the_baseline() -> None:
             assert before / MOST <= now <= before * MOST, f"{name}: {kind} {before} -> {now}"
         assert figures.waits <= committed.waits, name
         assert figures.convolutions <= committed.convolutions, name
+
+
+def test_weights_in_blocks_cost_one_pass_each() -> None:
+    """Packed bytes are read and values written once; torch operators took 1.6 times these bytes."""
+    size = SIZES[QUICK]
+    plain, packed = transformer_step(DIT_3B, size), transformer_step(DIT_3B, size, stored="Q4_K")
+    read, written = 144 / 256, 2
+    weights = sum(
+        some.count * some.weights
+        for layer in range(DIT_3B.layers)
+        for some in block_tensors(DIT_3B, layer)
+        if some.is_matrix
+    )
+    assert packed.gigabytes <= plain.gigabytes + weights * (read + written) / 1e9
+    assert packed.gigabytes <= 1.3 * plain.gigabytes
+    assert packed.launches <= plain.launches + 7 * DIT_3B.layers
+    assert packed.teraflops == plain.teraflops
+    assert packed.peak_gib < plain.peak_gib / 2
 
 
 def test_the_page_is_that_of_the_baseline() -> None:

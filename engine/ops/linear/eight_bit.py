@@ -77,13 +77,12 @@ def dequantise(
 
     Memory: the result; where values were rotated, twice that.
     """
-    if kernels and not group:
-        out = torch.empty(stored.shape, dtype=dtype, device=stored.device)
-        found = quantize.find_for_codes(stored, out)
-        if found is not None:
-            found[0].widen(stored, out, found[1], scale)
-            return out
-    wide = stored.to(dtype)
+    wide = torch.empty(stored.shape, dtype=dtype, device=stored.device)
+    found = quantize.find_for_codes(stored, wide) if kernels and not group else None
+    if found is not None:
+        found[0].widen(stored, wide, found[1], scale)
+        return wide
+    wide.copy_(stored)
     if group:
         wide = (wide.view(-1, group) @ rotation(group, wide.device, dtype)).view(wide.shape)
     return wide if scale is None else wide.mul_(scale)

@@ -22,10 +22,10 @@ from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.ops.attention import attention
 from engine.ops.compiler import require_compiler
+from engine.ops.kernels.block_formats import BLOCKS
 from engine.ops.linear import eight_bit
 from engine.ops.linear.eight_bit import EightBitLinear, Fp8Product
 from engine.ops.linear.formats import product_kinds, require, stored_kinds, swap_linears
-from engine.ops.kernels.block_formats import BLOCKS
 from engine.ops.linear.gguf import dequantise
 from engine.ops.linear.quantized_linear import ProductLinear, QuantizedLinear
 from engine.ops.transfer.flat_storage import put_tensor

@@ -45,8 +45,14 @@ KERNELS = {
     "token_rows": ("PACKS", (b"rms_modulate", b"add_gated", b"swiglu")),
     "quantize": (
         "PACKS",
-        (b"round_to_e4m3", b"round_to_int8", b"scale_sums")
-        + (b"widen_e4m3", b"widen_e5m2", b"widen_int8"),
+        (
+            b"round_to_e4m3",
+            b"round_to_int8",
+            b"scale_sums",
+            b"widen_e4m3",
+            b"widen_e5m2",
+            b"widen_int8",
+        ),
     ),
     "blocks": ("ALIGNMENT", tuple(f"unpack_{kind.lower()}".encode() for kind in BLOCKS)),
     "channel_norm": ("PACKS", (b"rms_norm",)),
