@@ -161,11 +161,12 @@ def _kernels() -> Iterator[DoctorLine]:
         gpu = torch.device("cuda", torch.cuda.current_device())
         for dtype in (torch.float16, torch.bfloat16):
             name = f"kernels (GPU, {str(dtype).removeprefix('torch.')})"
-            failed = tuple(one.title for one in FAMILIES if not one.working(gpu, dtype))
+            families = [one for one in FAMILIES if dtype in one.dtypes]
+            failed = tuple(one.title for one in families if not one.working(gpu, dtype))
             if failed:
                 yield _warning(name, "kernels.fail", names=failed)
             else:
-                yield _ok(name, "kernels.work", count=len(FAMILIES))
+                yield _ok(name, "kernels.work", count=len(families))
 
 
 def _video() -> Iterator[DoctorLine]:

@@ -22,7 +22,7 @@ from engine.ops.kernels.driver import Argument, Size3
 from tests.pretended_gpu.gpu import PretendedGpu
 
 Grid = tuple[Size3, Size3, int]
-_MOST_SHARED = 48 * 1024
+_MOST_SHARED = 64 * 1024  # of the GPUs with the least, sm_75
 _MOST_THREADS = 1024
 
 
@@ -318,6 +318,26 @@ def _gather_qk(
             into.index_copy_(0, some, values.to(dtype))
 
 
+def _attend(launch: Launch, *arguments: Any) -> None:
+    *places, queries, keys, scale, frame, block = arguments
+    macros, dtype = launch.module.macros, launch.module.dtype
+    blocks, frames = launch.grid[0][:2]
+    rows = slice(64 * block, min(64 * (block + blocks), queries))
+    found = []
+    for which, (place, count) in enumerate(
+        zip(places, (queries, keys, keys, queries), strict=True)
+    ):
+        shape, steps = (frames, count, macros["CHANNELS"]), (place.frame, place.row, 1)
+        first = place.first + frame * place.frame * dtype.itemsize
+        found.append(launch.tensor(first, shape, steps, dtype, is_written=which == 3))
+    q, k, v, into = found
+    operations = 4 * frames * (rows.stop - rows.start) * keys * macros["CHANNELS"]
+    launch.gpu.record.operations += operations
+    if launch.has_values:
+        weights = torch.softmax(q[:, rows].double() @ k.double().transpose(1, 2) * scale, -1)
+        into[:, rows] = (weights @ v.double()).to(dtype)
+
+
 def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Pairs of the first channels of [N, heads, d] turned by angles [N, P]."""
     pairs, cos, sin = 2 * cos.shape[-1], cos[:, None], sin[:, None]
@@ -343,4 +363,5 @@ _KERNELS: dict[str, Callable[..., None]] = {
     "widen_int8": partial(_widen, torch.int8),
     **{f"unpack_{kind.lower()}": partial(_unpack, kind) for kind in BLOCKS},
     "gather_qk": _gather_qk,
+    "attend": _attend,
 }

@@ -24,10 +24,10 @@ from engine.ops.kernels import (
     group_norm,
     heads,
     nvrtc,
-    quantize,
     token_rows,
 )
 from engine.ops.kernels.build import compiled
+from engine.ops.kernels.families import FAMILIES
 from engine.ops.kernels.grids import Matrix, Shape
 from engine.ops.linear.gguf import dequantise
 from engine.ops.norm import token_passes
@@ -229,11 +229,11 @@ def test_without_compiler_or_driver_there_is_one_warning(
     assert text in record.getMessage()
 
 
-@pytest.mark.parametrize("kernels", [blocks, channel_norm, group_norm, heads, quantize, token_rows])
+@pytest.mark.parametrize("kernels", FAMILIES, ids=lambda family: family.name)
 def test_kernels_work_on_a_gpu_alone(kernels: Any) -> None:
     with pretended_gpu() as gpu:
         for dtype in build.DTYPES:
-            assert kernels.working(GPU, dtype)
+            assert kernels.working(GPU, dtype) == (dtype in kernels.dtypes)
             assert not kernels.working(torch.device("cpu"), dtype)
         assert gpu.launches
 

@@ -123,7 +123,7 @@ def kernel_error_rows(options: BenchOptions) -> Iterator[Row]:
     trial.setLevel(logging.INFO)
     try:
         for family in FAMILIES:
-            for dtype in build.DTYPES:
+            for dtype in family.dtypes:
                 begin = time.perf_counter()
                 works = "yes" if family.working(device, dtype) else "NO"
                 row: Row = {"kernels": family.name}

@@ -295,7 +295,7 @@ def launches(program: Program, shape: torch.Size) -> Iterator[Launch]:
     frames, _, height, width = shape
     tile = program.tile
     of_frame = program.parts * -(-height // tile.height) * -(-width // tile.width)
-    most = min(_MOST_BLOCKS, max(1, int(_most_operations() / program.block_operations)))
+    most = min(_MOST_BLOCKS, max(1, int(most_operations() / program.block_operations)))
     together = min(MOST_FRAMES, max(1, most // of_frame))
     for first in range(0, frames, together):
         for block in range(0, of_frame, most):
@@ -303,7 +303,7 @@ def launches(program: Program, shape: torch.Size) -> Iterator[Launch]:
 
 
 @cache
-def _most_operations() -> float:
+def most_operations() -> float:
     """Operations that the slowest GPU does in the time of a launch."""
     slowest = min(gpu.half_flops for gpu in gpu_specs())
     return slowest * _SLOWEST_SHARE * _MOST_SECONDS

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.ops.kernels import blocks, channel_norm, group_norm, heads, quantize, token_rows
+from engine.ops.kernels import (
+    blocks,
+    channel_norm,
+    group_norm,
+    heads,
+    quantize,
+    token_rows,
+    wide_head,
+)
 from engine.ops.kernels.build import KernelFamily
 
 FAMILIES: tuple[KernelFamily[Any], ...] = (
@@ -14,4 +22,5 @@ FAMILIES: tuple[KernelFamily[Any], ...] = (
     heads.KERNELS,
     quantize.KERNELS,
     blocks.KERNELS,
+    wide_head.KERNELS,
 )

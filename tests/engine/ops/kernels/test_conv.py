@@ -312,7 +312,7 @@ def test_launches_cover_every_block_once_and_are_short(shape, taps):
     assert max(part.first_block + part.blocks for part in parts) == blocks
     assert max(part.first_frame + part.frames for part in parts) == shape[0]
     for part in parts:
-        assert part.blocks * part.frames * one.block_operations <= conv._most_operations()
+        assert part.blocks * part.frames * one.block_operations <= conv.most_operations()
         assert part.frames <= 65_535
 
 
@@ -323,7 +323,7 @@ def test_many_launches_compute_what_one_does(folder, monkeypatch):
     for blocks in (1, 3, 5):
         work.out.zero_()
         most = ours.program.block_operations * blocks
-        monkeypatch.setattr(conv, "_most_operations", lambda most=most: most)
+        monkeypatch.setattr(conv, "most_operations", lambda most=most: most)
         assert len(list(launches(ours.program, work.out.shape))) > 1
         assert_exact(ours, weight, work, buffer)
 
