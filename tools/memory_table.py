@@ -95,11 +95,11 @@ def measured(name: str, use: VaeUse) -> dict[str, dict[str, Any]]:
 
 
 def _changes(usual: CallMemory, found: CallMemory) -> dict[str, Any]:
-    """Figures that differ by more than the usual ones have in reserve."""
+    """Figures that are larger than the usual ones, or clearly smaller."""
     figures = _figures(with_margin(found))
     for name in FIGURES:
         pairs = zip(usual.bytes_of[name], found.bytes_of[name], strict=True)
-        if all(abs(size - before) <= _SLACK * before for (_, before), (_, size) in pairs):
+        if all(0 <= before - size <= _SLACK * before for (_, before), (_, size) in pairs):
             del figures[name]
     if found.operations == usual.operations:
         del figures["operations"]

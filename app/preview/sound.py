@@ -1,4 +1,4 @@
-"""Sound of what plays: read ahead in a thread, follows the clock of the pictures."""
+"""Sound of the playing video: read ahead in a thread, in step with the clock of its frames."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _log = logging.getLogger(__name__)
-_AHEAD_S = 1.0  # of sound that waits: 0.4 MB
-_DRIFT_S = 0.04  # that sound and pictures may be apart before sound is left out, or waits
-_LOOK_S = 0.3  # between two looks whether the device is still there
+_AHEAD_S = 1.0  # sound read ahead: 0.4 MB
+_DRIFT_S = 0.04  # largest distance of sound and frames before sound is skipped or delayed
+_LOOK_S = 0.3  # between two checks for a lost device
 _DEVICE = threading.Lock()  # PortAudio opens and closes in one thread at a time
 
 
 class Part(Protocol):
-    """Sound of `engine.api.played_sound`: samples float32 [n, 2] from a time on, s."""
+    """Piece of `engine.api.played_sound`: samples float32 [n, 2] from a time on, s."""
 
     @property
     def seconds(self) -> float:
@@ -39,16 +39,16 @@ class Part(Protocol):
         ...
 
 
-SoundOpener = Callable[[float, int], Iterator[Part]]  # from a time on, s, at a rate in Hz
-Position = Callable[[], float | None]  # s of the film; None while it stands still
+SoundOpener = Callable[[float, int], Iterator[Part]]  # of a start time, s, and a rate in Hz
+Position = Callable[[], float | None]  # position in the video, s; None while it is paused
 
 
 class SoundBuffer:
-    """Sound that waits for its time.
+    """Queue of sound that was read ahead.
 
-    The clock of the pictures leads, as it waits where reading is slow, and runs without a device
-    too. A device's own clock differs by parts in a million: it is corrected by a jump when both
-    are `_DRIFT_S` apart, hours later or after such a wait; until then no sample is touched.
+    The clock of the frames leads: it waits when reading is slow, and runs without a sound device
+    too. The clock of a device differs by parts in a million. When both are `_DRIFT_S` apart, hours
+    later or after such a wait, sound jumps; until then no sample is changed.
     """
 
     def __init__(self, rate: int) -> None:
@@ -59,7 +59,7 @@ class SoundBuffer:
         self._is_closed = False
 
     def add(self, part: Part) -> bool:
-        """Wait for room and take a part; False when no listener is left."""
+        """Wait for room and append a part; False after `close`."""
         first = int(part.seconds * self._rate + 1e-3)
         with self._changed:
             self._changed.wait_for(lambda: self._is_closed or self._is_short)
@@ -71,7 +71,7 @@ class SoundBuffer:
         return sum(len(samples) for _, samples in self._parts) < _AHEAD_S * self._rate
 
     def give(self, out: NDArray[np.float32], position: float | None, gain: float) -> None:
-        """Fill [n, 2] with what is to be heard from a position on, s; silence for nothing."""
+        """Fill [n, 2] with the sound from a position on, s; silence where there is none."""
         out[:] = 0
         if position is None:
             self._next = None
@@ -90,19 +90,19 @@ class SoundBuffer:
             self._changed.notify_all()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the end; True when it has come."""
+        """Wait for `close`, for a number of seconds at most; True after it."""
         with self._changed:
             return self._changed.wait_for(lambda: self._is_closed, seconds)
 
     def close(self) -> None:
-        """No listener is left."""
+        """End playback and let waiting threads go on."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
 
 
 class _Voice:
-    """One run of the sound; everything slow happens in its thread, the first import too."""
+    """One playback from a start time; all that is slow is in its thread, the first import too."""
 
     def __init__(
         self, opened: SoundOpener, start_s: float, position: Position, owner: SoundOut
@@ -113,7 +113,7 @@ class _Voice:
         self.thread = threading.Thread(target=self._run, name="sound", daemon=True)
 
     def stop(self) -> None:
-        """Be silent; the thread ends."""
+        """Stop; the thread ends."""
         self._stopped.set()
         if self._buffer is not None:
             self._buffer.close()
@@ -141,7 +141,7 @@ class _Voice:
             while stream.active and not self._stopped.is_set() and not buffer.wait(_LOOK_S):
                 pass
             if not self._stopped.is_set():
-                raise OSError("the device has gone")
+                raise OSError("the device was lost")
 
     def _read(self, buffer: SoundBuffer, rate: int) -> None:
         for part in self._opened(self._start_s, rate):
@@ -157,9 +157,9 @@ class _Voice:
 
 
 class SoundOut(QObject):
-    """Plays sound on the device of the system; without one it is silent."""
+    """Plays sound on the default output device; silent without one."""
 
-    no_device = Signal()  # from the thread of the sound
+    no_device = Signal()  # emitted in the thread of the sound
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -167,13 +167,13 @@ class SoundOut(QObject):
         self._voice: _Voice | None = None
 
     def play(self, opened: SoundOpener, start_s: float, position: Position) -> None:
-        """Follow a position that begins at a time, s; the earlier sound ends."""
+        """Play from a time on, s, in step with a position; an earlier playback ends."""
         self.stop()
         self._voice = _Voice(opened, start_s, position, self)
         self._voice.thread.start()
 
     def stop(self) -> None:
-        """Be silent."""
+        """Stop playback."""
         if self._voice is not None:
             self._voice.stop()
             self._voice = None

@@ -32,8 +32,8 @@ _MOST_PAGE_BYTES = 2**23
 _TIMEOUT_S = 60.0
 _HREF = re.compile(r"""\bhref\s{0,9}=\s{0,9}["']([^"'<>\s]{1,2000})""", re.IGNORECASE)
 _MOST_FILES = 100_000
-_MOST_GROWTH = 60  # times the size of the wheel: text packs to a twentieth at best
-_FREE_BYTES = 2**20  # small archives may grow more
+_MOST_GROWTH = 60  # unpacked over packed size; text is packed to a twentieth at best
+_FREE_BYTES = 2**20  # allowed besides, for small archives
 _LONGEST_NAME = 240  # characters, of a path in the wheel
 # Headers, import libraries, debugging data and programs of developers: half of the files.
 _LEFT_OUT = re.compile(
@@ -149,7 +149,7 @@ def unpack(
     on_progress: OnProgress = ignore_progress,
     control: Control | None = None,
 ) -> dict[str, int]:
-    """Unpack what a program needs of a wheel.
+    """Unpack the files of a wheel that a program needs.
 
     Args:
         wheel: The open file whose SHA-256 was compared.

@@ -30,10 +30,10 @@ _NOT_IN_SEGMENTS = ("container", "overwrite", "accept_damaged", "workers", "mach
 class Checkpoint:
     """Implements pipeline.segments.SegmentLog on disk.
 
-    Segments may be finished in any order: those after the first that lacks are `ahead`. A segment
-    counts when its record is there and names the size its file has. A record is written after its
-    file was closed, so killing the program at any moment leaves whole segments only. Its SHA-256 is
-    compared before the segments are joined. Records of earlier versions have none.
+    Segments may be finished in any order: those after the first missing one are `ahead`. A segment
+    is finished when its record exists and has the size of its file. The record is written after the
+    file was closed, so killing the program at any moment leaves whole segments only. The SHA-256 in
+    it is compared before the segments are joined; records of earlier versions have none.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -47,7 +47,7 @@ class Checkpoint:
 
     @property
     def ahead(self) -> list[SegmentRecord]:
-        """Finished segments after the first one that lacks, in order."""
+        """Finished segments after the first missing one, in order."""
         return self._finished.ahead
 
     @property
@@ -57,7 +57,7 @@ class Checkpoint:
 
     @property
     def is_complete(self) -> bool:
-        """True when the last frame of the source is among them."""
+        """True when the segments reach the last frame of the source."""
         try:
             return int(self._end.read_text(encoding="ascii")) == len(self.records)
         except (OSError, ValueError):
@@ -68,7 +68,7 @@ class Checkpoint:
         return segment_path(self._folder, number)
 
     def add(self, record: SegmentRecord) -> None:
-        """Keep a segment whose file is closed."""
+        """Record a segment whose file is closed."""
         path = self.path(record.number)
         with writing(path):
             record = replace(record, sha256=_sha256_of(path))
@@ -76,12 +76,12 @@ class Checkpoint:
         self._finished.add(record)
 
     def complete(self) -> None:
-        """The source has no more frames than those of `records`."""
+        """Record that the frames of `records` are all that the source has."""
         self._forget(self._finished.drop(len(self.records)))
         self._write(self._end, len(self.records))
 
     def first_damaged(self, control: Control) -> int | None:
-        """Number of the first segment whose file is not what was written; None for none."""
+        """Number of the first segment whose file has changed since then; None for none."""
         for record in self.records:
             control.check()
             if record.sha256 and not _is_unchanged(self.path(record.number), record):
@@ -89,7 +89,7 @@ class Checkpoint:
         return None
 
     def drop(self, first: int) -> list[SegmentRecord]:
-        """Forget all segments from a number on, which are returned."""
+        """Delete the records of all segments from a number on; returns them."""
         dropped = self._finished.drop(first)
         logger.warning("%d segments are processed again, from number %d on", len(dropped), first)
         self._forget(dropped)
@@ -102,7 +102,7 @@ class Checkpoint:
                 path.unlink(missing_ok=True)
 
     def clear(self) -> None:
-        """Delete all segments, and a result that was made of them."""
+        """Delete all segments and the record of a finished result."""
         found = self._finished.drop(0)
         paths = [self.path(record.number) for record in found]
         notes = [_record_file(self._folder, record.number) for record in found]
@@ -112,7 +112,7 @@ class Checkpoint:
 
     @property
     def publication(self) -> Publication | None:
-        """The finished result, where an earlier run may not have given it its name."""
+        """The finished result of an earlier run that may not have been renamed yet."""
         try:
             return from_plain(Publication, read_json(self._result))
         except FileNotFoundError:
@@ -122,7 +122,7 @@ class Checkpoint:
             return None
 
     def add_publication(self, publication: Publication) -> None:
-        """Keep that the result is finished and about to get its name."""
+        """Record that the result is finished and about to be renamed."""
         self._write(self._result, publication)
         made_results.note(publication.part)
 
@@ -155,13 +155,13 @@ def check_unchanged(stored: StoredJob) -> None:
 
 
 def has_only_other_name(stored: StoredJob, settings: JobSettings) -> bool:
-    """Whether choices differ from those of a job in nothing that its segments hold."""
+    """Whether settings differ from those of a job only in values that segments do not depend on."""
     named = {name: getattr(settings, name) for name in _NOT_IN_SEGMENTS}
     return replace(stored.settings, **named) == settings
 
 
 def fits_segments(stored: StoredJob, settings: JobSettings, plan: Plan) -> bool:
-    """Whether a plan goes on with the finished segments of a job."""
+    """Whether a plan can continue from the finished segments of a job."""
     picture = replace(plan.picture, threads=stored.plan.picture.threads)
     return picture == stored.plan.picture and has_only_other_name(stored, settings)
 
@@ -169,16 +169,16 @@ def fits_segments(stored: StoredJob, settings: JobSettings, plan: Plan) -> bool:
 def with_fate_of_segments(
     stored: StoredJob, settings: JobSettings, plan: Plan, frames: int
 ) -> Plan:
-    """A plan that says so where it cannot go on with finished segments.
+    """The plan, with a notice if it cannot continue from the finished segments of a job.
 
-    They are replaced at the start where the user has made other choices. With the same choices it
-    is the machine that has changed: the plan is refused.
+    With changed settings the segments are replaced at the start. With the same settings the machine
+    has changed: the notice refuses the plan.
 
     Args:
-        stored: The job that they belong to.
-        settings: The present choices.
-        plan: Made of them.
-        frames: In the segments.
+        stored: Job that the segments belong to.
+        settings: Present settings.
+        plan: Plan made from them.
+        frames: Number of frames in the segments.
     """
     if fits_segments(stored, settings, plan):
         return plan
@@ -196,7 +196,7 @@ def with_fate_of_segments(
 
 
 def _whole_records(folder: Path) -> list[SegmentRecord]:
-    """Records of all segments whose files are there, in order."""
+    """Records of all segments whose files exist, in order."""
     found = []
     for note in folder.glob("segment_*.json"):
         try:

@@ -1,7 +1,7 @@
-"""Worker processes of a job: how many there may be, and how much of the film each gets at a time.
+"""Worker processes of a job: their number, and how much of the video each gets at a time.
 
-A plan is made as for one process, and then it is counted how many such processes fit, each with one
-thread of the processor. Their number does not change the picture.
+The plan is made for one process; then as many such processes are added as fit, each with one CPU
+thread. Their number does not change the result.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from engine.planner import peaks
 from engine.protocol.plan import Notice, Plan, WorkerPlan
 from engine.settings.schema import JobSettings
 
-# Spans that each worker gets at least, about: not all are as fast as was thought. Where a model
-# looks at shots each span begins and ends with frames that are computed twice.
+# Spans that each worker gets, about, so that a slow worker does not delay the end. There are fewer
+# where a model looks at shots: each span then begins and ends with frames that are computed twice.
 _SPANS, _SPANS_OF_SHOTS = 8, 4
 _LONGEST_SPAN = 24  # segments
-_LEAST_OWN = 16  # times as many frames of its own has a span as are computed twice, if it may
-TOGETHER = 8  # workers that spans are made for where others may come; who will is not known
-_SHOT_S = 4.0  # of a film, on average
-_SHORTER = 4  # a span of shots may be a fourth shorter
+_LEAST_OWN = 16  # least own frames of a span for each frame that is computed twice
+TOGETHER = 8  # workers assumed where other machines may join later
+_SHOT_S = 4.0  # average length of a shot
+_SHORTER = 4  # a span may end a fourth earlier, at a cut
 
 
 def added(plan: Plan, wanted: int, budget: Budget) -> Plan:
-    """The plan of one process with as many workers as are wanted and fit.
+    """A plan of one process with the wanted number of workers, or as many as fit.
 
-    Where only one does, or a GPU computes, there is none: one process uses all threads.
+    Unchanged where only one fits or a GPU computes: one process then uses all threads.
     """
     count = min(wanted, *_limits(plan, budget).values())
     if count < 2 or plan.work.device != "cpu":
@@ -45,12 +45,12 @@ def added(plan: Plan, wanted: int, budget: Budget) -> Plan:
 
 
 def span_length(plan: Plan, count: int) -> int:
-    """Segments that each of so many workers gets at a time."""
+    """Segments of the longest spans, for a number of workers."""
     return span_segments(_segments(plan), count, takes_shots=plan.work.takes_shots)
 
 
 def span_segments(segments: int, workers: int, *, takes_shots: bool) -> int:
-    """Segments of the longest spans, for a film of some that workers share."""
+    """Segments of the longest spans of a video, whose segments some workers share."""
     each = _SPANS_OF_SHOTS if takes_shots else _SPANS
     return max(1, min(_LONGEST_SPAN, segments // (each * workers)))
 
@@ -70,7 +70,7 @@ class SpanLengths:
 
     @classmethod
     def of(cls, plan: Plan) -> SpanLengths:
-        """Lengths for a plan: short spans are not so short that much is computed twice."""
+        """Lengths for a plan; the shortest ones still compute few frames twice."""
 
         def is_worth(segments: int) -> bool:
             return segments * plan.segment_frames >= _LEAST_OWN * frames_around(plan, segments)
@@ -85,7 +85,7 @@ class SpanLengths:
         )
 
     def __iter__(self) -> Iterator[int]:
-        """Segments of each span of the film, at most."""
+        """Segments of each span of the video; the most where a cut decides."""
         first = 0
         while first < self.segments:
             length = self.at(first)[-1]
@@ -93,7 +93,7 @@ class SpanLengths:
             first += length
 
     def at(self, first: int) -> range:
-        """Segments that the span may have that begins with this one."""
+        """Possible lengths of the span that begins with a segment."""
         longest = self.longest
         if self.workers > 1:
             part = (self.segments - first) // self.workers
@@ -102,7 +102,7 @@ class SpanLengths:
 
 
 def _lengths(longest: int, *, takes_shots: bool) -> range:
-    """A span of shots may end somewhat earlier, soon after a cut."""
+    """Possible lengths of a span; where a model looks at shots it may end earlier, after a cut."""
     return range(longest - (longest // _SHORTER if takes_shots else 0), longest + 1)
 
 
@@ -139,10 +139,10 @@ def made_twice(plan: Plan) -> float:
 
 
 def frames_around(plan: Plan, segments: int) -> int:
-    """Frames around a span of some segments, computed for the sake of those in it; on average.
+    """Average number of extra frames computed before and after a span of some segments.
 
-    What lies before a cut or after the next one is not, however far the model looks. Of some
-    places that lie anywhere in their shots, the one that is soonest after a cut is taken.
+    None are computed before the shot in which the span begins, or after the one in which it ends.
+    Of the possible ends of a span the one soonest after a cut is taken.
     """
     before, after = map(float, registry.family_of(plan.work).frames_around(plan.work))
     if plan.work.shot_sensitivity is not None:
@@ -153,7 +153,7 @@ def frames_around(plan: Plan, segments: int) -> int:
 
 
 def _limits(plan: Plan, budget: Budget) -> dict[str, int]:
-    """Most workers by the film, the processor and main memory; at least 1."""
+    """Most workers by the length of the video, CPU threads and main memory; each at least 1."""
     memory = (budget.ram_bytes - PROGRAM_BYTES) // peaks.worker_bytes(plan)
     return {
         "film": _segments(plan),

@@ -1,7 +1,7 @@
 """Findings in a sample of frames: combing, repeats, bars, detail, blocks, grain, changes.
 
-Decodes a bounded number of frames at a few places, within a time limit. It only advises: a file
-that cannot be looked at has no findings.
+Decodes a bounded number of frames at a few places, within a time limit. Findings only advise: a
+file that cannot be decoded has none.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ Combs = NDArray[np.float32]  # of pairs of lines, sums over frames; none for a f
 
 
 def examined(media: MediaInfo, *, seconds: float = SECONDS) -> MediaInfo:
-    """A film with its findings; pictures, latents and what cannot be decoded as they are.
+    """A video with its findings; images, latents and undecodable files are returned unchanged.
 
-    What changes within the film is taken from most of the frames.
+    A property that changes within the video gets the value that most sampled frames have.
 
-    Never raises: whatever is wrong with the file is for the job to say.
+    Never raises: the job reports what is wrong with a file.
 
     Memory: two frames, and one of each kind. Time: `seconds`, and the decoding of one frame.
     """
@@ -64,7 +64,7 @@ def examined(media: MediaInfo, *, seconds: float = SECONDS) -> MediaInfo:
 
     def look() -> MediaInfo:
         looks = _looks(media, seconds)
-        # a time code of the middle would be taken for that of the beginning
+        # a time code from the middle would be taken for that of the first frame
         late = {kind: value for kind, value in looks.stated.items() if kind != "time-code"}
         stated = with_statements(media, late)
         if not looks.kinds:
@@ -75,7 +75,7 @@ def examined(media: MediaInfo, *, seconds: float = SECONDS) -> MediaInfo:
         changes = (*changes_of(main, shares), *_changes_of_fields(sample))
         mostly = replace(stated, video=sample.video)
         found = _findings(mostly, sample)
-        if not stated.stated("stereo3d"):  # else the container states that of one view
+        if not stated.stated("stereo3d"):  # else the container states the shape of one view
             changes = (*looks.reader.contradiction, *changes)
         return replace(mostly, findings=replace(found, changes=changes))
 
@@ -99,7 +99,7 @@ class _Sample:
 
 @dataclass(slots=True)
 class _Looks:
-    """All samples of a file, by what their frames state."""
+    """All samples of a file, by the properties that their frames state."""
 
     reader: KindReader
     kinds: dict[FrameKind, _Sample] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class _Looks:
 
 
 def _looks(media: MediaInfo, seconds: float) -> _Looks:
-    """Single frames at some places, for what they state, then runs of frames."""
+    """Samples of single frames at many places, then of runs of frames at a few."""
     begin, video = time.monotonic(), media.video
     deadline = begin + seconds
     duration = int(video.duration / video.time_base) if video.duration is not None else 0
@@ -147,7 +147,7 @@ def _looks(media: MediaInfo, seconds: float) -> _Looks:
 
 
 def decoded_until(container: Any, stream: Any, deadline: float) -> Iterator[VideoFrame]:
-    """The next frames; fewer where the file is damaged or time runs out."""
+    """The next frames, until the deadline or the first damaged packet."""
     decoder = decoder_of(stream)
     try:
         for packet in packets_of(container, stream):
@@ -163,7 +163,7 @@ def decoded_until(container: Any, stream: Any, deadline: float) -> Iterator[Vide
 
 def _measure_run(looks: _Looks, frames: Iterator[VideoFrame]) -> None:
     """Add some frames in succession."""
-    # with few key frames a seek leads to the place before: on from there
+    # in a file with few key frames a seek may end in frames that were measured already
     fresh = (frame for frame in frames if frame.pts is None or frame.pts > looks.last)
     steps: dict[int, list[tuple[float, float, float, float]]] = {}
     agreed: dict[int, Combs] = {}
@@ -202,10 +202,11 @@ def luma_of(frame: VideoFrame, video: VideoInfo) -> Luma:
 
 
 def _combs(luma: Luma, before: Luma) -> NDArray[np.float32]:
-    """Excess by which each line fits worse into the frame before than into its own, from line 2.
+    """Misfit of each line in the frame before, minus its misfit in its own frame; from line 2 on.
 
-    Lines of one field are fitted between those of the other one: equally for whole frames, for
-    fields not at all where the time between both is the same.
+    A line is compared with the mean of the lines above and below it, which are of the other field.
+    In whole frames both fields give the same; in fields, one of them was recorded next to the
+    frame before and fits it as well as its own.
     """
     combs = np.abs(before[:-2] + before[2:] - 2 * luma[1:-1])
     combs -= np.abs(luma[:-2] + luma[2:] - 2 * luma[1:-1])
@@ -222,9 +223,9 @@ def _pairs(combs: NDArray[np.float32]) -> NDArray[np.float32]:
 def _steps(
     luma: Luma, before: Luma, combs: NDArray[np.float32]
 ) -> tuple[float, float, float, float]:
-    """Mean difference of two frames in the lines of the top field and of the bottom field.
+    """Mean difference of two frames in the top field and in the bottom field.
 
-    Then the means of `_combs` of both.
+    Then the means of `_combs` of both fields.
     """
     change = np.abs(luma - before)
     top, bottom = combs[1::2].mean(), combs[::2].mean()
@@ -232,7 +233,7 @@ def _steps(
 
 
 def _measure_frame(sample: _Sample, luma: Luma, before: Luma | None) -> None:
-    """Add what one frame shows by itself."""
+    """Add the measurements that need one frame only, or the frame before it too."""
     lit = np.concatenate((np.percentile(luma, 98, axis=1), np.percentile(luma, 98, axis=0)))
     lit = lit.astype(np.float32)
     sample.lit = lit if sample.lit is None else np.maximum(sample.lit, lit)
@@ -247,20 +248,21 @@ def _measure_frame(sample: _Sample, luma: Luma, before: Luma | None) -> None:
 # --- from measurements to findings
 
 _SMALLEST = 64  # px of a side, for detail, blocks and grain
-_COMBED, _WHOLE = 0.55, 0.93  # misfit of the better field, of that of the worse one
+_COMBED, _WHOLE = 0.55, 0.93  # misfit of the better field over that of the worse one
 _COMBED_FRAMES, _COMBED_FILM = 0.7, 0.4  # share of moving frames; of telecine three of five
-_CLEAR = 0.15  # misfit of whole frames, of what moves: of noise it is near 0
-_FITS = 1 / 3  # misfit of the better field, of what moves
-_SURE = 4.0  # standard deviations of what chance does
+_CLEAR = 0.15  # misfit of whole frames over their motion; for noise it is near 0
+_FITS = 1 / 3  # misfit of the better field over the motion
+_SURE = 4.0  # standard deviations that chance does not reach
 _CYCLE = 5  # frames of telecine
 _FIELD_REPEATS = 0.5  # of the usual difference: a repeat, coding included
 _STILL = 0.001  # difference of neighbours, of full scale: nothing moves
 _SAME = 0.12  # of the usual difference: a repeat
-_SAME_AS_NEXT = 0.3  # of the differences before and after it: the same
+_SAME_AS_NEXT = 0.3  # of the differences before and after it: a repeat
 _BLACK = 0.045  # of full scale
 _LEAST_BAR = 0.02  # of the side
 _LIT = 0.1  # of full scale: the picture is no longer black
-_DETAIL_DROP = 10**-0.6  # of the whitened spectrum where detail ends
+_DETAIL_DROP = 10**-0.6  # drop of the whitened spectrum where detail ends
+_LESS_DETAIL = 0.75  # of the video's height: only a smaller height of detail is reported
 
 
 def _findings(media: MediaInfo, sample: _Sample) -> Findings:
@@ -273,7 +275,7 @@ def _findings(media: MediaInfo, sample: _Sample) -> Findings:
         picture=_picture(media, sample),
         detail_height=_detail_height(media, sample),
         blocking=float(np.median(sample.blocking)) if sample.blocking else 1.0,
-        # Noise is other in each frame: fine patterns that stay are detail.
+        # Noise differs from frame to frame: fine patterns that stay are detail.
         grain=float(np.median([min(pair) for pair in sample.noise])) if sample.noise else 0.0,
     )
 
@@ -314,16 +316,16 @@ def _changes_of_fields(sample: _Sample) -> Iterator[Change]:
 def _lines_agree(runs: list[Combs]) -> bool:
     """Whether lines all over the frame agree on which field is combed.
 
-    The field that fits the frame before is the one that does not fit the frame after; what patterns
-    in whole frames do to the lines of one field is the same both ways, and cancels out. What is
-    left of whole frames is chance, which a few edges or noise decide in small or short videos.
+    The field that fits the frame before does not fit the frame after. A pattern in whole frames
+    affects one field equally in both directions, so it cancels out. What remains of whole frames is
+    chance: in small or short videos a few edges or noise can decide it.
     """
     combs = sum((run for run in runs if run.size), np.zeros(1, np.float32))
     return bool(abs(combs.sum()) > _SURE * np.linalg.norm(combs)) and bool(combs.any())
 
 
 def _is_telecined(runs: list[Steps]) -> bool:
-    """Whether in five frames one top field repeats that before, and one bottom field elsewhere."""
+    """Whether, of five frames, one repeats the top field and another one the bottom field."""
     found = []
     for run in runs:
         run = run[:, :2]
@@ -337,7 +339,7 @@ def _is_telecined(runs: list[Steps]) -> bool:
 
 
 def _repeats(sample: _Sample) -> float:
-    """Share of frames that repeat the one before while the film moves."""
+    """Share of frames that repeat the one before while the video moves."""
     count = total = 0
     for run in sample.steps:
         steps = run[:, :2].mean(axis=1)
@@ -353,7 +355,7 @@ def _repeats(sample: _Sample) -> float:
 
 
 def _picture(media: MediaInfo, sample: _Sample) -> Box | None:
-    """The part of the stored picture within black bars; whole chroma samples."""
+    """The part of the stored frame within black bars, in whole chroma samples; None for all."""
     if sample.lit is None or sample.lit.max() < _LIT:
         return None
     height = media.video.size.height
@@ -372,7 +374,7 @@ def _picture(media: MediaInfo, sample: _Sample) -> Box | None:
 
 
 def _kept(lit: NDArray[np.intp], side: int, step: int) -> tuple[int, int]:
-    """First and end of what is not bar; bars that are too thin stay in the picture."""
+    """First and end pixel between the bars of two sides; bars that are too thin are kept."""
     first, end = int(lit[0]), int(lit[-1]) + 1
     least = max(4, _LEAST_BAR * side)
     first = -(-first // step) * step if first >= least else 0
@@ -381,7 +383,7 @@ def _kept(lit: NDArray[np.intp], side: int, step: int) -> tuple[int, int]:
 
 
 def _spectrum(luma: Luma) -> NDArray[np.float64]:
-    """Power of the rows by frequency, 0 to that of alternating pixels; bars do not count."""
+    """Power of the rows by frequency, from 0 to that of alternating pixels, without bars."""
     lines = luma[luma.shape[0] // 4 : luma.shape[0] * 3 // 4]
     lines = lines - lines.mean(axis=1, keepdims=True)
     power = np.square(np.abs(np.fft.rfft(lines * np.hanning(lines.shape[1]), axis=1)))
@@ -390,10 +392,10 @@ def _spectrum(luma: Luma) -> NDArray[np.float64]:
 
 
 def _detail_height(media: MediaInfo, sample: _Sample) -> int:
-    """Height that would hold the film's detail; 0 where that is about its own.
+    """Height that would hold the video's detail; 0 where that is about its own height.
 
-    Of pictures the power falls with the square of the frequency. What was enlarged ends at the
-    frequency that the smaller picture had room for, far below that line.
+    The power of natural images falls with the square of the frequency. An enlarged image has
+    nothing above the highest frequency of the smaller one.
     """
     if not sample.spectra:
         return 0
@@ -412,9 +414,6 @@ def _detail_height(media: MediaInfo, sample: _Sample) -> int:
     held = np.flatnonzero(white > _DETAIL_DROP * usual)
     end = float(bands[held[-1] + 1])
     return round(end * media.video.size.height) if end <= _LESS_DETAIL else 0
-
-
-_LESS_DETAIL = 0.75
 
 
 def _blocking(luma: Luma) -> float:

@@ -32,7 +32,7 @@ class SystemCalls(JobGroup):
         *("open", "read", "write", "fsync", "rename", "unlink", "mkdir", "stat", "list"),
         _MALLOC,
     )
-    usual = len(rows) * len(ERRORS) * 200
+    usual = len(rows) * len(ERRORS) * 250
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
