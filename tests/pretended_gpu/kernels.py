@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from engine.ops.kernels.block_formats import BLOCKS
 from engine.ops.kernels.driver import Argument, Size3
+from engine.ops.kernels.quantize import rotation
 from tests.pretended_gpu.gpu import PretendedGpu
 
 Grid = tuple[Size3, Size3, int]
@@ -272,6 +273,18 @@ def _widen(kind: torch.dtype, launch: Launch, *arguments: Any) -> None:
         into.copy_(found.float() if factors is None else found.float() * factors)
 
 
+def _widen_rotated(launch: Launch, *arguments: Any) -> None:
+    *given, group = arguments
+    codes, out, shape, scales, step = given
+    found = launch.tensor(codes, (shape.rows, shape.channels), dtype=torch.int8)
+    into = launch.rows(out, shape, is_written=True)
+    factors = scales and launch.tensor(scales, (shape.rows if step else 1, 1))
+    if launch.has_values:
+        matrix = rotation(group, torch.device("cpu"), torch.float32)
+        values = (found.float().view(-1, group) @ matrix).view(into.shape)
+        into.copy_(values if factors is None else values * factors)
+
+
 def _unpack(kind: str, launch: Launch, raw: int, out: int, count: int) -> None:
     block = BLOCKS[kind]
     found = launch.tensor(raw, (count, block.bytes), dtype=torch.uint8)
@@ -361,6 +374,7 @@ _KERNELS: dict[str, Callable[..., None]] = {
     "widen_e4m3": partial(_widen, torch.float8_e4m3fn),
     "widen_e5m2": partial(_widen, torch.float8_e5m2),
     "widen_int8": partial(_widen, torch.int8),
+    "widen_rotated": _widen_rotated,
     **{f"unpack_{kind.lower()}": partial(_unpack, kind) for kind in BLOCKS},
     "gather_qk": _gather_qk,
     "attend": _attend,

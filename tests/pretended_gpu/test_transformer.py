@@ -59,7 +59,7 @@ def test_a_format_gives_what_the_processor_gives(
     assert not gpu.record.problems
 
 
-@pytest.mark.parametrize("stored", ["Q8_0", "Q4_K", "fp8", "fp8 rows", "int8"])
+@pytest.mark.parametrize("stored", ["Q8_0", "Q4_K", *SCALED])
 def test_a_forward_unpacks_each_weight_once_in_one_launch(stored: str, tmp_path: Path) -> None:
     """It reads the bytes of the file and writes values in half precision, nothing else."""
     path, used = tmp_path / "dit", Counter[QuantizedLinear]()

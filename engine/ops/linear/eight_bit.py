@@ -10,14 +10,12 @@ rounded by CUDA kernels where those work (`engine.ops.kernels.quantize`), to the
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from engine.ops.kernels import quantize
-from engine.ops.kernels.quantize import TINY
+from engine.ops.kernels.quantize import TINY, rotation
 from engine.ops.linear.quantized_linear import ProductLinear, QuantizedLinear
 
 FP8 = {"F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2}
@@ -73,33 +71,19 @@ def dequantise(
         scale: Float32 [1] or [N, 1], that they are multiplied by; None: not at all.
         group: Neighbours in a row that were rotated together, see `rotation`; 0: none were.
         dtype: Type of the result.
-        kernels: Use the kernels where they can; rotated values are left to torch.
+        kernels: Use the kernels where they can.
 
-    Memory: the result; where values were rotated, twice that.
+    Memory: the result; where values were rotated and no kernel rotates them back, twice that.
     """
     wide = torch.empty(stored.shape, dtype=dtype, device=stored.device)
-    found = quantize.find_for_codes(stored, wide) if kernels and not group else None
+    found = quantize.find_for_codes(stored, wide, group) if kernels else None
     if found is not None:
-        found[0].widen(stored, wide, found[1], scale)
+        found[0].widen(stored, wide, found[1], scale, group)
         return wide
     wide.copy_(stored)
     if group:
         wide = (wide.view(-1, group) @ rotation(group, wide.device, dtype)).view(wide.shape)
     return wide if scale is None else wide.mul_(scale)
-
-
-@lru_cache(maxsize=8)
-def rotation(group: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """The regular Hadamard matrix [group, group] over its norm; it is its own inverse.
-
-    Rows of a weight are multiplied by it in groups before they are rounded, so that outliers are
-    shared by neighbours (arXiv:2512.03673). `group` is a power of 4, so its values are exact.
-    """
-    four = 1 - 2 * torch.eye(4, dtype=torch.float64).flip(1)
-    found = torch.ones(1, 1, dtype=torch.float64)
-    while len(found) < group:
-        found = torch.kron(found, four / 2)
-    return found.to(device, dtype)
 
 
 class Fp8Product(ProductLinear):

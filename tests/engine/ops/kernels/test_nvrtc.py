@@ -52,6 +52,7 @@ KERNELS = {
             b"widen_e4m3",
             b"widen_e5m2",
             b"widen_int8",
+            b"widen_rotated",
         ),
     ),
     "blocks": ("ALIGNMENT", tuple(f"unpack_{kind.lower()}".encode() for kind in BLOCKS)),
