@@ -79,6 +79,13 @@ def test_scores_that_are_far_apart_and_grow(folder):
     assert error_of(kernel(folder), q, k.flip(1), v) < 6e-4
 
 
+def test_scores_far_below_zero_are_not_compared_with_those_of_no_key(folder):
+    q, k, v = (x.clone() for x in sample(1, 64, 40))
+    k[:] = -k.abs() - 8
+    q[:] = q.abs() + 8
+    assert error_of(kernel(folder), q, k, v) < 6e-4
+
+
 def test_values_without_end_and_scores_that_are_no_numbers_stay_in_their_rows(folder):
     q, k, v = sample(1, 66, 40)
     q[0, 5, 7] = torch.nan
