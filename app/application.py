@@ -207,7 +207,7 @@ class Program(QObject):
             self.controller.add_paths(files)
 
     def take_up(self, begun: tuple[UnfinishedJob, ...], *, is_kept: bool) -> None:
-        """Bring back what the last run has left: films that wait, and those that were begun.
+        """Bring back what the last run has left: videos that wait, and those that were begun.
 
         Args:
             begun: Jobs that were begun.

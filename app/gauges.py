@@ -1,4 +1,4 @@
-"""Gauges of the machine: GPU, video memory, processor, main memory and speed."""
+"""Gauges of the machine: GPU, video memory, CPU, main memory and speed."""
 
 from __future__ import annotations
 

@@ -261,7 +261,7 @@ class Curve(QWidget):
 
 
 class TimesTable(QWidget):
-    """Taken and planned time of each stage; hidden before the first film begins."""
+    """Taken and planned time of each stage; hidden before the first video begins."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -135,7 +135,7 @@ class MainWindow(QMainWindow):
         self.close()
 
     def hold_start(self, reason: str) -> None:
-        """Let no film start, and show why; "" lets it."""
+        """Let no video start, and show why; "" lets it."""
         if reason != self.decision.held:
             self.decision.hold(reason)
             self._enable()

@@ -194,7 +194,7 @@ def played_frames(
     """Frames of a job's source or result from a time on, for playback; in the caller's thread.
 
     Raises:
-        InputError: The film cannot be read (any more).
+        InputError: The video cannot be read (any more).
     """
     from engine.jobs.playback import played_frames as frames
 
@@ -206,7 +206,7 @@ def played_sound(media: MediaInfo, start_s: float, rate: int) -> Iterator[Sound]
     """Sound of a source from a time on, stereo at a rate in Hz; in the caller's thread.
 
     Raises:
-        InputError: The film cannot be read (any more).
+        InputError: The video cannot be read (any more).
     """
     from engine.jobs.playback import played_sound as sound
 
@@ -262,7 +262,7 @@ def encode_latents(
     engine_settings: EngineSettings | None = None,
     report: Callable[[int, int], None] = lambda done, total: None,
 ) -> EncodedLatents:
-    """Write a film as a file of latents; `report` gets frames done and of all, 0 while unknown.
+    """Write a video as a file of latents; `report` gets frames done and of all, 0 while unknown.
 
     Raises:
         InputError, OutputError, WeightsError, CapacityError: Why it cannot be written.
@@ -293,7 +293,7 @@ def write_diagnostics(path: Path, lines: Sequence[DoctorLine], *, with_names: bo
 
 
 def job_folders() -> tuple[Path, ...]:
-    """Folders of job folders: that of new jobs, and others that may hold some. No film is there."""
+    """Folders with job folders: that of new jobs, and others that may hold some; no videos."""
     return JobStore(default_jobs_folder()).roots
 
 

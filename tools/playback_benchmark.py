@@ -2,9 +2,9 @@
 
     python -m tools.playback_benchmark [--seconds N] [--height PX]
 
-Writes JSON: frames shown and dropped, processor seconds for a second of film, the largest gap
+Writes JSON: frames shown and dropped, CPU seconds for a second of video, the largest gap
 between two ticks of a 10 ms timer in the window's thread, in ms. Other programs on the machine
-change all but the processor time.
+change all but the CPU time.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tools.figures.child import report
 
 
 def measure(seconds: float, height: int) -> dict[str, float]:
-    """Play two films of a size for some seconds.
+    """Play two videos of a size for some seconds.
 
     Args:
-        seconds: Length of the films.
+        seconds: Length of the videos.
         height: Of both, px; the stage shows them at most 960x540 large.
     """
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")

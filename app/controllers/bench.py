@@ -1,4 +1,4 @@
-"""The benchmark and the rest of the window: one of benchmark and films at a time."""
+"""The benchmark and the rest of the window: one of benchmark and videos at a time."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class BenchmarkController(QObject):
         self._controller.send(commands.StopTask(kind=self._model.kind))
 
     def _show_busy(self) -> None:
-        """The times of a benchmark and of a film that run together would be wrong."""
+        """The times of a benchmark and of a video that run together would be wrong."""
         if self._view is not None:
             is_busy = self._queue.active is not None
             words = tr("A video is being processed. Measure when it is finished.")
@@ -71,6 +71,6 @@ class BenchmarkController(QObject):
             self._controller.plan_all_again()
 
     def _hold(self) -> None:
-        """No film starts while it is measured."""
+        """No video starts while it is measured."""
         words = tr("A benchmark is running. Stop it, or start when it is finished.")
         self._window.hold_start(words if self._model.is_running else "")

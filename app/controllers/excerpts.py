@@ -1,4 +1,4 @@
-"""Parts of a film that are made to look at: a frame, some seconds, samples of several presets."""
+"""Parts of a video that are made to look at: a frame, some seconds, samples of several presets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CAN_BE_TRIED = (JobState.WAITING, JobState.FAILED, JobState.CANCELLED)
 
 
 class ExcerptsController(QObject):
-    """Shows for the selected film what can be tried, and what was."""
+    """Shows for the selected video what can be tried, and what was."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ExcerptsController(QObject):
         self._view.timeline.strip.valueChanged.connect(self.refresh)
 
     def refresh(self, *_: object) -> None:
-        """Look at film and task again."""
+        """Look at video and task again."""
         row, task = self.window.selected, self.model.task
         if row is None or not _can_be_tried(row):
             self.bar.withdraw()
@@ -85,7 +85,7 @@ class ExcerptsController(QObject):
         self._view.pair.set_remedy(why_not or tr('"Try this frame" renders it now.'))
 
     def problem(self, row: JobRow) -> str:
-        """Why the last try of a film has failed; "" where it has not."""
+        """Why the last try of a video has failed; "" where it has not."""
         task = self.model.task
         if task is None or task.error is None or task.subject != row.job_id:
             return ""
@@ -93,7 +93,7 @@ class ExcerptsController(QObject):
         return " ".join(filter(None, sentences))
 
     def why_not(self, row: JobRow) -> str:
-        """Reason why a film cannot be tried now; "" where it can."""
+        """Reason why a video cannot be tried now; "" where it can."""
         if self._queue.active is not None:
             return tr("A video is being processed. Try this one when it is finished.")
         task = self.model.task
@@ -133,7 +133,7 @@ def _can_be_tried(row: JobRow) -> bool:
 
 
 class TasteController(QObject):
-    """Joins page, presets, excerpts and engine; the page is about the film that was selected."""
+    """Joins page, presets, excerpts and engine; the page is about the video that was selected."""
 
     def __init__(self, excerpts: ExcerptsController, presets: PresetsModel, hub: EventHub) -> None:
         super().__init__(excerpts)
@@ -173,7 +173,7 @@ class TasteController(QObject):
         return self._view
 
     def open(self) -> None:
-        """Show the page for the selected film; its places are looked for once."""
+        """Show the page for the selected video; its places are looked for once."""
         row = self._window.selected
         if row is None:
             return
@@ -197,7 +197,7 @@ class TasteController(QObject):
         self._show()
 
     def _add_place(self) -> None:
-        """The frame on the stage, where that still shows the film."""
+        """The frame on the stage, where that still shows the video."""
         if self._row is None or self._window.preview.job_id != self._row.job_id:
             return
         seconds = round(self._window.preview.timeline.seconds_to_ask, 3)
@@ -257,7 +257,7 @@ class TasteController(QObject):
             self._wanted = []
 
     def _take(self, name: str) -> None:
-        """The preset becomes the film's; the page closes."""
+        """The preset becomes the video's; the page closes."""
         if self._row is not None and self._window.selected is not self._row:
             self._window.queue_column.view.select(self._row.job_id)
         self._window.choices.choose(dict(self._preset(name).changes))
@@ -321,7 +321,7 @@ class TasteController(QObject):
 
 
 def _until(opened: Opener, stop_s: float) -> Opener:
-    """A film that ends at a time."""
+    """A video that ends at a time."""
 
     def frames(start_s: float) -> Iterator[Frame]:
         yield from takewhile(lambda frame: frame.seconds < stop_s, opened(start_s))

@@ -79,7 +79,7 @@ class PreviewController(QObject):
 class DesktopController(QObject):
     """Follows the queue; a failure stays on the button until the next job runs or is looked at.
 
-    Shown is how much of all films is done that run from Start until nothing starts by itself.
+    Shown is how much of all videos is done that run from Start until nothing starts by itself.
     """
 
     def __init__(self, window: QWidget, controller: QueueController, queue: QueueModel) -> None:
@@ -107,7 +107,7 @@ class DesktopController(QObject):
                 self._show(*_NOTHING)
 
     def _end(self) -> None:
-        """The film that ran runs no more."""
+        """The video that ran runs no more."""
         ended, self._running = self._queue.find(self._running), ""
         if ended is not None:
             self._ended[ended.job_id] = _weight(ended)
@@ -143,12 +143,12 @@ class DesktopController(QObject):
 
 
 def _weight(row: JobRow) -> float:
-    """Weight of a film among others: seconds that it should take, at least one."""
+    """Weight of a video among others: seconds that it should take, at least one."""
     return max(1.0, row.plan.seconds if row.plan is not None else 0.0)
 
 
 class ComparisonController(QObject):
-    """Offers the finished results of the selected film, while that is not in work."""
+    """Offers the finished results of the selected video, while that is not in work."""
 
     def __init__(
         self, window: MainWindow, queue: QueueModel, presets: PresetsModel, hub: EventHub
@@ -218,7 +218,7 @@ _ENDS = (JobState.DONE, JobState.FAILED)
 class TrayController(QObject):
     """Has an icon only where the system has a tray.
 
-    A film counts once, with its last outcome, from one notification to the next.
+    A video counts once, with its last outcome, from one notification to the next.
     """
 
     opened = Signal()  # the user wants the window

@@ -39,10 +39,10 @@ class QueueController(QObject):
     files_added = Signal()
     looked_through = Signal(object)  # FoundFiles: what was added and what was not
     latents_found = Signal(list)  # list[Path]: the user has to choose how they are read
-    wheels_found = Signal(list)  # list[Path]: no films, but files of an NVIDIA runtime
+    wheels_found = Signal(list)  # list[Path]: no videos, but files of an NVIDIA runtime
     models_found = Signal(list)  # paths of model files
     command_failed = Signal(str)  # why, in the current language
-    queue_stops = Signal(bool)  # whether the running film is the last one
+    queue_stops = Signal(bool)  # whether the running video is the last one
     queue_ended = Signal()  # nothing is left to run; not where the user has stopped the queue
 
     def __init__(
@@ -93,7 +93,7 @@ class QueueController(QObject):
     # Adding
 
     def add_paths(self, paths: Sequence[Path]) -> None:
-        """Add files, and the films of folders; folders are looked through in another thread."""
+        """Add files, and the videos of folders; folders are looked through in another thread."""
         self._finder.look_through(paths)
 
     def _add_found(self, found: FoundFiles) -> None:
@@ -101,7 +101,7 @@ class QueueController(QObject):
         self.looked_through.emit(found)
 
     def add_files(self, files: Sequence[Path]) -> None:
-        """Put films into the queue; what is none is handed on to who takes such files."""
+        """Put videos into the queue; what is none is handed on to who takes such files."""
         signals = self.latents_found, self.wheels_found, self.models_found
         others = tuple(zip((is_latent, is_wheel, is_model_file), signals, strict=True))
         films = [file for file in files if not any(is_it(file) for is_it, _ in others)]
@@ -246,7 +246,7 @@ class QueueController(QObject):
         )
 
     def clear_finished(self) -> None:
-        """Take all films out of the queue whose result is there and without doubt."""
+        """Take all videos out of the queue whose result is there and without doubt."""
         self.remove([row.job_id for row in self._queue.rows if row.can_clear])
 
     def _put_back(self, places: Sequence[tuple[int, JobRow]]) -> None:
@@ -304,7 +304,7 @@ class QueueController(QObject):
                 )
 
     def plan_all_again(self) -> None:
-        """Ask for new plans of the films that wait: the machine is known better now."""
+        """Ask for new plans of the videos that wait: the machine is known better now."""
         for row in self._queue.rows:
             if row.state is JobState.WAITING:
                 self.send(
@@ -349,7 +349,7 @@ class QueueController(QObject):
 
     @property
     def goes_on(self) -> bool:
-        """True while films that wait will start by themselves."""
+        """True while videos that wait will start by themselves."""
         return self._queue_runs and self._queue.can_start
 
     def _run_queue(self, runs: bool) -> None:

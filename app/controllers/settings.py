@@ -25,7 +25,7 @@ _PRESET_ENDING, _ARCHIVE_ENDING = ".toml", ".zip"
 
 
 class SettingsController(QObject):
-    """Opens the dialog; waiting films are planned again after each change."""
+    """Opens the dialog; waiting videos are planned again after each change."""
 
     changed = Signal(EngineSettings)
 

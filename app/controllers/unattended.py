@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _EVERY_MS = 5000
-_SHARE = 200  # of a processor's time: a look at thousands of files is followed by a longer pause
-_MOST_AT_ONCE = 5  # films of one look: they take the window 20 to 25 ms
-_MOST_WAITING = 100  # films in the queue; the folder holds the others until there is room
+_SHARE = 200  # of a CPU's time: a look at thousands of files is followed by a longer pause
+_MOST_AT_ONCE = 5  # videos of one look: they take the window 20 to 25 ms
+_MOST_WAITING = 100  # videos in the queue; the folder holds the others until there is room
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +49,9 @@ class Look:
 class WatchController(QObject):
     """Looks at the folder of the settings every few seconds, in another thread.
 
-    A film that fails stays in the queue as any other does: it is taken once. With `watch_starts`
-    films of the folder run one by one, also after a new start of the program, unless the user has
-    stopped the queue; other films wait for Start.
+    A video that fails stays in the queue as any other does: it is taken once. With `watch_starts`
+    videos of the folder run one by one, also after a new start of the program, unless the user has
+    stopped the queue; other videos wait for Start.
     """
 
     _looked = Signal(object)  # Look
@@ -77,14 +77,14 @@ class WatchController(QObject):
         self._line.toggled.connect(self._switch)
 
     def begin(self) -> None:
-        """Follow the settings from now on; the films of the last run are in the queue."""
+        """Follow the settings from now on; the videos of the last run are in the queue."""
         self._settings.changed.connect(self._follow)
         self._follow(self._ui_state.engine_settings)
 
     def go_on(
         self, begun: tuple[UnfinishedJob, ...], watched: Collection[str]
     ) -> tuple[UnfinishedJob, ...]:
-        """Let the film of the folder go on that the last run has begun, where new ones start.
+        """Let the video of the folder go on that the last run has begun, where new ones start.
 
         Args:
             begun: Jobs of earlier runs.
@@ -143,7 +143,7 @@ class WatchController(QObject):
             self._timer.start(max(_EVERY_MS, round(1000 * _SHARE * look.seconds)))
 
     def _start_next(self) -> None:
-        """Run a film of the folder where one can start and the user wants that."""
+        """Run a video of the folder where one can start and the user wants that."""
         is_wanted = self._ui_state.engine_settings.watch_starts and not self._controller.is_stopped
         is_free = self._window.actions_["start"].isEnabled()
         can_start = (row.job_id for row in self._queue.rows if row.is_watched and row.can_start)
@@ -179,7 +179,7 @@ _SECONDS = 60  # in which it can be cancelled
 
 
 class AfterQueueController(QObject):
-    """Carries out the setting `after_queue`, unless films wait for downloads.
+    """Carries out the setting `after_queue`, unless videos wait for downloads.
 
     Any change of the queue meanwhile cancels it: the user is present.
     """

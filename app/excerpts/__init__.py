@@ -1,1 +1,1 @@
-"""Comparison of presets on parts of a film."""
+"""Comparison of presets on parts of a video."""

@@ -1,4 +1,4 @@
-"""Page of the taste test: places of a film, presets, and their snippets looped side by side."""
+"""Page of the taste test: places of a video, presets, and their snippets looped side by side."""
 
 from __future__ import annotations
 

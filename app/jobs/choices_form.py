@@ -110,7 +110,7 @@ class ChoicesForm(QWidget):
         self.result.show_output(plan, self.output, self._can_change)
 
     def show_selected(self, job_ids: Sequence[str]) -> None:
-        """Which films are selected: a change is for all of them, whatever is selected after it."""
+        """Which videos are selected: a change is for all of them, whatever is selected after it."""
         self._selected = job_ids
         self._show_subject()
 

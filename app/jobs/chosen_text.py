@@ -1,4 +1,4 @@
-"""The choices of a film that was started, as text: there is nothing to change any more."""
+"""The choices of a video that was started, as text: there is nothing to change any more."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from app.widgets.layouts import column, layout_of, row, set_margins
 from app.widgets.parts import bind_text, button, label, named
 from app.widgets.plain import caption, set_tip
 
-_NAME_WIDTH = 110  # px of a film's name on a button
+_NAME_WIDTH = 110  # px of a video's name on a button
 
 
 def download_action(downloads: DownloadsModel, row: JobRow | None) -> str:
@@ -37,9 +37,9 @@ def download_action(downloads: DownloadsModel, row: JobRow | None) -> str:
 def primary_action(
     model: QueueModel, downloads: DownloadsModel, row: JobRow | None
 ) -> tuple[str, str]:
-    """The main action for the selected film and the second one: names of actions, "" for none.
+    """The main action for the selected video and the second one: names of actions, "" for none.
 
-    What concerns the film that runs has buttons of its own, which never mean anything else.
+    What concerns the video that runs has buttons of its own, which never mean anything else.
     """
     waits = model.count(JobState.WAITING) > 0 and model.active is None
     download = download_action(downloads, row)
@@ -55,10 +55,10 @@ def primary_action(
 
 
 class DecisionPanel(QWidget):
-    """Shows at most one of four cards, what can be done, and what concerns the film that runs."""
+    """Shows at most one of four cards, what can be done, and what concerns the video that runs."""
 
     choices_requested = Signal(dict)  # settings by name, that a refused plan offers
-    stop_requested = Signal(bool)  # after the film that runs; False takes that back
+    stop_requested = Signal(bool)  # after the video that runs; False takes that back
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class DecisionPanel(QWidget):
         self._cards.setMaximumHeight(height)
 
     def set_low(self, is_low: bool) -> None:
-        """In a low window gaps shrink, and the button that only counts films goes."""
+        """In a low window gaps shrink, and the button that only counts videos goes."""
         self._is_low = is_low
         gap = 6 if is_low else 10
         layout_of(self).setSpacing(gap)
@@ -147,7 +147,7 @@ class DecisionPanel(QWidget):
         self._show_buttons()
 
     def show_stop(self, stops: bool) -> None:
-        """Show whether the queue stops after the film that runs."""
+        """Show whether the queue stops after the video that runs."""
         self._stops.setChecked(stops)
 
     def _show_state(self) -> None:
@@ -192,7 +192,7 @@ class DecisionPanel(QWidget):
         return tr("Start queue ({count})", count=waiting) if waiting > 1 else tr("Start")
 
     def _retry_text(self) -> str:
-        """A film that was cancelled goes on where it was."""
+        """A video that was cancelled goes on where it was."""
         row = self._row
         is_begun = row is not None and row.state is JobState.CANCELLED and row.done > 0
         return tr("Continue") if is_begun else tr("Try again")
@@ -226,7 +226,7 @@ class DecisionPanel(QWidget):
 
 
 class _RunningRow(QWidget):
-    """Pause and Cancel of the film that runs; hidden while none does."""
+    """Pause and Cancel of the video that runs; hidden while none does."""
 
     def __init__(self, actions: Actions) -> None:
         super().__init__()
@@ -242,7 +242,7 @@ class _RunningRow(QWidget):
         row(self._pause, self._cancel, spacing=8, on=self)
 
     def show_active(self, active: JobRow | None, *, is_selected: bool) -> None:
-        """Show the film that runs; it is named where another one is selected."""
+        """Show the video that runs; it is named where another one is selected."""
         self.setVisible(active is not None)
         if active is None:
             return
@@ -258,7 +258,7 @@ class _RunningRow(QWidget):
         self._cancel.setAccessibleDescription(what)
 
     def _short(self, name: str) -> str:
-        """The name of a film as wide as the button has room for."""
+        """The name of a video as wide as the button has room for."""
         metrics = self._pause.fontMetrics()
         return metrics.elidedText(name, Qt.TextElideMode.ElideMiddle, _NAME_WIDTH)
 

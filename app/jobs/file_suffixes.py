@@ -1,6 +1,6 @@
 """Suffixes of files that people open: videos, images, latents. Loads without Qt.
 
-The setup reads this too: Upreel stands under "Open with" for the films and latents of this list.
+The setup reads this too: Upreel stands under "Open with" for the videos and latents of this list.
 """
 
 # Names without the dot, for reading.

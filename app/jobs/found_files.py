@@ -23,7 +23,7 @@ from app.ui_state import UiState
 from engine.protocol.model_file_state import is_library
 
 MOST_FILES = 2000  # of one folder; more is a slip, or a job for the command line
-_FEWEST_NUMBERED = 3  # pictures that count as a film
+_FEWEST_NUMBERED = 3  # pictures that count as a video
 
 
 def is_latent(path: Path) -> bool:
@@ -56,9 +56,9 @@ class FoundFiles:
 
 
 def media_files(paths: Sequence[Path]) -> FoundFiles:
-    """Files as they are (the engine judges them), and of folders what looks like films.
+    """Files as they are (the engine judges them), and of folders what looks like videos.
 
-    A folder that holds only numbered pictures is one film: the folder itself.
+    A folder that holds only numbered pictures is one video: the folder itself.
     """
     found = FoundFiles()
     for path in paths:

@@ -65,7 +65,7 @@ class PresetForm(QWidget):
 
     @property
     def automatic(self) -> str:
-        """Model that "auto" stands for on this machine, as far as that is known without a film."""
+        """Model that "auto" stands for on this machine, as far as that is known without a video."""
         return next((preset.automatic for preset in self._presets if preset.automatic), "lite")
 
     def show_presets(self, presets: Sequence[Preset], gpu: str) -> None:

@@ -72,7 +72,7 @@ class QueueColumn(QWidget):
         self.view.setVisible(False)
 
     def offer_unfinished(self, jobs: Sequence[UnfinishedJob]) -> None:
-        """Ask what shall become of films of an earlier run; none takes the question away.
+        """Ask what shall become of videos of an earlier run; none takes the question away.
 
         Args:
             jobs: All of them can go on, or none can.

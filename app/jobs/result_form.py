@@ -21,7 +21,7 @@ _MARGIN = 16  # px at both sides, as the cards below
 
 
 class ResultForm(QWidget):
-    """Edits name and folder, which start from the plan; text once the film was started."""
+    """Edits name and folder, which start from the plan; text once the video was started."""
 
     output_chosen = Signal(object)  # Path of the result, None: as the planner names it
 
@@ -61,7 +61,7 @@ class ResultForm(QWidget):
         Args:
             plan: Names the file.
             chosen: Choice of the user: a file, a folder (the planner names the file), or None.
-            can_change: Whether the film was not started yet.
+            can_change: Whether the video was not started yet.
         """
         self.setVisible(plan is not None)
         before, self._output = self._output, plan.output if plan is not None else None
@@ -124,7 +124,7 @@ class ResultForm(QWidget):
 
 
 def with_ending(name: str, ending: str) -> str:
-    """`name` with the ending of a film where it has none that we write."""
+    """`name` with the ending of a video where it has none that we write."""
     if Path(name).suffix.lower() in (".mp4", ".mkv", ".mov", ".png", ".tif", ".tiff"):
         return name
     return name + ending

@@ -1,6 +1,6 @@
 """New videos in the watched folder: complete, not our results, and not taken before.
 
-A film is taken once its size and time were the same at two looks in a row and it can be opened. It
+A video is taken once its size and time were the same at two looks in a row and it can be opened. It
 is known by its content from then on, and kept over restarts. Pictures are left alone: of those that
 a program writes, one after the other, nothing tells which is the last.
 """
@@ -30,7 +30,7 @@ State = tuple[int, int]  # bytes, time of the last change in ns
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFilm:
-    """A film that was taken, or is a result of ours; `mark` is its `content_mark`."""
+    """A video that was taken, or is a result of ours; `mark` is its `content_mark`."""
 
     path: str
     bytes: int
@@ -42,7 +42,7 @@ class WatchedFilms:
     """Knowledge of videos in folders that are, or were, watched; for one thread at a time.
 
     Args:
-        record: File of it, a line for each film.
+        record: File of it, a line for each video.
     """
 
     def __init__(self, record: Path) -> None:
@@ -56,13 +56,13 @@ class WatchedFilms:
     def look(self, folder: Path, queued: Collection[Path], pattern: str, most: int) -> list[Path]:
         """Films to take now; they are known from here on, and written down at the next look.
 
-        The queue has been kept by then: a film is in one of the two after a crash.
+        The queue has been kept by then: a video is in one of the two after a crash.
 
         Args:
             folder: To look through, with the folders in it.
             queued: Sources of the queue.
             pattern: Pattern of the names of results.
-            most: Number of films; the rest follows at later looks.
+            most: Number of videos; the rest follows at later looks.
 
         Raises:
             OSError: The folder has gone, or it or the record cannot be read.
@@ -138,7 +138,7 @@ def _state(path: Path) -> State | None:
 
 
 def _is_named_as_result(path: Path, stems: Collection[str], pattern: str) -> bool:
-    """Whether a film is named as the result of another one here: of another machine, or old."""
+    """Whether a video is named as the result of another one here: of another machine, or old."""
     from engine.api import source_stem
 
     return not {source_stem(path.stem, pattern), source_stem(path.stem)}.isdisjoint(stems)

@@ -108,7 +108,7 @@ _CHANGED = "planChanged"
 
 
 class PlanNotices(QWidget):
-    """A line for each notice, which opens; what keeps the film from starting is open."""
+    """A line for each notice, which opens; what keeps the video from starting is open."""
 
     choices_requested = Signal(dict)  # settings by name
 
@@ -163,7 +163,7 @@ class PlanNotices(QWidget):
         self._lines.addWidget(line)
 
     def _buttons(self, notice: Notice, row: JobRow, at: int) -> list[QPushButton]:
-        """Choices that help; for what keeps the film from starting also another remedy."""
+        """Choices that help; for what keeps the video from starting also another remedy."""
         is_refusal = notice.severity == "refusal"
         is_first = row.state.can_change and row.plan is not None and row.plan.fits
         offers = offers_of(notice, row.settings) if is_refusal or is_first else []
@@ -216,7 +216,7 @@ def _words(notice: Notice) -> tuple[str, str, str]:
 
 
 class DownloadLines(QWidget):
-    """A line and a bar for the NVIDIA runtime and for model files; hidden for other films."""
+    """A line and a bar for the NVIDIA runtime and for model files; hidden for other videos."""
 
     def __init__(self, model: DownloadsModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -1,4 +1,4 @@
-"""Two films on one widget: split line, zoom and pan. Nothing moves by itself."""
+"""Two videos on one widget: split line, zoom and pan. Nothing moves by itself."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class CompareCanvas(Label):
         self.update()
 
     def set_missing_texts(self, first: str, second: str) -> None:
-        """Why each film has no picture of the frame, as text; "" while one is on its way."""
+        """Why each video has no picture of the frame, as text; "" while one is on its way."""
         if (first, second) != self.scene.missing_texts:
             self.scene.missing_texts = (first, second)
             self.update()
@@ -175,7 +175,7 @@ class CompareCanvas(Label):
         self.zoom_changed.emit(self.zoom)
 
     def sizeHint(self) -> QSize:
-        """A film's shape."""
+        """A video's shape."""
         return QSize(960, 540)
 
     def resizeEvent(self, event: QResizeEvent) -> None:

@@ -1,4 +1,4 @@
-"""A film that the preview can show: a source, or a result of it."""
+"""A video that the preview can show: a source, or a result of it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from engine.core.geometry import Size
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 
-SOURCE = ""  # key of the source among the films of a job
+SOURCE = ""  # key of the source among the videos of a job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Film:
-    """One of the two films that are shown in sync."""
+    """One of the two videos that are shown in sync."""
 
     job_id: str  # job that has it: the engine is asked for its frames by this name
     media: MediaInfo  # the source of the job
@@ -26,7 +26,7 @@ class Film:
 
     @property
     def key(self) -> str:
-        """`SOURCE`, or the job of a result: what tells the films of one source apart."""
+        """`SOURCE`, or the job of a result: what tells the videos of one source apart."""
         return SOURCE if self.side == "source" else self.job_id
 
     @property
@@ -52,7 +52,7 @@ class Film:
 
 
 def common_span_s(pair: tuple[Film, Film]) -> tuple[float, float | None]:
-    """The part of the source that both films have, in s; None for the end; empty where none is."""
+    """The part of the source that both videos have, in s; None for the end; empty where none is."""
     (first, first_stop), (second, second_stop) = (film.span_s for film in pair)
     stops = [stop for stop in (first_stop, second_stop) if stop is not None]
     return max(first, second), min(stops, default=None)

@@ -1,4 +1,4 @@
-"""Frames of a film to times and back, and both as text."""
+"""Frames of a video to times and back, and both as text."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from fractions import Fraction
 from engine.protocol.media import MediaInfo
 
 ROUNDED_S = Fraction(6, 10_000)  # s; some containers keep whole milliseconds only
-_UNCOUNTED = Fraction(1000)  # steps/s where a film has no steady rate
+_UNCOUNTED = Fraction(1000)  # steps/s where a video has no steady rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilmClock:
-    """Length of a film in steps: frames where they can be counted, else milliseconds."""
+    """Length of a video in steps: frames where they can be counted, else milliseconds."""
 
     steps: int
     rate: Fraction  # steps/s
@@ -37,11 +37,11 @@ class FilmClock:
 
     @property
     def seconds(self) -> float:
-        """Length of the film."""
+        """Length of the video."""
         return float(self.steps / self.rate)
 
     def step_at(self, seconds: float | Fraction) -> int:
-        """The step that is shown at a time, inside the film."""
+        """The step that is shown at a time, inside the video."""
         step = int((Fraction(seconds) + ROUNDED_S) * self.rate)
         return min(max(step, 0), self.steps - 1)
 
@@ -61,7 +61,7 @@ class FilmClock:
 
 
 def clock(seconds: float) -> str:
-    """A moment in a film in hundredths: "00:00:50.21"."""
+    """A moment in a video in hundredths: "00:00:50.21"."""
     hundredths = int(seconds * 100 + 1e-6)  # never shows a time that has not come yet
     minutes, hundredths = divmod(hundredths, 6000)
     hours, minutes = divmod(minutes, 60)

@@ -1,4 +1,4 @@
-"""The frame at the playhead in two films: asked for, awaited of both, shown with their names."""
+"""The frame at the playhead in two videos: asked for, awaited of both, shown with their names."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _ASK_AFTER_MS = 120  # while scrubbing, only the frame where the pointer rests i
 
 
 class FramePair(QObject):
-    """Two films of one source, of a job that is shown: usually the source and the job's result.
+    """Two videos of one source, of a job that is shown: usually the source and the job's result.
 
     Other results of the source can take the place of either.
     """
 
     requested = Signal(str, float, bool)  # job_id, s, whether with the source
-    changed = Signal()  # other films, or more of them to choose from
+    changed = Signal()  # other videos, or more of them to choose from
     film_lost = Signal(ErrorInfo)  # why one that was shown has given way
 
     def __init__(self, canvas: CompareCanvas, timeline: Timeline, parent: QObject) -> None:
@@ -44,7 +44,7 @@ class FramePair(QObject):
         timeline.strip.valueChanged.connect(lambda _step: self.refresh_texts())
         self.set_job("", None)
 
-    # Which films
+    # Which videos
 
     def set_job(self, job_id: str, media: MediaInfo | None) -> None:
         """Another job, or none: its source and its result."""
@@ -92,7 +92,7 @@ class FramePair(QObject):
             self.film_lost.emit(error)
 
     def choose(self, first: str, second: str) -> None:
-        """Show two other films, by their keys; a picture that is there already stays meanwhile."""
+        """Show two other videos, by their keys; a picture that is there already stays meanwhile."""
         pictures = dict(zip(self._keys, self.images, strict=True))
         self._keys = (first, second)
         self._take_films()
@@ -107,7 +107,7 @@ class FramePair(QObject):
 
     @property
     def shown(self) -> tuple[Film, Film]:
-        """The two films."""
+        """The two videos."""
         first, second = self._keys
         return self._film(first), self._film(second)
 
@@ -155,7 +155,7 @@ class FramePair(QObject):
         self._ask.stop()
 
     def ask_now(self) -> None:
-        """Ask for the frame at the playhead, of each film from its job."""
+        """Ask for the frame at the playhead, of each video from its job."""
         self._ask.stop()
         if self._media is None:
             return
@@ -280,7 +280,7 @@ class FramePair(QObject):
         return " ".join(filter(None, (tr("There is no result for this frame yet."), self._remedy)))
 
     def _why_no_source(self) -> str:
-        """Pictures of a film come at once; latents are no pictures yet."""
+        """Pictures of a video come at once; latents are no pictures yet."""
         if self._media is None or not self._media.holds_latents:
             return ""
         if self.is_finished:

@@ -1,4 +1,4 @@
-"""The row that chooses which two films are compared, where a source has several results."""
+"""The row that chooses which two videos are compared, where a source has several results."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from engine.core.errors import ErrorInfo
 
 
 class PairBar(QWidget):
-    """Two lists of the same films, A and B; what the other one has, both exchange."""
+    """Two lists of the same videos, A and B; what the other one has, both exchange."""
 
-    chosen = Signal(str, str)  # keys of two films
+    chosen = Signal(str, str)  # keys of two videos
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -39,7 +39,7 @@ class PairBar(QWidget):
         bind(self, lambda: self.show_problem(self._error))
 
     def _letter(self, at: int) -> Label:
-        """Makes the letter of a film, whose list it names."""
+        """Makes the letter of a video, whose list it names."""
         box, letter = self._boxes[at], "AB"[at]
         named(box, f"film{letter}")
         box.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # a click leaves the keys to the picture
@@ -68,7 +68,7 @@ class PairBar(QWidget):
         return not self._lists.isHidden()
 
     def show_problem(self, error: ErrorInfo | None) -> None:
-        """Why a film that was compared is no longer offered; None for nothing."""
+        """Why a video that was compared is no longer offered; None for nothing."""
         self._error = error
         if error is not None:
             sentences = engine_messages.text(error), engine_messages.hint(error)

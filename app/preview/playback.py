@@ -1,4 +1,4 @@
-"""Playback of the shown job: keys and buttons, which films, how fast, from where to where."""
+"""Playback of the shown job: keys and buttons, which videos, how fast, from where to where."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from engine.protocol.plan import Plan
 
 _FASTEST = 8.0
 _PART_S = 0.25  # that is decoded at once to be played backwards
-_LOOK_S = 0.3  # between two looks for more of a film that is being made
-_HELD = Qt.Key.Key_H  # shows the first film while it is down
+_LOOK_S = 0.3  # between two looks for more of a video that is being made
+_HELD = Qt.Key.Key_H  # shows the first video while it is down
 KEYS = (  # what `take_key` knows, for the list of keys
     (("Space",), mark("Play or pause")),
     (("J", "L"), mark("Play backwards or forwards; press again to double the speed")),
@@ -40,7 +40,7 @@ KEYS = (  # what `take_key` knows, for the list of keys
 
 @dataclass(frozen=True, slots=True)
 class Mirrored:
-    """A frame of a film that plays backwards: its time counts down."""
+    """A frame of a video that plays backwards: its time counts down."""
 
     frame: Frame
 
@@ -55,7 +55,7 @@ class Mirrored:
 
 
 def backwards(opened: Opener) -> Opener:
-    """Frames from a time down to the beginning, as a film whose times rise.
+    """Frames from a time down to the beginning, as a video whose times rise.
 
     Memory: the frames of `_PART_S`.
     """
@@ -91,7 +91,7 @@ def opener(job_id: str, media: MediaInfo, plan: Plan, side: Side) -> Opener:
 
 
 def growing(opened: Opener, grows: Callable[[], bool]) -> Opener:
-    """Frames of a film that is being made; at its end those that are finished later."""
+    """Frames of a video that is being made; at its end those that are finished later."""
 
     def frames(start: float) -> Iterator[Frame]:
         last = float("-inf")
@@ -113,7 +113,7 @@ class Playback(QObject):
 
     began = Signal()
     stopped = Signal()
-    pictures_changed = Signal(QImage, QImage)  # of both films; null for what there is not
+    pictures_changed = Signal(QImage, QImage)  # of both videos; null for what there is not
     trim_chosen = Signal(dict)  # settings "start" and "stop"
 
     def __init__(self, canvas: CompareCanvas, timeline: Timeline, parent: QObject) -> None:
@@ -151,7 +151,7 @@ class Playback(QObject):
         self._timeline.set_note("")
 
     def set_pair(self, pair: tuple[Film, Film]) -> None:
-        """Which two films are shown; where they play, the new ones go on."""
+        """Which two videos are shown; where they play, the new ones go on."""
         if pair != self._pair:
             self._pair = pair
             self.refresh()
@@ -161,7 +161,7 @@ class Playback(QObject):
         self._result = "result" if is_published else "pieces"
 
     def set_excerpt(self, plan: Plan | None) -> None:
-        """A part of the film was made with this plan: it plays where the job has no result."""
+        """A part of the video was made with this plan: it plays where the job has no result."""
         self._excerpt = plan
 
     @property
@@ -182,7 +182,7 @@ class Playback(QObject):
         return {name: backwards(film) for name, film in films.items()} if self._speed < 0 else films
 
     def _side(self, film: Film) -> Side | Literal["", "excerpt"]:
-        """Which film of its job the engine reads, or "excerpt"; "" for none yet."""
+        """Which video of its job the engine reads, or "excerpt"; "" for none yet."""
         if film.side == "source" or film.job_id != self._job_id:
             return film.side
         return self._result or ("excerpt" if self._excerpt is not None else "")
@@ -190,7 +190,7 @@ class Playback(QObject):
     def _growing_opener(self, film: Film, side: Side | Literal["excerpt"]) -> Opener:
         opened, strip, run = self._opener(film, side), self._timeline.strip, self._run
         if side != "pieces" or self._speed < 0 or strip.value() >= strip.span[0] + strip.finished:
-            return opened  # the first film is played meanwhile
+            return opened  # the first video is played meanwhile
 
         def grows() -> bool:
             return run == self._run and self._result == "pieces" and self._timeline.is_running
@@ -214,7 +214,7 @@ class Playback(QObject):
             self.play(1.0)
 
     def play(self, speed: float) -> None:
-        """Play from the playhead; below 0 backwards. Nothing where there is no film to play."""
+        """Play from the playhead; below 0 backwards. Nothing where there is no video to play."""
         if not self._can_play:
             return
         first, stop = self._timeline.strip.span
@@ -234,7 +234,7 @@ class Playback(QObject):
 
     @property
     def _can_play(self) -> bool:
-        """Whether what is shown is a film, and has its plans."""
+        """Whether what is shown is a video, and has its plans."""
         has_plans = self._pair is not None and all(film.plan is not None for film in self._pair)
         return has_plans and self._timeline.strip.maximum() > 0
 
@@ -327,7 +327,7 @@ class Playback(QObject):
         return True
 
     def release_key(self, event: QKeyEvent) -> None:
-        """The first film goes with its key."""
+        """The first video goes with its key."""
         if event.key() == _HELD and not event.isAutoRepeat():
             self._release()
 

@@ -1,4 +1,4 @@
-"""Plays one or two films in step: read ahead in threads, shown by a clock, late frames dropped."""
+"""Plays one or two videos in step: read ahead in threads, shown by a clock, late frames dropped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine.core.geometry import Size
 from engine.protocol.events import Picture
 
 _log = logging.getLogger(__name__)
-_AHEAD = 4  # pictures that wait for their time, of each film: 2 MB each for a canvas of 960x540
+_AHEAD = 4  # pictures that wait for their time, of each video: 2 MB each for a canvas of 960x540
 _RUNS_AHEAD_S = 0.25  # that the clock runs ahead of reading at most; then it waits
 _TICK_MS = 8
 
@@ -29,7 +29,7 @@ class Frame(Protocol):
 
     @property
     def seconds(self) -> float:
-        """Time in the film, s."""
+        """Time in the video, s."""
         ...
 
     def picture(self, box: Size) -> Picture:
@@ -41,7 +41,7 @@ Opener = Callable[[float], Iterator[Frame]]  # frames from a time on, s
 
 
 class PlayClock:
-    """Position in a film that plays at a speed; 0 stands still.
+    """Position in a video that plays at a speed; 0 stands still.
 
     Args:
         now: Seconds of a clock that never goes back.
@@ -53,12 +53,12 @@ class PlayClock:
 
     @property
     def speed(self) -> float:
-        """Seconds of the film in a second."""
+        """Seconds of the video in a second."""
         return self._begun[2]
 
     @property
     def position(self) -> float:
-        """Seconds of the film."""
+        """Seconds of the video."""
         base, since, speed = self._begun
         return base + (self._now() - since) * speed
 
@@ -69,14 +69,14 @@ class PlayClock:
 
 @dataclass(slots=True)
 class Counts:
-    """Frames of all films that were due since playing began."""
+    """Frames of all videos that were due since playing began."""
 
     shown: int = 0
     dropped: int = 0
 
 
 class Lane:
-    """One film, read ahead of the clock in a thread of its own.
+    """One video, read ahead of the clock in a thread of its own.
 
     A frame whose time is over is decoded, as later ones refer to it, but becomes no picture.
 
@@ -157,14 +157,14 @@ class _Playing:
 
 
 class Player(QObject):
-    """Shows frames of all films at the same time of the film, never one ahead of the other.
+    """Shows frames of all videos at the same time of the video, never one ahead of the other.
 
     The window's thread only takes pictures that are ready; it never decodes or scales.
     """
 
-    shown = Signal(float, object)  # s, images by name of their film
+    shown = Signal(float, object)  # s, images by name of their video
     ended = Signal()
-    failed = Signal(object)  # EngineError: one of the films cannot be read
+    failed = Signal(object)  # EngineError: one of the videos cannot be read
     playing_changed = Signal(bool)
 
     def __init__(
@@ -185,7 +185,7 @@ class Player(QObject):
 
     @property
     def position(self) -> float:
-        """Seconds of the film."""
+        """Seconds of the video."""
         return self._clock.position
 
     @property
@@ -195,12 +195,12 @@ class Player(QObject):
         return clock.position if clock.speed > 0 else None
 
     def play(self, films: Mapping[str, Opener], start_s: float, speed: float, box: Size) -> None:
-        """Play films from a time on; the clock starts with their first pictures.
+        """Play videos from a time on; the clock starts with their first pictures.
 
         Args:
             films: Function that opens each, by name.
             start_s: Time to begin with, s.
-            speed: Seconds of the film in a second.
+            speed: Seconds of the video in a second.
             box: Most pixels of a picture.
         """
         self._stop_lanes()
@@ -255,7 +255,7 @@ class Player(QObject):
 
     @staticmethod
     def _common(lanes: list[Lane], position: float) -> float:
-        """The latest time up to `position` of which every film has its picture."""
+        """The latest time up to `position` of which every video has its picture."""
         for lane in lanes:
             newest = lane.newest
             if newest is not None and not lane.has_ended:

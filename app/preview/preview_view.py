@@ -157,7 +157,7 @@ class PreviewView(QWidget):
         self.figures.show_plan(plan)
 
     def _pair_changed(self) -> None:
-        """Other films are compared, or can be."""
+        """Other videos are compared, or can be."""
         self.bar.show_letters(not self.pair.is_usual)
         self.pair_bar.show_films(self.pair.films, self.pair.shown)
         self._give_way()
@@ -307,7 +307,7 @@ class PreviewView(QWidget):
         self.playback.refresh()
 
     def _compare(self) -> None:
-        """Show both films together and play them."""
+        """Show both videos together and play them."""
         if self.canvas.mode in (Mode.FIRST, Mode.SECOND):
             self._mode_chosen(Mode.SPLIT.value)
         self.canvas.setFocus()

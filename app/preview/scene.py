@@ -132,7 +132,7 @@ def draw_message(painter: QPainter, area: QRectF, text: str) -> None:
 
 
 def draw_split(painter: QPainter, area: QRectF, x: float) -> None:
-    """The line between the two films with its handle."""
+    """The line between the two videos with its handle."""
     shadow = QColor(0, 0, 0, 90)
     painter.fillRect(QRectF(x - 2, area.top(), 4, area.height()), shadow)
     painter.fillRect(QRectF(x - 1, area.top(), 2, area.height()), INK)
@@ -174,7 +174,7 @@ def draw_focus(painter: QPainter, area: QRectF) -> None:
 NEAREST_ABOVE = 2.0  # zoom from which single pixels are shown as squares
 _GAP = 8  # px between the two pictures side by side
 _MISSING = QColor("#262626")  # where a picture will be
-_VEIL = QColor(20, 22, 26, 110)  # over the first film where the second has no picture
+_VEIL = QColor(20, 22, 26, 110)  # over the first video where the second has no picture
 
 
 class Mode(StrEnum):
@@ -195,7 +195,7 @@ class Scene:
         self.split = 0.5  # 0 to 1 of the visible picture
         self.labels = ("", "")
         self.is_live = False  # the frame in work is shown, not one that was asked for
-        self.missing_texts = ("", "")  # why a film has no picture of the frame
+        self.missing_texts = ("", "")  # why a video has no picture of the frame
         self.are_tiles_shown = True
         self.viewport = Viewport()
         self.tile_map = TileMap()
@@ -209,7 +209,7 @@ class Scene:
 
     @property
     def shows_tiles(self) -> bool:
-        """True when tiles take the place of the second film.
+        """True when tiles take the place of the second video.
 
         A frame of one tile is better shown by its preview, which is larger and has its source.
         """

@@ -77,7 +77,7 @@ class Timeline(QFrame):
         self._give_way()
 
     def set_film(self, film: FilmClock) -> None:
-        """Another film."""
+        """Another video."""
         self._film = film
         self.strip.set_film(film)
         self._show()
@@ -91,7 +91,7 @@ class Timeline(QFrame):
         self._show()
 
     def trim_of(self, first: int, stop: int) -> dict[str, str]:
-        """The settings that keep steps from `first` to before `stop`; "" for the film's own end."""
+        """Settings that keep steps from `first` to before `stop`; "" for the end of the video."""
         if self._film is None:
             return {}
         edges = [max(0.0, self._film.seconds_of(step) - float(ROUNDED_S)) for step in (first, stop)]

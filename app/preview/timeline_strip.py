@@ -1,4 +1,4 @@
-"""The slider over the steps of a film: what is finished, what is kept, where the playhead is."""
+"""The slider over the steps of a video: what is finished, what is kept, where the playhead is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MARGIN = 6  # px left and right of the strip, room for handles and playhead
 
 
 class TimelineStrip(QAbstractSlider):
-    """A slider over the steps of a film; emits what the user chose, never what was set."""
+    """A slider over the steps of a video; emits what the user chose, never what was set."""
 
     step_chosen = Signal(int)
     span_chosen = Signal(int, int)  # first step that is kept, first one after
@@ -32,7 +32,7 @@ class TimelineStrip(QAbstractSlider):
         self.setMouseTracking(True)
 
     def set_film(self, film: FilmClock) -> None:
-        """Another film; nothing is finished, nothing cut off."""
+        """Another video; nothing is finished, nothing cut off."""
         self._steps_a_second = max(1, round(film.rate))
         self._span, self._finished = (0, film.steps), 0
         self.setRange(0, film.steps - 1)
@@ -57,7 +57,7 @@ class TimelineStrip(QAbstractSlider):
 
     @property
     def is_trimmed(self) -> bool:
-        """True when a part of the film is left out."""
+        """True when a part of the video is left out."""
         return self._span != (0, self.maximum() + 1)
 
     @property

@@ -1,4 +1,4 @@
-"""The bar over the picture that makes a part of the film before the whole, and how that goes on."""
+"""The bar over the picture that makes an excerpt of the video, and shows its progress."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class TryBar(QFrame):
             (self._seconds if seconds else self._frame).click()
 
     def withdraw(self) -> None:
-        """Offer nothing: the film cannot be tried."""
+        """Offer nothing: the video cannot be tried."""
         self._is_offered = False
         self.hide()
         self.line.hide()

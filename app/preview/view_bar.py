@@ -89,7 +89,7 @@ class ViewBar(QWidget):
         self._zoom.setText(f"{zoom * 100:.0f} %")
 
     def show_letters(self, are_shown: bool) -> None:
-        """Name the films A and B instead of original and result."""
+        """Name the videos A and B instead of original and result."""
         if are_shown != self._is_lettered:
             self._is_lettered = are_shown
             self._show()

@@ -1,4 +1,4 @@
-"""Settings of the program, which apply to every film on this machine; built from the schema."""
+"""Settings of the program, which apply to every video on this machine; built from the schema."""
 
 from __future__ import annotations
 

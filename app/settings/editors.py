@@ -123,7 +123,7 @@ class LineEditor(Editor):
 
 
 class TimeEditor(LineEditor):
-    """A time in the film, or nothing; the plan says what is wrong with one."""
+    """A time in the video, or nothing; the plan says what is wrong with one."""
 
     def __init__(self, name: str, empty: str, parent: QWidget | None = None) -> None:
         super().__init__(name, empty, parent)

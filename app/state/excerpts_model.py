@@ -1,4 +1,4 @@
-"""Excerpts of the films of the queue: those that were made, and the one that is being made."""
+"""Excerpts of the videos of the queue: those that were made, and the one that is being made."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ExcerptsModel(KindModel):
         hub.subscribe(events.ExcerptReady, self._add)
 
     def at(self, row: JobRow, seconds: float) -> Excerpt | None:
-        """The newest one of a film's present choices that shows a time, in s."""
+        """The newest one of a video's present choices that shows a time, in s."""
         if row.plan is None:
             return None
         for one in reversed(self._found.get(row.job_id, [])):
@@ -34,7 +34,7 @@ class ExcerptsModel(KindModel):
         return None
 
     def of(self, job_id: str, settings: JobSettings, seconds: float) -> Excerpt | None:
-        """The newest one of a film with these settings that shows a time, in s."""
+        """The newest one of a video with these settings that shows a time, in s."""
         for one in reversed(self._found.get(job_id, [])):
             if one.has(settings) and one.holds(seconds) and one.frames > 1:
                 return one

@@ -110,7 +110,7 @@ class QueueModel(QAbstractListModel):
 
     @property
     def awaits_plans(self) -> bool:
-        """Whether there are films that are read or wait, and may take any time."""
+        """Whether there are videos that are read or wait, and may take any time."""
         states = (JobState.READING, JobState.WAITING)
         return any(row.state in states and row.plan is None for row in self._rows)
 
@@ -156,7 +156,7 @@ class QueueModel(QAbstractListModel):
             self._emit_changed(row)
 
     def mark_watched(self, job_id: str) -> None:
-        """Remember that a film came from the watched folder."""
+        """Remember that a video came from the watched folder."""
         row = self.find(job_id)
         if row is not None:
             row.is_watched = True

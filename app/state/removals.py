@@ -14,7 +14,7 @@ from app.state.job_row import JobRow
 class Removal:
     """Films that went by one action."""
 
-    rows: tuple[JobRow, ...] = ()  # the films as they were; empty for jobs of an earlier run
+    rows: tuple[JobRow, ...] = ()  # the videos as they were; empty for jobs of an earlier run
     count: int  # number of videos
     restore: Callable[[], None]  # puts them back
     drop: Callable[[], None]  # deletes what they hold

@@ -1,4 +1,4 @@
-"""`decode-latent` and `encode-latent`: latents as ComfyUI saves them, to a film and back."""
+"""`decode-latent` and `encode-latent`: latents as ComfyUI saves them, to a video and back."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class ApiServices:
         settings: EngineSettings,
         tell: Callable[[int, int], None],
     ) -> EncodedLatents:
-        """Write a film as a file of latents."""
+        """Write a video as a file of latents."""
         return api.encode_latents(source, output, model, job, engine_settings=settings, report=tell)
 
     def unfinished(self) -> Sequence[api.UnfinishedJob]:

@@ -116,7 +116,7 @@ class OutputNameUnusable(OutputError, code="output-name"):
 
 
 class ResultHeldBack(OutputError, code="result-held-back"):
-    """Frames cannot be read that should be there: a shorter film needs the user's consent."""
+    """Frames cannot be read that should be there: a shorter video needs the user's consent."""
 
 
 class ResultGone(InputError, code="result-gone"):

@@ -82,7 +82,7 @@ def range_text(low: float, high: float) -> str:
 
 
 def clock_text(seconds: float | Fraction) -> str:
-    """A time in a film: "00:01:58.040"."""
+    """A time in a video: "00:01:58.040"."""
     milliseconds = round(seconds * 1000)
     minutes, milliseconds = divmod(milliseconds, 60_000)
     hours, minutes = divmod(minutes, 60)

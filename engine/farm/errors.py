@@ -30,7 +30,7 @@ class AlreadyLent(MachineError, code="already-lent"):
 
 
 class SegmentDamaged(MachineError, code="segment-damaged"):
-    """A part of the film did not arrive at the other computer as it was sent."""
+    """A part of the video did not arrive at the other computer as it was sent."""
 
 
 class PairingFailed(MachineError, code="pairing-failed"):

@@ -159,7 +159,7 @@ _SUITED = {
 
 
 def suited_precision(model: str, gpu_bytes: int) -> str:
-    """The precision to download for a GPU of this size; 0 bytes for the processor.
+    """The precision to download for a GPU of this size; 0 bytes for the CPU.
 
     "" for a model without published transformers; else one that the catalogue has:
     of those it does not have, the most exact other one.

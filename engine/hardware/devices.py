@@ -37,14 +37,14 @@ class Gpu:
 
 @cache
 def cpu_name() -> str:
-    """The processor's product name, e.g. "AMD Ryzen 7 7700"."""
+    """The CPU's product name, e.g. "AMD Ryzen 7 7700"."""
     if sys.platform == "win32":
         return _windows_cpu_name() or platform.processor()
     return next(_linux_cpu("model name"), "") or platform.processor() or platform.machine()
 
 
 def cpu_threads() -> int:
-    """Threads of the processor that this process may use, at least 1."""
+    """Threads of the CPU that this process may use, at least 1."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -52,7 +52,7 @@ def cpu_threads() -> int:
 
 @cache
 def cpu_has_bf16() -> bool:
-    """Whether the processor multiplies bfloat16 in hardware, so that it is worth using.
+    """Whether the CPU multiplies bfloat16 in hardware, so that it is worth using.
 
     On Linux from /proc; elsewhere from torch, which this loads.
     """

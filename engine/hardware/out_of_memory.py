@@ -16,7 +16,7 @@ _cuda: Any = torch.cuda  # part of it has no types
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the GPU's allocator, the processor's or the system refused memory.
+    """Whether the GPU's allocator, the CPU's or the system refused memory.
 
     An EngineError with such a cause counts too: what could not be loaded, decoded or written for
     want of memory is not missing or damaged.

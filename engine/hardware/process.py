@@ -30,10 +30,10 @@ _EXECUTION_SPEED = 1
 
 @contextlib.contextmanager
 def at_work(*, on_processor: bool) -> Iterator[None]:
-    """No power throttling; a lower priority than other programs where the processor computes.
+    """No power throttling; a lower priority than other programs where the CPU computes.
 
     Otherwise Windows 11 moves the program of a minimised window to slow cores. A GPU must not wait
-    for the processor, so jobs on a GPU keep their priority.
+    for the CPU, so jobs on a GPU keep their priority.
     """
     if sys.platform != "win32":
         yield

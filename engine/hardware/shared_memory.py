@@ -48,7 +48,7 @@ class MemoryUse:
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """One GPU, or the graphics of a processor, at one time."""
+    """One GPU, or the graphics of a CPU, at one time."""
 
     all: MemoryUse = field(default_factory=MemoryUse)
     processes: dict[int, MemoryUse] = field(default_factory=dict)  # by process id

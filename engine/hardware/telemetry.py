@@ -57,7 +57,7 @@ class Sampler:
             self._thread = None
 
     def read(self) -> Telemetry:
-        """One reading; the load of the processor is that since the previous reading."""
+        """One reading; the load of the CPU is that since the previous reading."""
         if self._samples % _FAMILY_EVERY == 0:
             self._family = [self._process, *_children(self._process)]
         self._samples += 1

@@ -32,7 +32,7 @@ def write(path: Path, lines: Sequence[DoctorLine], *, with_names: bool = False) 
     Args:
         path: A .zip.
         lines: Findings of the self-test.
-        with_names: Keep names of files, folders and computers, titles and metadata of films.
+        with_names: Keep names of files, folders and computers, titles and metadata of videos.
 
     Raises:
         OutputError: It cannot be written.

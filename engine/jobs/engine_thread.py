@@ -137,7 +137,7 @@ class EngineThread(threading.Thread):
             case _TaskEnded():
                 self._jobs.run_next()
             case _:
-                if isinstance(command, c.StartQueue | c.RemoveJob):  # the film itself comes first
+                if isinstance(command, c.StartQueue | c.RemoveJob):  # the video itself comes first
                     self._tasks.stop(TaskKind.EXCERPT, getattr(command, "job_id", ""))
                 self._jobs.carry_out(command)
 

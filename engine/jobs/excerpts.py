@@ -1,4 +1,4 @@
-"""Excerpts: a part of a film by the plan of its job, made by the machinery of jobs."""
+"""Excerpts: a part of a video by the plan of its job, made by the machinery of jobs."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class _Wanted:
 
 
 class ExcerptService:
-    """Makes parts of films while no job runs, one after the other.
+    """Makes parts of videos while no job runs, one after the other.
 
     Args:
-        jobs: Whose films are tried.
+        jobs: Whose videos are tried.
         send: Takes what was made to the jobs.
         is_measured: Whether the machine is measured; both times would be wrong.
     """
@@ -130,9 +130,9 @@ def _look(job_id: str, media: MediaInfo, work: RunningTask) -> None:
 def made(
     job_id: str, wanted: _Wanted, machine: Machine, folder: Path, work: RunningTask
 ) -> Excerpt:
-    """Make a part of a film into a folder.
+    """Make a part of a video into a folder.
 
-    The plan is that of the whole film: a plan for a few frames could have other clips and tiles.
+    The plan is that of the whole video: a plan for a few frames could have other clips and tiles.
 
     Raises:
         EngineError: It cannot be made.
@@ -175,7 +175,7 @@ def made(
 
 
 def _of_part(media: MediaInfo, plan: Plan, wanted: _Wanted) -> Plan:
-    """The plan of a film, for a part of it, without its other streams and in this process."""
+    """The plan of a video, for a part of it, without its other streams and in this process."""
     plan = replace(plan, streams=(), workers=(), takes_machines=False)
     film = decoded(media, plan, plan.output.parent)
     if media.kind == "image" or film is None:

@@ -263,7 +263,7 @@ def _write_roots(roots: list[Path]) -> None:
 
 
 def _check_possible(stored: StoredJob) -> None:
-    """Raises ValueError or OverflowError for sizes and rates that no film and no plan can have."""
+    """Raises ValueError or OverflowError for sizes and rates that no video and no plan can have."""
     video, picture = stored.media.video, stored.plan.picture
     steps = (video.time_base, video.sample_aspect, picture.time_base, picture.sample_aspect)
     rates = (picture.frame_rate, 1 if video.frame_rate is None else video.frame_rate)

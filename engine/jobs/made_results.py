@@ -1,7 +1,7 @@
 """Which results Upreel has made for this user: a line for each, by its content.
 
-A folder that is watched for films may be the one that results go to. Window and command line write
-a result down before it gets its name, so that it is never taken for a film.
+A folder that is watched for videos may be the one that results go to. Window and command line write
+a result down before it gets its name, so that it is never taken for a video.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST_BYTES = 2**20  # that are read: about 13,000 results, the latest
 
 def note(result: Path) -> None:
     """Write a finished file down; one that cannot be is logged, and the job goes on."""
-    if is_folder(result):  # pictures: no film is a folder
+    if is_folder(result):  # pictures: no video is a folder
         return
     try:
         record = _record()

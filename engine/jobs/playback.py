@@ -71,7 +71,7 @@ def _result_picture(job: Job, command: ShowFrame) -> Picture | None:
 
 
 def _made_plan(job: Job, seconds: float) -> Plan | None:
-    """The plan of a film that was made and shows that time; None where there is none.
+    """The plan of a video that was made and shows that time; None where there is none.
 
     Raises:
         ResultGone: The finished result was deleted or replaced.
@@ -115,12 +115,12 @@ def played_frames(
     Args:
         media: The source.
         plan: Plan of the job.
-        side: Which film.
+        side: Which video.
         start_s: Time to begin at, s of the source.
         folder: Folder of the job, with its segments.
 
     Raises:
-        InputError: A film cannot be read (any more).
+        InputError: A video cannot be read (any more).
     """
     film = decoded(media, plan, folder)
     if film is None:

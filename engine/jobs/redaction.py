@@ -2,7 +2,7 @@
 
 A list of what is private is never whole. So a word of a text stays if it is one of the program's
 own: of its messages, catalogues, sources and modules, of the errors of Python and the system, of
-the names of this computer's processors. All others are replaced.
+the names of this computer's CPUs. All others are replaced.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class StageWork:
         kind: Kind of its operations.
         dtype: Type of its matrix products.
         operations: Floating-point; a multiply-add is two.
-        processor: Name of the cost that counts on a processor, as in `planner.rates.COSTS`, and
+        processor: Name of the cost that counts on a CPU, as in `planner.rates.COSTS`, and
             its units; None for 10^12 operations of the kind.
         pinned_bytes: Weights copied to the GPU meanwhile, from pinned main memory.
         paged_bytes: Bytes copied from pageable RAM.
@@ -173,7 +173,7 @@ class ModelFamily(ABC, Generic[W]):
     models: ClassVar[dict[str, str]]  # id -> title
     plan: ClassVar[type[WorkPlan]]  # class of its plans
     enlarges_only: ClassVar[bool] = False  # no work for a result that is not larger than its source
-    wants_gpu: ClassVar[bool] = False  # worth installing a runtime for: a processor is too slow
+    wants_gpu: ClassVar[bool] = False  # worth installing a runtime for: a CPU is too slow
     is_built_in: ClassVar[bool] = False  # comes with the program: what any machine can fall back to
     latents: ClassVar[LatentFormat | None] = None  # files that its VAEs decode and encode
 

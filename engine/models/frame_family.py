@@ -29,7 +29,7 @@ class FramePlan(WorkPlan):
     frame: Size  # size of the source as stored
     tile: Size  # px of the source at a time, halo included
     overlap: int = 0  # px that neighbouring tiles share
-    steadiness: str = "off"  # or "mild": frames are blended where the film stands still
+    steadiness: str = "off"  # or "mild": frames are blended where the video stands still
 
     @property
     def canvas(self) -> Size:

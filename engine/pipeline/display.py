@@ -1,4 +1,4 @@
-"""Pictures for people: frames turned and stretched as the film is seen, in 8-bit RGB."""
+"""Pictures for people: frames turned and stretched as the video is seen, in 8-bit RGB."""
 
 from __future__ import annotations
 
@@ -164,13 +164,13 @@ def quick_picture(frame: PlanarFrame, video: VideoInfo, box: Size) -> Picture:
     return Picture(size=Size(rgb.shape[1], rgb.shape[0]), rgb=rgb.tobytes())
 
 
-_MOST_PIXELS = 150_000  # decoded: some seconds of a processor for each reading
+_MOST_PIXELS = 150_000  # decoded: some seconds of a CPU for each reading
 
 
 def first_picture(
     latents: LatentFormat, path: Path, vae: WeightsPlan, longest_side: int
 ) -> tuple[Picture, Picture, bool]:
-    """The first latent decoded on the processor, or its middle where that would take long.
+    """The first latent decoded on the CPU, or its middle where that would take long.
 
     Args:
         latents: Format of the file.

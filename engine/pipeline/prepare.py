@@ -1,6 +1,6 @@
 """Makes a plan of source and settings for this computer, now; loads neither torch nor av.
 
-A source is a film, pictures, or latents, which become a film before anything else is done.
+A source is a video, pictures, or latents, which become a video before anything else is done.
 """
 
 from __future__ import annotations
@@ -316,7 +316,7 @@ def probe_source(path: Path, settings: JobSettings) -> MediaInfo:
 
 
 def examined_source(media: MediaInfo) -> MediaInfo:
-    """A film with what a sample of its frames shows; everything else as it is. Loads av.
+    """A video with what a sample of its frames shows; everything else as it is. Loads av.
 
     A file of another size than when it was probed is probed again: it was replaced meanwhile, or
     was not complete yet.
@@ -343,7 +343,7 @@ def described(media: MediaInfo, settings: JobSettings) -> MediaInfo:
 
 
 def decoded(media: MediaInfo, plan: Plan, folder: Path) -> MediaInfo | None:
-    """The film that a job reads: its source, or what was decoded of it; None before that is done.
+    """The video that a job reads: its source, or what was decoded of it; None before that is done.
 
     Of a source that is deinterlaced it has the rate and the times that its frames are read with.
 
@@ -377,7 +377,7 @@ def film_path(media: MediaInfo, plan: LatentPlan, folder: Path) -> Path:
 
 
 def film_at(media: MediaInfo, path: Path) -> MediaInfo:
-    """Latents as the film that was decoded from them."""
+    """Latents as the video that was decoded from them."""
     return replace(
         media,
         path=path,

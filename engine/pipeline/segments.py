@@ -65,7 +65,7 @@ class SegmentRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Segments that follow each other and lack, and what has to be known of the film before them.
+    """Segments that follow each other and lack, and what has to be known of the video before them.
 
     With this and the source they can be made anywhere: they are the same as those of a job that
     makes all segments in a row.
@@ -77,7 +77,7 @@ class Span:
         shot: First frame of the shot that the span's first frame belongs to, where the model looks
             at shots.
         stop: First frame after the span, counted from the job's first; the first one of a segment.
-            None: the span goes on to the end of the film.
+            None: the span goes on to the end of the video.
     """
 
     first: int = 0
@@ -113,7 +113,7 @@ class Span:
 
 
 def first_lacking(segments: SegmentLog, segment_frames: int) -> Span:
-    """The first segments that lack, up to the next one that is there or to the end of the film.
+    """The first segments that lack, up to the next one that is there or to the end of the video.
 
     Segments after them that begin elsewhere than their number says are forgotten: one that was cut
     short before them is lost.

@@ -1,4 +1,4 @@
-"""Makes spans of a film: reading, model and writing in their threads; models are loaded once."""
+"""Makes spans of a video: reading, model and writing in their threads; models are loaded once."""
 
 from __future__ import annotations
 

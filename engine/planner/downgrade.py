@@ -63,7 +63,7 @@ def next_work(work: WorkPlan, why: Why, *, of_main_memory: bool) -> WorkPlan | N
     if why == "overflow":
         return family.wider(work)
     found: WorkPlan | None = None
-    if of_main_memory and work.device != "cpu":  # a processor has but one memory
+    if of_main_memory and work.device != "cpu":  # a CPU has but one memory
         found = family.less_on_host(work)
     return found or family.smaller(work)
 

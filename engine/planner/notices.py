@@ -366,7 +366,7 @@ def _reading(
 # --- findings in a sample of a video's frames, each with its remedy
 
 _REPEATS = 0.15  # share of frames that repeat the one before
-_FILM_RATES = (29, 31)  # frames/s, in which film has one repeat in five frames
+_FILM_RATES = (29, 31)  # frames/s, in which telecined film has one repeat in five frames
 _FILM_REPEATS = (0.15, 0.25)
 _BLOCKING = 1.25  # steps at the edges of blocks, of those inside
 _GRAIN = 0.012  # of full scale

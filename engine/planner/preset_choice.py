@@ -50,7 +50,7 @@ class Tier:
     Attributes:
         name: "cpu", "small_gpu" or "gpu".
         least_bytes: A GPU of this tier has so much memory at least.
-        automatic: Model that "auto" stands for, for a film of a usual size.
+        automatic: Model that "auto" stands for, for a video of a usual size.
         presets: Description and settings of each preset by its name, a goal. "goals" are all that
             it serves, where that is not its name alone.
     """
@@ -74,7 +74,7 @@ def tier_of(memory_bytes: int) -> Tier:
 
 
 def presets_for(gpu: GpuSpec | None) -> tuple[Preset, ...]:
-    """The presets for a GPU of the table; for a processor with None."""
+    """The presets for a GPU of the table; for a CPU with None."""
     return presets_of("", 0) if gpu is None else presets_of(gpu.title, gpu.memory_bytes)
 
 
@@ -125,7 +125,7 @@ class Offered:
 
     Attributes:
         presets: Presets for the GPU, then the user's own by title.
-        gpu: Title of the GPU that they are for; "" for a processor.
+        gpu: Title of the GPU that they are for; "" for a CPU.
         failures: Files of the user's presets that cannot be read.
     """
 

@@ -23,7 +23,7 @@ _LATEST = 5  # of them decide
 _SCALE = re.compile(r"-x\d+(?=-)")  # in the name of a kind
 _HALF = 0.5  # of the way that a factor goes with each further job
 
-# CPU seconds on one core of a server processor of 2023, of a million pixels or, for the work of
+# CPU seconds on one core of a server CPU of 2023, of a million pixels or, for the work of
 # VAEs and transformers, of 10^12 floating-point operations. The speed test measures them.
 COSTS: dict[str, float] = {
     "start": 0.05,  # of a job: threads, files, the first call of everything
@@ -37,7 +37,7 @@ COSTS: dict[str, float] = {
     "verify": 0.009,  # an H.264 result, per output Mpx
     "lite-2-float32": 1.2,  # per source Mpx
     "lite-4-float32": 2.3,
-    "lite-2-bfloat16": 0.7,  # where the processor multiplies bfloat16
+    "lite-2-bfloat16": 0.7,  # where the CPU multiplies bfloat16
     "lite-4-bfloat16": 1.3,
     "libx264": 0.036,  # encoders: per output Mpx
     "libx265": 0.105,
@@ -138,7 +138,7 @@ class Rates:
         """Corrections of this kind of job, else of the nearest kind, scaled by the work.
 
         Nearest are those that differ in the encoder alone, then those of the same model at another
-        scale: a guess next to a measurement of the same film would contradict it.
+        scale: a guess next to a measurement of the same video would contradict it.
         """
         own = self.jobs.get(_key(kind, gpu))
         if own is not None:

@@ -85,7 +85,7 @@ def computed_frames(plan: Plan) -> Iterator[float]:
 
 
 def with_best_spans(plan: Plan, rates: Sequence[float]) -> Plan:
-    """The plan with the length of spans that makes the film soonest; its pictures are the same.
+    """The plan with the length of spans that makes the video soonest; its pictures are the same.
 
     Long spans waste little at their edges, with short ones the GPUs end together.
     """

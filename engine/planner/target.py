@@ -20,7 +20,7 @@ SMALLEST_SIDE = 16  # px, of the result, unless the source is that small itself
 LARGEST_SIDE = 16384  # px, of the result: what the codecs' formats can hold
 _SUFFIX = {"mp4": ".mp4", "mkv": ".mkv", "mov": ".mov"}
 _PATTERN = "{name}_{size}"  # of the names of results
-_SIZES = r"(?:x\d|\d+p|\d+x\d+|copy)"  # that `_label` gives films
+_SIZES = r"(?:x\d|\d+p|\d+x\d+|copy)"  # that `_label` gives videos
 _KEPT_PICTURES = {".png", ".tif", ".tiff"}
 
 
@@ -76,7 +76,7 @@ def default_output(
 def source_stem(result: str, pattern: str = _PATTERN) -> str:
     """Name of the source of a result, both without their endings; "" where none is like it.
 
-    The inverse of `default_output`, for films.
+    The inverse of `default_output`, for videos.
 
     Args:
         result: A name that a result could have: "film_x2", "film_1080p (2)".
@@ -130,7 +130,7 @@ def output_bytes(plan: Plan, media: MediaInfo) -> int:
 
 
 def trimmed(settings: JobSettings, video: VideoInfo) -> tuple[Fraction | None, Fraction | None]:
-    """Begin and end of the part that is wanted, s; None where the film begins and ends.
+    """Begin and end of the part that is wanted, s; None where the video begins and ends.
 
     Raises:
         SettingsError: There is no such part.

@@ -83,13 +83,13 @@ def frame_rates(plan: Plan, budget: Budget, known: Rates) -> tuple[float, ...]:
 
 
 def survey_seconds(plan: Plan, budget: Budget, known: Rates) -> float:
-    """Seconds of reading the film ahead of the processes that share it."""
+    """Seconds of reading the video ahead of the processes that share it."""
     factor = known.factor(kind(plan)) if plan.work.device == "cpu" else 1.0
     return factor * stages_alone(plan, budget, known)["read"]
 
 
 def fixed_seconds(plan: Plan, known: Rates) -> float:
-    """Seconds that a job takes whatever the length of its film."""
+    """Seconds that a job takes whatever the length of its video."""
     start = _START_S + (_WORKERS_S if plan.workers else 0.0)
     return start + known.cost("start") + _loading(plan) / _cores(plan.work.threads)
 
@@ -266,7 +266,7 @@ def _is_on_gpu(plan: Plan, stage: str) -> bool:
 
 
 def _processor(plan: Plan, known: Rates) -> dict[str, float]:
-    """CPU seconds of what the processor does, in the order of the work."""
+    """CPU seconds of what the CPU does, in the order of the work."""
     picture, on_gpu = plan.picture, plan.work.device == "cuda"
     source = plan.source_size.pixels * plan.frames / 1e6
     output = picture.size.pixels * plan.frames / 1e6

@@ -173,14 +173,14 @@ class ResultLost(JobEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenesFound(JobEvent):
-    """Scenes of the film that tell models apart, in its order; () where it has none."""
+    """Scenes of the video that tell models apart, in its order; () where it has none."""
 
     scenes: tuple[Scene, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExcerptReady(JobEvent):
-    """A part of the film was tried: PreviewReady has its frames where the job has no result."""
+    """A part of the video was tried: PreviewReady has its frames where the job has no result."""
 
     excerpt: Excerpt
 

@@ -1,4 +1,4 @@
-"""An excerpt: a few frames of a film, made as its job would make them, before hours are spent."""
+"""An excerpt: a few frames of a video, made as its job would make them, before hours are spent."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class Excerpt:
         return self.has(settings) and self.plan.work.model == plan.work.model
 
     def has(self, settings: JobSettings) -> bool:
-        """Whether it was made with these settings, whatever part of the film they name."""
+        """Whether it was made with these settings, whatever part of the video they name."""
         return _of_frames(self.settings) == _of_frames(settings)
 
 
 def _of_frames(settings: JobSettings) -> JobSettings:
-    """Settings without the part of the film and what becomes of an older result."""
+    """Settings without the part of the video and what becomes of an older result."""
     return replace(settings, start="", stop="", overwrite=False)

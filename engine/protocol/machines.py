@@ -56,7 +56,7 @@ class MachinesState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineCommand(Command):
-    """Something about other computers that make parts of films; PairMachine is a task."""
+    """Something about other computers that make parts of videos; PairMachine is a task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

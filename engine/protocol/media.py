@@ -90,7 +90,7 @@ class Deinterlacing:
 
     @property
     def frames_out(self) -> Fraction:
-        """Frames that come of one of the source; of film at least, as only repeats are left out."""
+        """Frames made of one of the source; the fewest for telecined film."""
         return {"frames": Fraction(1), "fields": Fraction(2), "film": Fraction(4, 5)}[
             self.rendering
         ]
@@ -136,7 +136,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VideoInfo:
-    """The film: the one video stream that is upscaled.
+    """The video: the one video stream that is upscaled.
 
     `size` is the picture as stored, without what the container crops (`cropped`); `rotation` (0,
     90, 180, 270, clockwise degrees) turns it into the picture as seen. `sample_aspect` is the width
@@ -271,7 +271,7 @@ class MediaInfo:
 
     @property
     def audio_streams(self) -> tuple[StreamInfo, ...]:
-        """All sound tracks that belong to the film, in file order."""
+        """All sound tracks that belong to the video, in file order."""
         sounds = (s for s in self.streams if s.kind == "audio")
         return tuple(s for s in sounds if not s.is_of_other_programme)
 

@@ -196,14 +196,14 @@ class StagePlan:
 
     Stages that the model computes: "encode", "transformer" and "decode" of models that take shots,
     else "upscale", and "steady" where frames are blended with their neighbours; before them "clean"
-    of a first pass; around them "latents" (a file of latents becomes a film), "read", "restore",
+    of a first pass; around them "latents" (a file of latents becomes a video), "read", "restore",
     "write" and "verify".
     """
 
     stage: str
     peak_bytes: int  # main memory, the whole program included
     seconds: float
-    device_bytes: int = 0  # most on the GPU, weights included; 0 for what a processor computes
+    device_bytes: int = 0  # most on the GPU, weights included; 0 for what a CPU computes
 
 
 Limit = Literal["video-memory", "memory", "settings", "nothing"]
@@ -239,7 +239,7 @@ class Reasons(HasMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPlan:
-    """A process that makes spans of a film, next to others."""
+    """A process that makes spans of a video, next to others."""
 
     gpu: str = ""  # value of the setting `device`; "" for the CPU
     card: str = ""  # title of the GPU, with its number where several are alike; "" for the CPU
@@ -272,7 +272,7 @@ class Plan:
     streams: tuple[PassPlan, ...] = ()
     segment_frames: int = 120
     workers: tuple[WorkerPlan, ...] = ()  # none: the process of the job makes all segments
-    takes_machines: bool = False  # other computers may make parts of the film
+    takes_machines: bool = False  # other computers may make parts of the video
     span_segments: int = 1  # segments that a worker gets at a time
     stages: tuple[StagePlan, ...] = ()
     peak_bytes: int = 0
@@ -283,7 +283,7 @@ class Plan:
     output_bytes: int = 0
     free_disk_bytes: int = 0
     gpu: str = ""  # value of the setting `device` that is planned for; "" for the CPU
-    card: str = ""  # its title, e.g. "RTX 5070 Ti, 16 GB"; "" for the processor
+    card: str = ""  # its title, e.g. "RTX 5070 Ti, 16 GB"; "" for the CPU
     is_pretended: bool = False  # planned for a GPU that is not here: cannot start
     device_bytes: int = 0  # most on the GPU
     device_budget_bytes: int = 0  # for tensors

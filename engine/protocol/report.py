@@ -103,7 +103,7 @@ class Report:
 
     @property
     def largest_on_gpu(self) -> StageMemory | None:
-        """The stage that took the most of the GPU; None where a processor computed all."""
+        """The stage that took the most of the GPU; None where a CPU computed all."""
         return max(self.gpu_memory, key=lambda one: one.peak.requested, default=None)
 
     @property
@@ -119,7 +119,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedLatents:
-    """A film that was written as latents."""
+    """A video that was written as latents."""
 
     source: Path
     output: Path
@@ -195,7 +195,7 @@ class MeasuredRate:
 class BenchReport:
     """Measurements of this computer; nothing in them identifies its owner."""
 
-    machine: dict[str, str]  # name and value: processor, GPU, driver, versions
+    machine: dict[str, str]  # name and value: CPU, GPU, driver, versions
     switches: tuple[MeasuredSwitch, ...] = ()
     figures: tuple[MeasuredRate, ...] = ()  # results of the speed test
     markdown: str = ""  # everything as a page in English

@@ -19,7 +19,7 @@ from engine.settings.optimisations import RunSwitches
 from engine.settings.switches import switches_of
 
 # By default threads of torch that wait for work spin for a while. The encoder, the decoder and the
-# window need those cores: spinning multiplied the processor time of small operations by 10 to 70.
+# window need those cores: spinning multiplied the CPU time of small operations by 10 to 70.
 _PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
 # Unless large blocks are left whole, what a stream keeps for its next slice lies in the way of
 # larger tensors: torch reserves a quarter more than all tensors have, and then fails (counted on

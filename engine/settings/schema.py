@@ -53,7 +53,7 @@ class Setting:
     kind: Kind = ""  # meaning of a text without choices; "" for other settings
     low_is_automatic: bool = False  # the least value leaves the choice to the planner
     # "any": part of presets. "user": a permission or a file of this user, not in presets. "source":
-    # of one film, neither in presets nor kept for the next film.
+    # of one video, neither in presets nor kept for the next video.
     scope: Literal["any", "user", "source"] = "any"
 
 
@@ -361,7 +361,7 @@ def with_environment(settings: JobSettings) -> JobSettings:
 
 
 def for_next_films(settings: JobSettings) -> JobSettings:
-    """The settings without those that belong to one film only."""
+    """The settings without those that belong to one video only."""
     usual, fields = JobSettings(), describe(JobSettings)
     names = (name for name, about in fields.items() if about.scope == "source")
     return dataclasses.replace(settings, **{name: getattr(usual, name) for name in names})

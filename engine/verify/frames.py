@@ -243,7 +243,7 @@ def readable_check(frames: FrameComparison) -> Check:
 def count_check(frames: FrameComparison, *, is_part: bool = False) -> Check:
     """Checks that the result has all frames of the source, or all that the job took.
 
-    Of a film that is deinterlaced: as many as its own frames make, each of which is shown or
+    Of a video that is deinterlaced: as many as its own frames make, each of which is shown or
     repeats another one. At the ends of a part a frame may be on both sides.
     """
     source, after = frames.source, len(frames.result.pts)

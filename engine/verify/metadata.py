@@ -119,7 +119,7 @@ def tags_check(source: VideoInfo, result: MediaInfo, plan: PicturePlan | None) -
 
 
 def _is_kept_hdr(wanted: HdrMetadata | None, found: HdrMetadata | None) -> bool:
-    """Whether a film states about its HDR what it should; codecs round it, AV1 to 1/16384."""
+    """Whether a video states about its HDR what it should; codecs round it, AV1 to 1/16384."""
     if wanted is None:
         return True
     if found is None or wanted.light_level != found.light_level:
@@ -266,7 +266,7 @@ def _picture_check(source: VideoInfo, result: VideoInfo) -> Check:
 
 
 def _film_of(media: MediaInfo) -> StreamInfo:
-    """The film's track, with its language and title."""
+    """The video's track, with its language and title."""
     film = media.video
     return StreamInfo(
         index=film.index,

@@ -17,7 +17,7 @@ from engine.video.read.sound import ROUNDED_S
 _LATE_S = 0.010  # that the result is behind the source at least, where silence fills a gap
 _SEARCH_S = 1.0  # around its time, where the beginning of a part is looked for
 _HEAD = 256  # samples by which it is recognised
-_FLOAT_ERROR = 2**-16  # of full scale: decoders of floats differ a little between processors
+_FLOAT_ERROR = 2**-16  # of full scale: decoders of floats differ a little between CPUs
 
 Samples = NDArray[Any]
 TimedSamples = Iterator[tuple[float, Samples]]

@@ -89,7 +89,7 @@ def area_mean(plane: Codes, rows: int, columns: int) -> NDArray[np.float64]:
 
     Cells may end inside a pixel, so that the same grid over a picture and over its enlargement
     covers the same content. Whole rows and columns are added as integers first: 1 to 3 ms of
-    processor time for 960x540 to 3840x2160. (A matrix product would be as fast, but wakes a
+    CPU time for 960x540 to 3840x2160. (A matrix product would be as fast, but wakes a
     thread on every core, and those spin.)
     """
     height, width = plane.shape

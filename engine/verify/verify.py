@@ -2,8 +2,8 @@
 
 Both files are decoded once, in parallel, to thumbnails; the other streams are compared packet by
 packet without decoding, and sound that was decoded on the way sample by sample. Memory: about 100
-bytes a frame and 12 a packet, else independent of the length of the film. Time: 2 to 3 ms of
-processor time for a 960x540 frame, plus its decoding.
+bytes a frame and 12 a packet, else independent of the length of the video. Time: 2 to 3 ms of
+CPU time for a 960x540 frame, plus its decoding.
 """
 
 from __future__ import annotations

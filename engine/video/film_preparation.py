@@ -42,7 +42,7 @@ def deinterlacing_of(media: MediaInfo, settings: JobSettings) -> Deinterlacing |
 
 
 def made_with_rate(media: MediaInfo, rate: Fraction | None) -> MediaInfo:
-    """A film as it was read for a result of that rate: deinterlaced where it is combed."""
+    """A video as it was read for a result of that rate: deinterlaced where it is combed."""
     if scan_of(media) not in ("interlaced", "telecined") or not media.video.frame_rate or not rate:
         return media
     factor = rate / media.video.frame_rate
@@ -68,7 +68,7 @@ def _field_order(media: MediaInfo) -> FieldOrder:
 
 
 def deinterlaced(media: MediaInfo, how: Deinterlacing | None) -> MediaInfo:
-    """A film as it is read through `how`: its rate, times and number of frames."""
+    """A video as it is read through `how`: its rate, times and number of frames."""
     if how is None:
         return media
     return replace(media, video=_video(media.video, how))

@@ -1,4 +1,4 @@
-"""Shot detection: cuts of a film, found while it is read, rather one too many than one too few.
+"""Shot detection: cuts of a video, found while it is read, rather one too many than one too few.
 
 A missed cut lets the old shot show through in the new one; a false cut costs next to nothing. So
 there is no minimum length of a shot, and flashes count as cuts. Fades and dissolves do not.
@@ -39,7 +39,7 @@ _MIN_SHARED = 0.5  # of a picture, after a shift
 
 
 class ShotDetector:
-    """Decides for each frame of a film whether a shot starts with it.
+    """Decides for each frame of a video whether a shot starts with it.
 
     Each frame is compared with the one before: a cut is a difference that no motion explains, or a
     jump in a quiet passage. The usual distance is the second largest of the last twelve, so that
@@ -66,7 +66,7 @@ class ShotDetector:
         self._is_first = True
 
     def starts_shot(self, frame: PlanarFrame) -> bool:
-        """Whether a shot starts with the next frame of the film; the first one always does."""
+        """Whether a shot starts with the next frame of the video; the first one always does."""
         is_first, self._is_first = self._is_first, False
         if self._reducer is None:
             return is_first
@@ -83,7 +83,7 @@ class ShotDetector:
 
 
 class PictureReducer:
-    """Reduces the frames of one film to small pictures.
+    """Reduces the frames of one video to small pictures.
 
     A cell is the mean of 4 x 4 pixels spread over it: enough against noise, and cheap.
     """

@@ -53,7 +53,7 @@ SETTINGS: dict[str, Any] = {
     # They would stay in the environment of this process as well.
     "distributed.nanny.pre-spawn-environ": {},
     "distributed.admin.low-level-log-length": 100,
-    "distributed.admin.tick.interval": "1s",  # each wakes the processor; usually 20 ms
+    "distributed.admin.tick.interval": "1s",  # each wakes the CPU; usually 20 ms
     "distributed.admin.system-monitor.interval": "1h",  # nothing shows it
     "distributed.admin.tick.limit": "1h",  # it would complain of the work
     "distributed.comm.timeouts.connect": "60s",

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-FIRST_BYTE_S = 2.0  # for the first byte: a round trip, and a busy processor
+FIRST_BYTE_S = 2.0  # for the first byte: a round trip, and a busy CPU
 
 C = TypeVar("C", bound=Hashable)
 

@@ -112,7 +112,7 @@ def save(baseline: Baseline, figures: Sequence[Figure]) -> None:
 
 
 def machine() -> str:
-    """What measures: processor, system and Python."""
+    """What measures: CPU, system and Python."""
     from engine.hardware import devices
 
     threads = devices.cpu_threads()

@@ -17,7 +17,7 @@ _MS = 1000.0
 
 @dataclass
 class Gaps:
-    """Largest time between two ticks, in ms, with and without waiting for a free processor.
+    """Largest time between two ticks, in ms, with and without waiting for a free CPU.
 
     Other programs let this thread wait; holding the interpreter's lock is our doing.
     """
@@ -49,7 +49,7 @@ def ticking_timer() -> QTimer:
 
 
 def _waited_s() -> float:
-    """Seconds that this thread has waited for a processor so far; 0 where it is unknown."""
+    """Seconds that this thread has waited for a CPU so far; 0 where it is unknown."""
     try:
         text = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat").read_text("ascii")
     except OSError:

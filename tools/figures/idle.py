@@ -2,7 +2,7 @@
 
 `python -m tools.figures.idle` opens the window in this process, without a screen, leaves it alone,
 lets it upscale the sample clip, leaves it alone again, changes theme and language, drops fifty
-films, and writes figures as JSON.
+videos, and writes figures as JSON.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _change_ms(use: Callable[[str], None], names: tuple[str, ...]) -> float:
 
 
 def _drop_ms(program: Program) -> float:
-    """Largest gap of the event loop from the drop of a folder until all its films are planned."""
+    """Largest gap of the event loop from the drop of a folder until all its videos are planned."""
     from PySide6.QtCore import QEventLoop
 
     from engine.core import paths

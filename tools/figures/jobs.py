@@ -1,6 +1,6 @@
-"""Two small jobs from file to verified file by the command line: processor time and main memory.
+"""Two small jobs from file to verified file by the command line: CPU time and main memory.
 
-`python -m tools.figures.jobs write FOLDER` writes the models and the film of the SeedVR2 job,
+`python -m tools.figures.jobs write FOLDER` writes the models and the video of the SeedVR2 job,
 `python -m tools.figures.jobs upscale ...` is the command line, which then calibrates itself.
 """
 
@@ -54,7 +54,7 @@ def _run(children: Children, source: Path, settings: dict[str, Any]) -> tuple[fl
 
 
 def _upscale(words: list[str]) -> int:
-    """The command line; then the processor time of all of it, with both threads of the jobs."""
+    """The command line; then the CPU time of all of it, with both threads of the jobs."""
     from engine.cli.main import main
 
     status = main(words)

@@ -30,7 +30,7 @@ _SPARE_MS = 500  # after the end of the job
 def measure(children: Children) -> dict[str, float]:
     """Times on the reference machine; what the program itself causes is in all turns.
 
-    Processor time is a median. What passes on the clock also holds what other programs did: the
+    CPU time is a median. What passes on the clock also holds what other programs did: the
     least of all turns counts, of the largest gap the second least.
 
     Raises:

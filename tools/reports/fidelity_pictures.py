@@ -49,7 +49,7 @@ def fault(source: Path, result: Path, old: Film, new: Film) -> str:
     Args:
         source: The file.
         result: The file made of it.
-        old: The film of the source.
+        old: The video of the source.
         new: That of the result.
     """
     form = _Form(old, new)
@@ -78,7 +78,7 @@ def _fault_of_alpha(source: Path, result: Path, old: Film, new: Film) -> str:
 
 
 def _alpha(path: Path, film: Film) -> NDArray[np.uint8] | None:
-    """Alpha of all frames, as a list of bytes; None where the film has none."""
+    """Alpha of all frames, as a list of bytes; None where the video has none."""
     is_beside = film.get("tags", {}).get("alpha_mode") == "1"
     beside = _WITH_ALPHA.get(film["codec_name"], "") if is_beside else ""
     if not beside and not film["pix_fmt"].startswith(_ALPHA):
@@ -111,7 +111,7 @@ def _moved(wanted: NDArray[np.float32], found: NDArray[np.float32], axis: int) -
 
 
 class _Form:
-    """The pixel format in which two films are compared: that of the result, with 16 bits."""
+    """The pixel format in which two videos are compared: that of the result, with 16 bits."""
 
     def __init__(self, old: Film, new: Film) -> None:
         self._new = new
@@ -156,7 +156,7 @@ class _Form:
         )
 
     def round_trip(self, source: Path, film: Film, target: Path) -> None:
-        """FFmpeg's own film of the source in the result's codec, through RGB."""
+        """FFmpeg's own video of the source in the result's codec, through RGB."""
         encoder = _ENCODERS.get(self._new["codec_name"], _LOSSLESS)
         pixels = self._format if encoder is _LOSSLESS else self._new["pix_fmt"]
         pixels = pixels.replace("yuvj", "yuv")
@@ -182,7 +182,7 @@ class _Form:
     def _places(self, side: str, film: Film) -> str:
         """Where chroma is, along the axes in which it is reduced: elsewhere it would be moved.
 
-        The middle is FFmpeg's own choice, which goes with a format that changes within the film.
+        The middle is FFmpeg's own choice, which goes with a format that changes within the video.
         """
         places = _PLACES.get(film.get("chroma_location", "left"), _PLACES["left"])
         factors = _parts_of(film["pix_fmt"])

@@ -1,4 +1,4 @@
-"""Sources of the fidelity matrix: small films that FFmpeg's own program writes."""
+"""Sources of the fidelity matrix: small videos that FFmpeg's own program writes."""
 
 from __future__ import annotations
 

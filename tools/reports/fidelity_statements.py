@@ -19,7 +19,7 @@ _X264 = ("-c:v", "libx264", "-preset", "ultrafast", "-bf", "0")
 _OWNER = b"\xb5\x00\x31"  # ITU-T T.35: United States, ATSC
 _CAPTIONS = _OWNER + b"GA94\x03\x41\xff\xfc\x94\x2c\xff"
 _ACTIVE_FORMAT = _OWNER + b"DTG1\x41\xf9"
-# ffprobe's names of what describes the coding, or has a property of its own; of MPEG-2 all films
+# ffprobe's names of what describes the coding, or has a property of its own; of MPEG-2 all videos
 # have a window for pan and scan, which is the whole picture.
 _NO_STATEMENT = (
     *("User Data Unregistered", "Display Matrix", "displaymatrix", "CPB", "Mastering"),
@@ -75,7 +75,7 @@ def _with_projection(path: Path) -> None:
 
 
 def _with_message(payload: bytes) -> Callable[[Path], None]:
-    """Writes a film with a message of user data in each of its frames, whose slices are single."""
+    """Writes a video with a message of user data in each of its frames, whose slices are single."""
     unit = b"\0\0\1\6\4" + bytes([len(payload)]) + payload + b"\x80"
 
     def write(path: Path) -> None:
@@ -92,7 +92,7 @@ def _with_message(payload: bytes) -> Callable[[Path], None]:
 
 
 def statements(path: Path) -> dict[str, str]:
-    """Side data of the film and of its frames by ffprobe's names, with what tells them apart."""
+    """Side data of the video and of its frames by ffprobe's names, with what tells them apart."""
     entries = "stream=side_data_list:frame=side_data_list"
     words = ("-v", "quiet", "-of", "json", "-select_streams", "v:0", "-show_entries", entries)
     done = subprocess.run(

@@ -305,7 +305,7 @@ def _work_cell(gpu: GpuSpec, height: int, ram_gib: float) -> str:
 
 
 def work_plan(gpu: GpuSpec, height: int, ram_gib: float, model: str = "seedvr2-3b") -> Plan:
-    """The plan for a short film."""
+    """The plan for a short video."""
     source = source_of(height)
     video = replace(source.video, duration=Fraction(_WORK_FRAMES, _RATE))
     video = replace(video, frame_count=_WORK_FRAMES, frame_count_is_exact=True)

@@ -1,6 +1,6 @@
 """How right predicted times are: `python -m tools.reports.prediction`.
 
-Runs the speed test, then ten jobs that differ in size, model and codec, and compares the processor
+Runs the speed test, then ten jobs that differ in size, model and codec, and compares the CPU
 time that was predicted for each with what it took. Models have random weights; of SeedVR2 the
 widths are smaller than published, so that it ends.
 """
@@ -29,7 +29,7 @@ from engine.protocol.media import MediaInfo
 from engine.settings.schema import JobSettings
 from engine.video.read.probe import probe
 
-_MOST_ERROR = 0.25  # median, of the processor time
+_MOST_ERROR = 0.25  # median, of the CPU time
 Made = Callable[[Path], JobSettings]  # settings, with the model's files in a folder
 
 
@@ -56,7 +56,7 @@ class Line:
 
     @property
     def error(self) -> float:
-        """Of the processor time, as a share of what it was."""
+        """Of the CPU time, as a share of what it was."""
         return self.cpu_predicted / self.cpu - 1
 
 
@@ -90,7 +90,7 @@ def compare(jobs: tuple[Job, ...], rates: Rates) -> Iterator[Line]:
 
 
 def median_error(lines: list[Line]) -> float:
-    """Of the processor time, as a share."""
+    """Of the CPU time, as a share."""
     return statistics.median(abs(line.error) for line in lines)
 
 

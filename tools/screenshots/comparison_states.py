@@ -1,4 +1,4 @@
-"""States of two films next to each other, for `tools.screenshots.render`."""
+"""States of two videos next to each other, for `tools.screenshots.render`."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _BYTES_PER_S = 50e6 / 8  # as the planner assumes
 
 
 def _needed(player: Player) -> None:
-    """A film whose model and NVIDIA runtime are not here."""
+    """A video whose model and NVIDIA runtime are not here."""
     player.say([player.model_files])
     runtime_states.offer(player)
     said = player.recording.on_gpu

@@ -23,7 +23,7 @@ _KIND = TaskKind.EXCERPT
 
 
 def waiting(player: Player) -> None:
-    """A film that waits, at the frame of which the recording has the result."""
+    """A video that waits, at the frame of which the recording has the result."""
     player.add("sample", "upreel_sample.mp4")
     player.play(player.recording.until(events.JobStarted))
     frame = next(e for e in player.recording.frame if isinstance(e, events.PreviewReady))

@@ -141,7 +141,7 @@ def _paired(player: Player) -> None:
 
 
 def _workers(player: Player) -> None:
-    """Two processes and two other computers at one film."""
+    """Two processes and two other computers at one video."""
     queue_states.running(player)
     speeds = (("", 0.42), ("", 0.39), ("Studio", 1.92), ("Cutting room", 0.83))
     player.say(

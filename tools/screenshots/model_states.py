@@ -270,7 +270,7 @@ def _models_library(player: Player) -> None:
 
 
 def _community_planned(player: Player) -> None:
-    """The plan of a film with a community model."""
+    """The plan of a video with a community model."""
     said = player.recording.community
     begun = next(at for at, event in enumerate(said) if isinstance(event, events.JobStarted))
     _made_with_own(player)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 GPU, SMALL_GPU = "RTX 5070 Ti", "RTX 4060"
 FITS = JobSettings(height=1080, working_size=84)  # "auto" and the preset Balanced
 TOO_MUCH = JobSettings(model="seedvr2-7b", height=8640)
-_FRAMES = 40 * 60 * 24  # of a film that takes hours
+_FRAMES = 40 * 60 * 24  # of a video that takes hours
 _OF_THIS_MACHINE = ("pretended-card", "weights-missing")
 READING = GpuReading(
     name="NVIDIA GeForce RTX 5070 Ti",
@@ -97,7 +97,7 @@ def _why(player: Player) -> None:
 
 
 def _with_machines(player: Player) -> None:
-    """Two paired computers have helped with such films before, a third one has not."""
+    """Two paired computers have helped with such videos before, a third one has not."""
     queued = next(e for e in player.recording.on_gpu if isinstance(e, events.JobQueued))
     video = replace(queued.media.video, frame_count=_FRAMES, duration=Fraction(_FRAMES, 24))
     media, settings = replace(queued.media, video=video), replace(FITS, machines="all")
@@ -177,7 +177,7 @@ _TIMES = {  # s
 
 
 def _last_minute(player: Player) -> None:
-    """A film runs on the GPU, and the gauges are open: a minute of made-up readings."""
+    """A video runs on the GPU, and the gauges are open: a minute of made-up readings."""
     _on_gpu(player)
     plan = player.program.queue.rows[0].plan
     assert plan is not None
@@ -282,7 +282,7 @@ def _held_back(player: Player) -> None:
 
 
 def _after_queue(player: Player) -> None:
-    """The last film has ended; the computer shuts down unless the user is here."""
+    """The last video has ended; the computer shuts down unless the user is here."""
     _on_gpu(player)
     player.program.after_queue.bar.show_countdown("shut-down", "", 42)
     player.settle()
@@ -295,14 +295,14 @@ def _preset_list(player: Player) -> None:
 
 
 def _device_list(player: Player) -> None:
-    """Two GPUs are here; the list of what films can run on is open."""
+    """Two GPUs are here; the list of what videos can run on is open."""
     editor = _device_editor(player)
     editor.findChild(QComboBox).showPopup()
     player.settle()
 
 
 def _all_gpus(player: Player) -> None:
-    """A film runs on both, the list of those that are excluded is open."""
+    """A video runs on both, the list of those that are excluded is open."""
     _device_editor(player)
     excluded = {"device": "all", "excluded_gpus": named(SMALL_GPU).name}
     player.program.window.choices.choose(excluded)

@@ -23,9 +23,9 @@ class Recording:
     said: list[events.Event] = field(default_factory=list)
     frame: list[events.Event] = field(default_factory=list)
     model_files: list[events.Event] = field(default_factory=list)
-    community: list[events.Event] = field(default_factory=list)  # two seconds of the same film
+    community: list[events.Event] = field(default_factory=list)  # two seconds of the same video
     community_frame: list[events.Event] = field(default_factory=list)  # of that result
-    seedvr2: list[events.Event] = field(default_factory=list)  # the same film, not started
+    seedvr2: list[events.Event] = field(default_factory=list)  # the same video, not started
     wan: list[events.Event] = field(default_factory=list)
     presets: list[events.Event] = field(default_factory=list)  # for the machine at hand
     on_gpu: list[events.Event] = field(default_factory=list)  # planned for a GPU of the table
@@ -46,7 +46,7 @@ class Recording:
 
 
 class Player:
-    """An engine that plays back a recording, under other names where one film is not enough."""
+    """An engine that plays back a recording, under other names where one video is not enough."""
 
     def __init__(self, program: Program, recording: Recording) -> None:
         self._program, self._recording = program, recording
@@ -78,7 +78,7 @@ class Player:
         self.say(found[-1:])
 
     def add(self, job_id: str, name: str, settings: JobSettings | None = None) -> None:
-        """Adds a film to the queue."""
+        """Adds a video to the queue."""
         folder = paths.resource("samples")
         self._program.controller.settings = settings or JobSettings()
         self._program.queue.add(job_id, folder / name, settings or JobSettings())

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def queued(player: Player) -> None:
-    """Three films wait."""
+    """Three videos wait."""
     waiting = player.recording.until(events.JobStarted)
     player.add("sample", "upreel_sample.mp4")
     player.play(waiting)

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 300.0
 _SCREEN = {"name": "screen", "x": 0, "y": 0, "logicalDpi": 96, "dpr": 1.0}  # of the offscreen Qt
-_SECONDS = 1.5  # moment of the film that is shown
+_SECONDS = 1.5  # moment of the video that is shown
 
 
 class _Sink:
@@ -157,7 +157,7 @@ def record(folder: Path) -> Recording:
 def _finish(
     engine: Engine, sink: _Sink, job_id: str, said: list[events.Event], frame: list[events.Event]
 ) -> None:
-    """Keep what is said until a film is finished, and a frame of its result."""
+    """Keep what is said until a video is finished, and a frame of its result."""
     _listen(sink, said, (events.JobFinished, events.JobFailed, events.JobRejected))
     if not isinstance(said[-1], events.JobFinished):
         raise SystemExit(f"The sample could not be upscaled: {said[-1]}")
@@ -242,7 +242,7 @@ def shown(app: QApplication, recording: Recording, shot: Shot) -> Iterator[Playe
 
 
 def _other_selected(player: Player) -> None:
-    """A film that waits is selected while another one is made: Pause and Cancel name that one."""
+    """A video that waits is selected while another one is made: Pause and Cancel name that one."""
     queue_states.running(player)
     player.play([e for e in player.recording.said if isinstance(e, events.PlanChosen)], "second")
     player.program.window.queue_column.view.select("second")

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 _CHECK_SEED = 900_001
 _CHECK_PICTURES = 64
-_CHECK_SHARE = 16  # of clips of films, one in so many is kept to check with
+_CHECK_SHARE = 16  # of clips of videos, one in so many is kept to check with
 _REPORTED_EVERY = 100  # steps
 # How long, how often and where: a training may go on with others.
 _FREE = {"out", "resume", "until", "save_every", "threads", "device", "pool_folder", "command"}
@@ -76,7 +76,7 @@ def train_lite(options: argparse.Namespace) -> None:
 
 
 def train_wan(options: argparse.Namespace) -> None:
-    """Fine-tune the decoder of a Wan VAE on clips of films."""
+    """Fine-tune the decoder of a Wan VAE on clips of videos."""
     folder = TrainingFolder(options.out, _about(options), resume=options.resume)
     vae = load_wan(options.weights, form="plain")
     assert isinstance(vae, WanVae)
@@ -194,7 +194,7 @@ def _parser() -> argparse.ArgumentParser:
         default=True,
         help="less memory, a third more time; the weights are the same",
     )
-    # Processors without matrix units for it take three times as long in bfloat16.
+    # CPUs without matrix units for it take three times as long in bfloat16.
     precision = "bfloat16" if torch.cuda.is_available() else "float32"
     _add_common(wan, steps=2000, rate=1e-5, batch=1, precision=precision, save_every=500)
     return parser

@@ -1,4 +1,4 @@
-"""Clips to learn from, cut from the films and pictures of a folder."""
+"""Clips to learn from, cut from the videos and pictures of a folder."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Rng = np.random.Generator
 
 
 def clips_in(folder: Path, *, frames: int, side: int, count: int, seed: int) -> Clips:
-    """Clips of all films and pictures in a folder and those below it, the same for the same seed.
+    """Clips of all videos and pictures in a folder and those below it, the same for the same seed.
 
     Each file gives an equal share, drawn evenly from all of its frames; no clip reaches over a cut.
-    A picture is a film of one frame. Files that cannot be read are reported and left out.
+    A picture is a video of one frame. Files that cannot be read are reported and left out.
 
     Args:
-        folder: Where the films are; interlaced ones are taken as they are stored.
+        folder: Where the videos are; interlaced ones are taken as they are stored.
         frames: Of a clip.
-        side: Of its pictures, px; films with smaller frames give nothing.
+        side: Of its pictures, px; videos with smaller frames give nothing.
         count: Most clips.
         seed: Of what is drawn.
 

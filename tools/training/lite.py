@@ -24,7 +24,7 @@ class LiteEnlargement:
     The loss is the error of luma plus a share of the error of the colours.
 
     Args:
-        net: Float32, on the processor.
+        net: Float32, on the CPU.
         sources: uint8 [n, h, w, 3].
         targets: uint8 [n, scale*h, scale*w, 3].
         batch: Cuttings of a step.

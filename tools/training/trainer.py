@@ -31,7 +31,7 @@ class Task(Protocol):
         ...
 
     def batch(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        """What is given and what is wanted of it, on the processor; drawn by `rng` alone."""
+        """What is given and what is wanted of it, on the CPU; drawn by `rng` alone."""
         ...
 
     def result(self, given: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ class Trainer:
     """Learns a task step by step.
 
     A step depends on the state and on nothing else: a trainer that takes over the state of another
-    goes on as that one would have, on a processor bit for bit.
+    goes on as that one would have, on a CPU bit for bit.
 
     Args:
         task: What is learnt; its network goes to the device.

@@ -24,7 +24,7 @@ class WanDecoding:
     pixels, which keeps edges sharp.
 
     Args:
-        vae: The plain variant, float32, on the processor. Its encoder stays as it is.
+        vae: The plain variant, float32, on the CPU. Its encoder stays as it is.
         clips: To learn from.
         batch: Clips of a step.
         edges: Weight of the steps between pixels.

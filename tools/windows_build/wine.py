@@ -35,7 +35,7 @@ _ENVIRONMENT: Final = {
     "KMP_AFFINITY": "disabled",
     "KMP_TOPOLOGY_METHOD": "flat",
     # TRAP: Linux lets a process use AMX only when it asks, which no program for Windows does: what
-    # torch computes ends with an illegal instruction on a processor that has it.
+    # torch computes ends with an illegal instruction on a CPU that has it.
     "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16",
 }
 

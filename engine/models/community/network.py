@@ -57,7 +57,7 @@ def recognised(path: Path) -> Recognised | None:
 
     Raises:
         LibraryMissing: spandrel is not on this machine.
-        WrongModel: It does not take frames of films, or is another network than it looks like.
+        WrongModel: It does not take frames of videos, or is another network than it looks like.
         WeightsError: The file is damaged, cut short, of another kind, or has quantised values.
     """
     with open_weights(path) as file:
@@ -89,7 +89,7 @@ def recognised_file(weights: WeightsPlan) -> Recognised:
 
 
 def load(weights: WeightsPlan) -> Any:
-    """Spandrel's descriptor of a file, in float32 on the processor.
+    """Spandrel's descriptor of a file, in float32 on the CPU.
 
     Raises:
         WeightsError: Raised by `recognised_file`.

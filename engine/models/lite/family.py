@@ -57,7 +57,7 @@ class LiteFamily(FrameFamily[LitePlan]):
         return frame_needs(work, working, cost.weights)
 
     def stage_work(self, work: LitePlan, frames: int) -> dict[str, StageWork]:
-        """Operations of all tiles; on a processor the pixels of the source count."""
+        """Operations of all tiles; on a CPU the pixels of the source count."""
         tiles = work.tiles * frames
         each = 2 * lite_multiplications(files.config_of(work.weights), work.tile)
         cost = f"lite-{work.scale}-{work.dtype}", work.tile.pixels * tiles / 1e6

@@ -77,7 +77,7 @@ class LiteNet(nn.Module):
 def _shuffled(phases: Tensor, scale: int) -> Tensor:
     """`pixel_shuffle`: [N, 3*scale**2, h, w] -> [N, 3, scale*h, scale*w], contiguous.
 
-    One copy for each phase: on a processor three times as fast as torch's own for channels last.
+    One copy for each phase: on a CPU three times as fast as torch's own for channels last.
     """
     if phases.device.type != "cpu" or phases.requires_grad:
         return F.pixel_shuffle(phases, scale)
@@ -94,7 +94,7 @@ def _bicubic_phases(frames: Tensor, scale: int) -> Tensor:
     """Bicubic enlargement as the input of a pixel shuffle, without the outer two px.
 
     [N, 3, h, w] float32 -> [N, 3*scale**2, h-4, w-4]. One 5x5 convolution gives all phases; it
-    takes a quarter of the time of `interpolate` on a processor. On a GPU convolutions may round
+    takes a quarter of the time of `interpolate` on a CPU. On a GPU convolutions may round
     to TF32, so there `interpolate` does it.
     """
     if frames.device.type == "cpu":
@@ -134,7 +134,7 @@ def load_lite(path: Path, *, dtype: torch.dtype = torch.float32) -> LiteNet:
 
     Args:
         path: Safetensors file.
-        dtype: Dtype of the residual: float32, or bfloat16 where the processor computes in it.
+        dtype: Dtype of the residual: float32, or bfloat16 where the CPU computes in it.
 
     Raises:
         WeightsMissing: There is no such file.

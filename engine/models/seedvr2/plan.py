@@ -30,7 +30,7 @@ class SeedVr2Plan(VaePlan):
     clip: int  # latents of a clip; frames where clips are joined as frames or not at all
     shared: int  # latents that neighbouring clips have in common
     join: Join = "latents"
-    film: int = 0  # frames of the film, at most; 0 where that is not known
+    film: int = 0  # frames of the video, at most; 0 where that is not known
     decodes_whole_tiles: bool = False  # all of the decoder in tiles, not only its large part
     encode_span: int = USUAL_SPAN  # latents that a tile is visited for
     decode_span: int = USUAL_SPAN
@@ -65,7 +65,7 @@ class SeedVr2Plan(VaePlan):
 
     @property
     def is_one_span(self) -> bool:
-        """Whether all of the film is encoded before anything else is done."""
+        """Whether all of the video is encoded before anything else is done."""
         return self.film > 0 and latents_of(self.film) <= self.encode_span
 
     @property
@@ -132,7 +132,7 @@ class SeedVr2Plan(VaePlan):
 
 
 def latents_of(frames: int) -> int:
-    """Latents of a film of one shot."""
+    """Latents of a video of one shot."""
     return 1 + -(-(frames - 1) // STEP)
 
 

@@ -1,4 +1,4 @@
-"""SeedVR2 for the pipeline: shots of a film in, restored pictures out."""
+"""SeedVR2 for the pipeline: shots of a video in, restored pictures out."""
 
 from __future__ import annotations
 

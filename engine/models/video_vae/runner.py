@@ -216,7 +216,7 @@ def _through(parts: Sequence[Part], context: SliceContext) -> Tensor:
 
 
 def _form(switches: VaeSwitches, device: torch.device, dtype: torch.dtype) -> Convolution:
-    """On a processor all layers have the same; on a GPU a trial tells."""
+    """On a CPU all layers have the same; on a GPU a trial tells."""
     if switches.convolution != "auto" or device.type != "cpu":
         return switches.convolution
     return "3d" if dtype in (torch.float16, torch.bfloat16) else "2d"

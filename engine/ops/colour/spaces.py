@@ -125,7 +125,7 @@ def to_light(values: Tensor, transfer: str) -> Tensor:
     Args:
         values: Float, nominally 0 to 1. Curves go on below 0, mirrored or straight, so that
             footroom and colours outside RGB are kept.
-        transfer: In FFmpeg's names; whatever is not known here counts as that of films, whose
+        transfer: In FFmpeg's names; whatever is not known here counts as that of videos, whose
             displays follow ITU-R BT.1886.
 
     Returns:

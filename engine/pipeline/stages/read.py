@@ -89,7 +89,7 @@ class Beginning:
 
 
 class ShotReader:
-    """Finds the shots of a film and sends them slice by slice.
+    """Finds the shots of a video and sends them slice by slice.
 
     Memory: one slice.
     """
@@ -125,7 +125,7 @@ class ShotReader:
     def _frames(self, span: Span, beginning: Beginning) -> Iterator[tuple[int, PlanarFrame, bool]]:
         """Number, frame and whether a new shot begins with it, for each frame to be sent.
 
-        What is known of the film before a span stands: no new cut before `wanted`.
+        What is known of the video before a span stands: no new cut before `wanted`.
         """
         mark = span.mark_before(beginning.needed - HISTORY)
         start = mark.count if mark else 0

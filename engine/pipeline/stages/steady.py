@@ -38,10 +38,10 @@ class EnlargedClip:
 
 
 class Steadying:
-    """Blends the frames of a film where it stands still.
+    """Blends the frames of a video where it stands still.
 
     What two neighbours exchange depends on them and their source alone: nothing is carried on, so
-    a film that goes on after an interruption needs the frame before it, and no result depends on
+    a video that goes on after an interruption needs the frame before it, and no result depends on
     where clips begin. Across a cut nothing stands still.
 
     Memory: the frame that waits for the next clip, as it is so far and as the model made it, and

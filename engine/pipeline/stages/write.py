@@ -50,7 +50,7 @@ class Write:
         return self._done
 
     def cut_short(self) -> None:
-        """End the open segment at the next end of the stream, though the film goes on.
+        """End the open segment at the next end of the stream, though the video goes on.
 
         The next attempt then begins after all finished frames. Where segments after the span are
         there, whose number stays, it begins with the open segment.

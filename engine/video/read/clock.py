@@ -117,7 +117,7 @@ class FrameTimes:
 
 
 def film_jumps(media: MediaInfo) -> tuple[Fraction, ...]:
-    """Seconds that each part after the first is moved, the film's frames one after the other.
+    """Seconds that each part after the first is moved, the video's frames one after the other.
 
     Reads through a broadcast; other containers cannot be joined like that. Memory: one packet.
 

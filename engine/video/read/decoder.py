@@ -48,8 +48,8 @@ _INEXACT = {"mpeg"}  # container with too few time stamps: after a seek they wou
 _NO_FRAME_THREADS = {"hevc", "vvc"}
 LOSSLESS = {"ffv1", "png", "apng"}  # codecs whose checksums decoders can check
 CHECKED = {"err_detect": "crccheck"}  # options for them
-# Always as many for a film: how decoders conceal damage depends on it, with several frames at once
-# also on chance, and frames must be the same when a film is read, resumed and compared.
+# Always as many for a video: how decoders conceal damage depends on it, with several frames at once
+# also on chance, and frames must be the same when a video is read, resumed and compared.
 _THREADS, _THREADS_OF_BROADCASTS = 2, 1
 _MAX_SEEKS = 10  # towards the beginning before giving up
 
@@ -108,7 +108,7 @@ class FrameDecoder(ABC):
         return without_margins(planes, video.chroma, video.cropped)
 
     def _uniform(self, frame: VideoFrame) -> VideoFrame:
-        """A frame in the size and format of the film: both may change within the file."""
+        """A frame in the size and format of the video: both may change within the file."""
         video, own = self._media.video, layout_of(frame.format.name)
         if self._layout.is_float:
             self.report(message("reading.values-clipped"))
@@ -149,7 +149,7 @@ class VideoDecoder(FrameDecoder):
         """All frames; at the end `problems` shows whether some are missing.
 
         Raises:
-            ResultHeldBack: Some cannot be read, and the film must be whole.
+            ResultHeldBack: Some cannot be read, and the video must be whole.
         """
         container, stream = self._open()
         count = 0
@@ -215,7 +215,7 @@ class VideoDecoder(FrameDecoder):
         """Packets of the video, as far as the file can be read.
 
         Raises:
-            ResultHeldBack: The drive failed, and the film must be whole.
+            ResultHeldBack: The drive failed, and the video must be whole.
         """
         path, rest = self._media.path, message("reading.rest-unreadable")
         for packet in readable_packets(path, container, [stream], lambda: self.report(rest)):

@@ -174,12 +174,12 @@ class TimedFrame:
 
 
 class FieldFilter:
-    """Frames of a film as `VideoInfo.deinterlacing` wants them.
+    """Frames of a video as `VideoInfo.deinterlacing` wants them.
 
     Attributes:
         left_out: Time stamps of frames of the source that repeat another one.
 
-    Memory: 3 frames, of film 13.
+    Memory: 3 frames, of telecined film 13.
     """
 
     def __init__(self, video: VideoInfo) -> None:

@@ -60,8 +60,8 @@ class FrameReader:
     complete when the iteration is over. One iteration at a time; one that is left can be gone on
     with, by `iter_after`.
 
-    Of a film that is deinterlaced, `taken` counts the frames of the source in that part, and
-    `left_out` those of them that repeat another one; both 0 for other films.
+    Of a video that is deinterlaced, `taken` counts the frames of the source in that part, and
+    `left_out` those of them that repeat another one; both 0 for other videos.
 
     Memory: the frames that the decoder holds back (up to 16, and one for each thread) and one.
     """

@@ -72,7 +72,7 @@ _MAX_PACKETS = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Beginning:
-    """The first frames and the first packet of a film."""
+    """The first frames and the first packet of a video."""
 
     frames: list[VideoFrame]
     packet: bytes
@@ -84,7 +84,7 @@ def probe(path: Path, video_stream: int = -1) -> MediaInfo:
 
     Args:
         path: A file; or a name such as "shot_%04d.png" or a folder, for a sequence.
-        video_stream: Index of the video track that is the film; -1 for the one that players show.
+        video_stream: Index of the video track that is the video; -1 for the one that players show.
             Pictures have no choice.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Scenes of a film that tell models apart: dark, moving, textured, with text, with flat areas."""
+"""Scenes of a video that tell models apart: dark, moving, textured, with text, with flat areas."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.video.read.examination import Luma, decoded_until, luma_of
 from engine.video.read.media_file import open_input
 
 SECONDS = 4.0  # time limit
-_LOOKS = 24  # places that are looked at, evenly over the film
+_LOOKS = 24  # places that are looked at, evenly over the video
 _WIDTH = 480  # px that a frame is thinned out to
 _APART_S = 2.0  # least time between two scenes
 _BLACK, _LIT = 0.04, 0.25  # mean luma: nothing to see below, an even area counts from
@@ -33,7 +33,7 @@ class _Look:
 
 
 def telling_scenes(media: MediaInfo, *, seconds: float = SECONDS) -> tuple[Scene, ...]:
-    """At most one scene of each kind, in the order of the film; () where nothing can be decoded.
+    """At most one scene of each kind, in the order of the video; () where nothing can be decoded.
 
     Never raises: it only proposes.
 

@@ -134,20 +134,20 @@ _BEFORE = Fraction(1, 2)  # s that a seek goes further back, for decoders that n
 
 @dataclass(frozen=True, slots=True)
 class Sound:
-    """Samples float32 [n, 2] in [-1, 1], and the time of the first, s from the film's beginning."""
+    """Samples float32 [n, 2] in [-1, 1], and the time of the first in the video, s."""
 
     seconds: float
     samples: NDArray[np.float32]
 
 
 def sound_from(media: MediaInfo, start: Fraction, rate: int) -> Iterator[Sound]:
-    """The default track, or the first one, from a time on; nothing for a film without sound.
+    """The default track, or the first one, from a time on; nothing for a video without sound.
 
     Packets that cannot be decoded are left out, and so is their time.
 
     Args:
         media: Result of `probe`.
-        start: First time included, s from the film's beginning.
+        start: First time included, s from the video's beginning.
         rate: Samples a second.
 
     Raises:

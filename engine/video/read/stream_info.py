@@ -1,4 +1,4 @@
-"""Facts about the streams of a file: film, other streams, frame count, rotation, quantiser."""
+"""Facts about the streams of a file: video, other streams, frame count, rotation, quantiser."""
 
 from __future__ import annotations
 
@@ -123,10 +123,10 @@ def _without_picture(path: Path, container: InputContainer, *, has_unknown: bool
 
 
 def other_programmes(container: InputContainer, film: VideoStream) -> frozenset[int]:
-    """Streams of a broadcast that belong to other programmes than the film; none elsewhere.
+    """Streams of a broadcast that belong to other programmes than the video; none elsewhere.
 
     FFmpeg answers which video goes with a stream: none in a radio programme. Sound and subtitles
-    that several programmes share belong to the film too.
+    that several programmes share belong to the video too.
     """
 
     def companion(kind: str, stream: Any) -> int:
@@ -177,11 +177,11 @@ def chapters_of(container: InputContainer) -> Iterator[ChapterInfo]:
 def other_streams(
     container: InputContainer, film: int, foreign: Collection[int] = ()
 ) -> Iterator[StreamInfo]:
-    """Every stream but the film, in the order of the file.
+    """Every stream but the video, in the order of the file.
 
     Args:
         container: The file.
-        film: Index of the film.
+        film: Index of the video.
         foreign: Streams of other programmes.
     """
     for stream in container.streams:

@@ -42,7 +42,7 @@ from engine.video.write.encoders import (
 )
 from engine.video.write.picture_data import is_true_of
 
-_FLAT_ANIMATIONS = ("gif", "webp", "apng")  # transparency there is rarely meant for a film
+_FLAT_ANIMATIONS = ("gif", "webp", "apng")  # transparency there is rarely meant for a video
 _MOST_THREADS = 16  # more cost memory and bring little
 _INTERCHANGE_BITS = 10  # what players and televisions decode; 12 bits only on request
 _NEAREST: dict[Chroma, tuple[Chroma, ...]] = {
@@ -60,7 +60,7 @@ _NEAREST: dict[Chroma, tuple[Chroma, ...]] = {
 def choose_container(media: MediaInfo, settings: JobSettings, output: Path | None) -> str:
     """Container of the result: requested by setting or name, else the source's, else MKV.
 
-    Pictures stay pictures and sequences stay sequences unless a film is requested.
+    Pictures stay pictures and sequences stay sequences unless a video is requested.
 
     Returns:
         "mp4", "mkv", "mov", "image" or "sequence".

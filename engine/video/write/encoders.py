@@ -286,12 +286,12 @@ _HDR_OPTIONS: dict[str, tuple[str, str, tuple[int, int]]] = {
 
 
 def writes_hdr(encoder: str, metadata: HdrMetadata | None) -> bool:
-    """Whether an encoder can write what a film states about its HDR."""
+    """Whether an encoder can write what a video states about its HDR."""
     return metadata is not None and encoder in _HDR_OPTIONS
 
 
 def with_hdr(options: dict[str, str], encoder: str, metadata: HdrMetadata | None) -> dict[str, str]:
-    """The options with those that make an encoder write what a film states about its HDR."""
+    """The options with those that make an encoder write what a video states about its HDR."""
     if metadata is None or encoder not in _HDR_OPTIONS:
         return options
     name, level, (of_colour, of_light) = _HDR_OPTIONS[encoder]

@@ -1,4 +1,4 @@
-"""Muxing: the finished film, the source's other streams, chapters and metadata into one file."""
+"""Muxing: the finished video, the source's other streams, chapters and metadata into one file."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def mux(
     progress: Callable[[int, int], None],
     must_be_whole: bool = True,
 ) -> None:
-    """Write the result: the film of the segments, and the source's other streams unchanged.
+    """Write the result: the video of the segments, and the source's other streams unchanged.
 
     Every frame gets exactly the time stamp of its source frame (MKV: rounded to 1 ms); sound and
     subtitles keep theirs. A job trimmed at its start begins at 0, and so does a source whose clock
@@ -79,7 +79,7 @@ def mux(
         segments: In order, at least one.
         target: Written under this name; deleted again when something goes wrong.
         control: Checked between packets.
-        progress: Called with bytes of the film done and their sum.
+        progress: Called with bytes of the video done and their sum.
         must_be_whole: Passed to `open_input`, for the other streams.
 
     Raises:
@@ -114,9 +114,9 @@ def mux(
 
 
 def tried(media: MediaInfo, plan: Plan, control: Control) -> Plan:
-    """The plan with what its muxer takes of the other streams of a film.
+    """The plan with what its muxer takes of the other streams of a video.
 
-    All of their packets are written nowhere, with chapters, tags and a film without frames: what a
+    All of their packets are written nowhere, with chapters, tags and a video without frames: what a
     muxer refuses is known before the first frame is made. Reads through the source once.
 
     Args:
@@ -144,9 +144,9 @@ class _MuxRun:
     Args:
         media: The source.
         plan: Plan of the job.
-        begin: Time of the film's first frame, s.
+        begin: Time of the video's first frame, s.
         source: The opened source; None for pictures.
-        film: Its frames; None for a trial, whose film has none.
+        film: Its frames; None for a trial, whose video has none.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class _MuxRun:
         write_facts(target, self._plan.container, self._facts)
 
     def _add_streams(self, output: OutputContainer) -> Any:
-        """The film and the copied streams in the order of the source."""
+        """The video and the copied streams in the order of the source."""
         if self._source is None:
             return self._add_film(output)
         film: Any = None
@@ -227,7 +227,7 @@ class _MuxRun:
         return film
 
     def _film_stream(self, output: OutputContainer) -> Any:
-        """The film's codec and size; in a trial any codec that all containers take."""
+        """The video's codec and size; in a trial any codec that all containers take."""
         picture = self._plan.picture
         if self._film is None:
             width, height = picture.size.width, picture.size.height
@@ -268,7 +268,7 @@ class _MuxRun:
             tags["timecode"] = code
 
     def _merged(self, film: Any, control: Control) -> Iterator[tuple[TimedPacket, int]]:
-        """All packets by decoding time, with the bytes of the film done so far."""
+        """All packets by decoding time, with the bytes of the video done so far."""
         captions = self._captions(control) if self._film else []
         copies = iter(()) if self._source is None else self.copies.packets(self._source)
         waiting = next(copies, None)

@@ -1,4 +1,4 @@
-"""Output files and the segments of a film: errors of writing, syncing, packets in order."""
+"""Output files and the segments of a video: errors of writing, syncing, packets in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing of frames: segments of a job, and lossless films that the program reads again."""
+"""Writing of frames: segments of a job, and lossless videos that the program reads again."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class _Sink(Protocol):
 class SegmentWriter:
     """Writes one segment; as a context manager it closes, or aborts on an error.
 
-    Films become a Matroska file with the time stamp n ms for its frame n, pictures (PNG, TIFF) a
+    Videos become a Matroska file with the time stamp n ms for its frame n, pictures (PNG, TIFF) a
     zip file of finished pictures. The file appears under its name when it is complete and on the
     disk; until then it ends in ".part". Memory: that of the encoder, about 40 frames.
 
     Args:
         path: Path of the segment; an older file of that name is replaced.
         picture: Description of the encoding; every value of it is used as it is.
-        muxer: FFmpeg's name, for films.
+        muxer: FFmpeg's name, for videos.
 
     Raises:
         EncoderMissing: The encoder refuses these settings.
@@ -133,13 +133,13 @@ class SegmentWriter:
 
 
 class LosslessWriter(SegmentWriter):
-    """Writes a film of constant rate as FFV1 in AVI, which keeps every code value and every time.
+    """Writes a video of constant rate as FFV1 in AVI, which keeps every code value and every time.
 
     AVI counts frames: the time base is the duration of one, and nothing is rounded.
 
     Args:
         path: Path of the video; an older one is replaced.
-        video: Size, pixel format, rate and colours of the film.
+        video: Size, pixel format, rate and colours of the video.
         threads: Number of threads of the encoder.
     """
 

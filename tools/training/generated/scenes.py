@@ -45,7 +45,7 @@ class Lens:
 
 # Most published photographs are reduced ones: sharp, with power up to the highest frequency.
 SHARP = Lens(median=0.33, spread=0.55, least=0.08, most=1.8)
-# As from a camera at full size, or a frame of a film.
+# As from a camera at full size, or a frame of a video.
 SOFT = Lens(median=0.55, spread=0.42, least=0.25, most=2.2)
 
 

@@ -99,7 +99,7 @@ def sinusoids(timestep: float, features: int) -> Tensor:
     """
     half = features // 2
     exponents = -math.log(10000.0) / half * torch.arange(half, dtype=torch.float32)
-    # float32 exponentials differ from processor to processor, and the time step makes them large
+    # float32 exponentials differ from CPU to CPU, and the time step makes them large
     angles = timestep * torch.exp(exponents.double()).float()
     return torch.cat((angles.sin(), angles.cos()))
 

@@ -1,7 +1,7 @@
 """Operations between the matrix products of the fast transformer, compiled by torch.compile.
 
 Only used with the switch `dit.compile`, which is off: torch's compiler needs Triton for a GPU
-and a C++ compiler for a processor, and takes some seconds per operation at first use; see
+and a C++ compiler for a CPU, and takes some seconds per operation at first use; see
 `engine.ops.compiler`.
 
 Not yet run on a GPU.

@@ -299,7 +299,7 @@ def _token_grid(config: DitConfig, latent: Grid) -> Grid:
 
 
 _GROUP_VALUES = 30 * 2**20  # of a group's tokens: enough for a large GPU, a bound for small ones
-_CHUNK_BYTES = 6 * 2**20  # of an MLP's activations for one chunk: they stay in a processor's cache
+_CHUNK_BYTES = 6 * 2**20  # of an MLP's activations for one chunk: they stay in a CPU's cache
 _LEAST_ROWS = 1024  # libraries rearrange the weights for each matmul: fewer rows are slower
 
 
@@ -327,7 +327,7 @@ def window_groups(order: Iterable[Window], most_rows: int) -> list[list[Window]]
 
 
 def chunk_rows(config: DitConfig, device_type: str, itemsize: int) -> int:
-    """Most tokens that are projected at a time; off a processor those of a window group.
+    """Most tokens that are projected at a time; off a CPU those of a window group.
 
     Args:
         config: Configuration of the model.

@@ -1,6 +1,6 @@
 """Weights, operations and memory of the SeedVR2 transformer, from sizes alone. No torch.
 
-Memory on a processor is what torch's allocator is asked for. On a GPU workspaces of its libraries
+Memory on a CPU is what torch's allocator is asked for. On a GPU workspaces of its libraries
 come on top; not yet compared with a GPU.
 """
 
@@ -28,7 +28,7 @@ from engine.models.seedvr2.dit.config import (
 
 
 def streams(config: DitConfig, blocks: int | None, device: str) -> bool:
-    """Whether anything comes and goes; a processor, which is the host, keeps the text's share.
+    """Whether anything comes and goes; a CPU, which is the host, keeps the text's share.
 
     Args:
         config: Configuration of the model.

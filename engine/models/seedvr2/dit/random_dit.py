@@ -31,7 +31,7 @@ _SIZE_ON_CPU = Size(1280, 720)
 _SIZE_ON_GPU = Size(1920, 1088)
 _SIZE_QUICK = Size(640, 368)
 
-# As wide as a processor can measure in minutes; heads, windows and text are those of the models.
+# As wide as a CPU can measure in minutes; heads, windows and text are those of the models.
 MIDDLE: dict[Kind, DitConfig] = {
     "3b": replace(DIT_3B, dim=512, heads=4, layers=8, separate_layers=3, mlp_hidden=1536),
     "7b": replace(DIT_7B, dim=512, heads=4, layers=8, separate_layers=8, mlp_hidden=2048),

@@ -34,7 +34,7 @@ class RandomFile:
         dtype: Type of the tensors: "bfloat16".
         stored: Format of the matrices in the blocks, as a file names it: "Q4_K"; "" for `dtype`.
         device: Draws the values, wherever they are needed: a GPU does in seconds what takes a
-            processor minutes.
+            CPU minutes.
     """
 
     path = Path("random.safetensors")

@@ -25,7 +25,7 @@ from engine.models.seedvr2.dit.plain import picture_angles, text_angles
 from engine.ops.attention.qk_rope import Placement
 from engine.ops.norm.cache_blocks import work_dtype
 
-_KEPT = 4  # layouts: some clips of a film, as the last one of a shot is shorter
+_KEPT = 4  # layouts: some clips of a video, as the last one of a shot is shorter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

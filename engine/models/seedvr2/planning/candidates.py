@@ -105,7 +105,7 @@ class Quality:
     """Class of plans of equal quality, the best one first.
 
     Attributes:
-        clips: 0: of 33 frames and more, or of all frames of the film; 1: of 17 and more; 2: shorter
+        clips: 0: of 33 frames and more, or of the whole video; 1: of 17 and more; 2: shorter
             ones that still share frames with their neighbours; 3: those that share none.
         tile_statistics: All of the decoder works in tiles: attention and norms of its small part
             see a tile in the place of the frame.
@@ -191,7 +191,7 @@ class _Search:
                     found.append((seconds, plan))
                     least = seconds if least is None else min(seconds, least)
             if found and not self.on_gpu:
-                break  # a processor reads blocks that do not stay from the file, for every clip
+                break  # a CPU reads blocks that do not stay from the file, for every clip
         if not found:
             return None
         most = _AS_FAST * min(seconds for seconds, _ in found)

@@ -58,7 +58,7 @@ def stage_work(plan: SeedVr2Plan, frames: int) -> dict[str, float]:
 
 
 def clips(plan: SeedVr2Plan, frames: int) -> float:
-    """Clips of a film of one shot; a last one that is not full counts in part."""
+    """Clips of a video of one shot; a last one that is not full counts in part."""
     shared = plan.shared_latents
     return max(1.0, (latents_of(frames) - shared) / max(1, plan.latents - shared))
 
@@ -181,7 +181,7 @@ def _finished_frames(plan: SeedVr2Plan) -> int:
 
 
 def _at_most(plan: SeedVr2Plan, frames: int) -> int:
-    """So many frames, or all of the film."""
+    """So many frames, or all of the video."""
     return min(frames, plan.film or frames)
 
 

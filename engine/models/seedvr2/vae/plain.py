@@ -20,7 +20,7 @@ from engine.ops.conv.causal_conv import Carry, CausalConv3d
 class FrameNorm(nn.GroupNorm):
     """GroupNorm of every frame by itself: no statistics over time, so slices are exact.
 
-    Each frame is made contiguous for it: on a processor torch takes the variance of channels-last
+    Each frame is made contiguous for it: on a CPU torch takes the variance of channels-last
     frames as a difference of two large sums, which costs three digits where the mean is 30 times
     the deviation.
     """
@@ -231,7 +231,7 @@ class SeedVr2Vae(nn.Module, SlicedVae):
     Frames and latents have the type and device of the weights. Gradients flow through both.
 
     Memory: a slice of n frames takes the carry and about 5n + 5 frames of full size with twice
-    the first width; on a processor a quarter of that is workspace of the convolutions.
+    the first width; on a CPU a quarter of that is workspace of the convolutions.
     """
 
     config: VaeConfig
