@@ -31,8 +31,8 @@ class Program:
     """Macros of the source, and what a launch has to know of them."""
 
     channels: int
-    keys: int  # that are scored at a time
-    warps_down: int  # of the warps that score, by queries
+    keys: int  # keys of a block of scores
+    warps_down: int  # parts of the queries among the warps that compute scores
 
     @property
     def threads(self) -> int:
@@ -111,8 +111,8 @@ class WideHeadKernel:
         """
         frames, queries, channels = q.shape
         keys, out = k.shape[1], q.new_empty(q.shape)
-        sizes = ctypes.c_int(queries), ctypes.c_int(keys), ctypes.c_float(scale)
-        arguments = (*map(_Frames.of, (q, k, v, out)), *sizes)
+        sizes = ctypes.c_int(queries), ctypes.c_int(keys)
+        arguments = (*map(_Frames.of, (q, k, v, out)), *sizes, ctypes.c_float(scale))
         of_frame = -(-queries // _QUERIES)
         most = max(1, int(most_operations() / (4 * _QUERIES * keys * channels)))
         together = min(MOST_FRAMES, max(1, most // of_frame))
