@@ -129,23 +129,22 @@ extern "C" bool launch(int which, const unsigned *d, void **arguments) {
   gridDim = {d[0], d[1], d[2]};
   blockDim = {d[3], d[4], d[5]};
   std::vector<Thread> threads(d[3] * d[4] * d[5]);
-  for (unsigned y = 0; y < d[1]; y++)
-    for (unsigned x = 0; x < d[0]; x++) {
-      blockIdx = {x, y, 0};
-      for (unsigned n = 0; n < threads.size(); n++) {
-        Thread &thread = threads[n];
-        thread.index = {n % d[3], n / d[3] % d[4], n / d[3] / d[4]};
-        getcontext(&thread.context);
-        thread.context.uc_stack.ss_sp = thread.stack;
-        thread.context.uc_stack.ss_size = sizeof thread.stack;
-        thread.context.uc_link = &scheduler_;
-        makecontext(&thread.context, begin_, 0);
-      }
-      size_t ended = 0;
-      while (ended == 0) ended = run_to_barrier_(threads);
-      if (ended < threads.size()) fault_ = "some threads ended while others wait at a barrier";
-      if (fault_ != 0) return false;
+  for (unsigned block = 0; block < d[0] * d[1] * d[2]; block++) {
+    blockIdx = {block % d[0], block / d[0] % d[1], block / d[0] / d[1]};
+    for (unsigned n = 0; n < threads.size(); n++) {
+      Thread &thread = threads[n];
+      thread.index = {n % d[3], n / d[3] % d[4], n / d[3] / d[4]};
+      getcontext(&thread.context);
+      thread.context.uc_stack.ss_sp = thread.stack;
+      thread.context.uc_stack.ss_size = sizeof thread.stack;
+      thread.context.uc_link = &scheduler_;
+      makecontext(&thread.context, begin_, 0);
     }
+    size_t ended = 0;
+    while (ended == 0) ended = run_to_barrier_(threads);
+    if (ended < threads.size()) fault_ = "some threads ended while others wait at a barrier";
+    if (fault_ != 0) return false;
+  }
   return true;
 }
 """

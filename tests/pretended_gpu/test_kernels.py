@@ -20,6 +20,7 @@ from engine.ops.kernels import (
     blocks,
     build,
     channel_norm,
+    conv,
     driver,
     group_norm,
     heads,
@@ -340,3 +341,52 @@ def test_weights_are_unpacked_by_torch_where_kernels_fail(
         assert not blocks.working(GPU, torch.float16)
     (record,) = caplog.records
     assert "weight block kernel" in record.getMessage()
+
+
+CONVOLUTIONS = {  # the layer, the norm of its input, the group of its statistics
+    "plain": (conv.Taps(40, 16, 3, 3, 3), "none", 0),
+    "strides": (conv.Taps(16, 48, 3, 3, 3, 2), "none", 0),
+    "phases": (conv.Taps(32, 16, 2, 2, 2), "none", 0),
+    "GroupNorm and statistics": (conv.Taps(128, 32, 3, 3, 3), "group", 8),
+    "RMS norm": (conv.Taps(24, 24, 3, 1, 1), "rms", 0),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_are_found_as_their_trial_is_exact(name: str) -> None:
+    taps, norm, group = CONVOLUTIONS[name]
+    with pretended_gpu() as gpu:
+        conv.load.cache_clear()
+        before = gpu.record.operations
+        found = conv.find(taps, GPU, norm=norm, group=group)
+        assert found is not None
+        assert gpu.record.launches["kernel convolve"] == 1
+        above, left = taps.rows // 2, taps.columns // 2
+        height = (9 + 2 * above - taps.rows) // taps.stride + 1
+        width = (19 + 2 * left - taps.columns) // taps.stride + 1
+        products = taps.outer * taps.inner * taps.reach * taps.rows * taps.columns
+        assert gpu.record.operations - before == 2 * products * height * width
+        assert not gpu.record.problems
+    conv.load.cache_clear()
+
+
+def test_a_convolution_in_several_launches_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    taps = conv.Taps(160, 16, 1, 3, 3)
+    random = torch.Generator().manual_seed(1)
+    x = torch.randn(2, 16, 20, 36, generator=random).half()
+    weight = torch.randn(160, 16, 1, 3, 3, generator=random).half() / 12
+    wanted = F.conv2d(x.double(), weight[:, :, 0].double(), padding=1) + 1
+    with pretended_gpu() as gpu:
+        kernel = conv.find(taps, GPU)
+        assert kernel is not None
+        frames = x.to(memory_format=torch.channels_last).cuda()
+        packed = kernel.program.packed(weight.cuda())
+        for blocks in (1, 4, 100):
+            most = kernel.program.block_operations * blocks
+            monkeypatch.setattr(conv, "most_operations", lambda most=most: most)
+            out = torch.ones_like(wanted).half().to(memory_format=torch.channels_last).cuda()
+            work = conv.Work(frames=frames, out=out, above=1, left=1, residual=out)
+            kernel.convolve(packed, work)
+            torch.testing.assert_close(out.cpu().double(), wanted, rtol=1e-3, atol=1e-3)
+        assert not gpu.record.problems
+    conv.load.cache_clear()

@@ -95,7 +95,7 @@ def _by_own_kernel(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
     found = wide_head.find(q[:, 0], k[:, 0], v[:, 0])
     if found is None:
         raise ValueError("the kernel cannot read these tensors")
-    heads = [found.attend(*(x[:, h] for x in (q, k, v)), scale) for h in range(q.shape[1])]
+    heads = [found.attend(q[:, h], k[:, h], v[:, h], scale) for h in range(q.shape[1])]
     return heads[0][:, None] if len(heads) == 1 else torch.stack(heads, 1)
 
 

@@ -22,9 +22,12 @@
 //   PROMOTE                 products that are summed in half precision before the sum is added to
 //                           one in float32, a multiple of CHUNK; 0: all sums are in float32
 //   STORE                   channels that a thread writes at once
+//   NORM                    0: input frames are convolved as they are; else see `Norm`
+//   GROUP                   channels of a group whose statistics come with the result; 0: none
 //   BLOCKS                  that a multiprocessor runs at once, where its shared memory suffices
 
 #include "scalars.cuh"
+#include "statistics.cuh"
 #include "tensor_cores.cuh"
 
 #define WARPS (WARPS_DOWN * WARPS_ACROSS)
@@ -51,7 +54,20 @@
 // rows that a half warp writes are in different banks.
 #define SUM_PITCH ((WARP_CHANNELS + 23) / 32 * 32 + 8)
 
+// Where statistics of a warp column's channels are merged: behind its sums.
+#define PARTS_AT (TILE_PIXELS * SUM_PITCH * 4)
+#define PACKS (WARP_CHANNELS / STORE)               // of a pixel in a warp column
+#if GROUP > 0
+#define SUB (STORE < GROUP ? STORE : GROUP)         // channels of a pack in one group
+#define SEGMENTS (STORE / SUB)
+#if WARP % PACKS != 0 || WARP_CHANNELS % GROUP != 0 || STORE % SUB != 0 || GROUP % SUB != 0
+#error "statistics need a power of two of packs, and whole groups in a warp column"
+#endif
+#endif
+
 struct alignas(2 * STORE) Pack { Scalar channel[STORE]; };
+struct alignas(16) HalfUnit { Scalar channel[UNIT]; };
+struct alignas(STORE < 4 ? 4 * STORE : 16) Floats { float of[STORE]; };
 struct alignas(8) Pair { float first, second; };
 struct Strides {  // in elements; channels are contiguous
   long long t, y, x;
@@ -60,12 +76,19 @@ struct Strides {  // in elements; channels are contiguous
   }
 };
 struct Source { const Scalar *first; Strides at; };
-struct Result { Scalar *first; Strides at; int height, width, channels; };
+// Frames that are written; mean and m2, [frames, tiles, groups], are their statistics.
+struct Result { Scalar *first; Strides at; int height, width, channels; float *mean, *m2; };
+// Factors of a norm that frames still lack; no `scale`: they lack none.
+//   GroupNorm, NORM 1: x * scale + shift, both [frames, channels]
+//   RMS norm, NORM 2: x * of_pixel * scale, [frames, height, width] and [channels]
+struct Norm { const float *scale, *shift, *of_pixel; };
 // Input frames: `past` of `past_count` frames, then `frames`; null in place of `past`: zeros.
 struct Input {
   Source past, frames;
+  Norm past_norm, frames_norm;
   int past_count, height, width, channels, time_stride, reach;  // reach: frames of an output
   int above, left;                                              // zeros outside of a frame
+  int silu;                                                     // after the norms
 };
 
 // First byte of a unit of a line in a buffer. Eight lines one after the other, which a warp loads
@@ -79,27 +102,30 @@ __device__ inline unsigned line_of(unsigned row, unsigned column) {
   return row * HALO_WIDTH + column % STRIDE * EVERY + column / STRIDE;
 }
 
-// Where a block works.
+struct Blocks { int x, y, z; };  // first of a launch: parts of columns, rows, frames
+
+// Where a block works. What follows from these is computed again: registers are scarce, as a block
+// keeps its sums in them.
 struct Place {
-  int frame, row, column, channel;  // of the result; the first of the block's
-  int part;                         // channels / TILE_CHANNELS
-  __device__ Place(const Result &result, int first_frame, long long first_block) {
-    long long block = first_block + blockIdx.x;  // neighbours have the same pixels
+  int frame, row, column, part;  // of the result: first of the tile's pixels, TILE_CHANNELS each
+  __device__ Place(const Result &result, Blocks first) {
+    int block = first.x + blockIdx.x;  // neighbours have the same pixels
     int parts = (result.channels + TILE_CHANNELS - 1) / TILE_CHANNELS;
-    int across = (result.width + TILE_WIDTH - 1) / TILE_WIDTH;
     part = block % parts;
-    channel = part * TILE_CHANNELS;
-    column = block / parts % across * TILE_WIDTH;
-    row = block / parts / across * TILE_HEIGHT;
-    frame = first_frame + blockIdx.y;
+    column = block / parts * TILE_WIDTH;
+    row = (first.y + blockIdx.y) * TILE_HEIGHT;
+    frame = first.z + blockIdx.z;
+  }
+  __device__ static int across(const Result &result) {
+    return (result.width + TILE_WIDTH - 1) / TILE_WIDTH;
+  }
+  // The tile's number, counted through all frames.
+  __device__ long long tile(const Result &result) const {
+    int down = (result.height + TILE_HEIGHT - 1) / TILE_HEIGHT;
+    long long of_rows = (long long)frame * down + row / TILE_HEIGHT;
+    return of_rows * across(result) + column / TILE_WIDTH;
   }
 };
-
-// Frames before a clip that are zeros, of those that an output frame sees.
-__device__ inline int zero_frames(const Input &input, Place place) {
-  if (input.past.first != 0) return 0;
-  return min(max(input.past_count - place.frame * input.time_stride, 0), input.reach);
-}
 
 // The buffer after one of a ring, and the one before it, which was read last.
 template <int SIZE> __device__ inline int after(int buffer) {
@@ -109,56 +135,97 @@ template <int SIZE> __device__ inline int before(int buffer) {
   return buffer == 0 ? SIZE - 1 : buffer - 1;
 }
 
-// Copies halos and weights into buffers, in the order in which they are used.
+// Copies halos and weights into buffers. What they are follows from their numbers.
 struct Loader {
   const Input &input;
-  const Scalar *weights;  // of the next step
-  unsigned memory;        // address of the shared memory
-  int top, left;          // first pixel of the halos, in the input
-  int frame, chunk;       // the next halo's, of past and new frames together
-
-  __device__ Loader(const Input &input, const Scalar *packed, Place place, unsigned memory)
-      : input(input), memory(memory), chunk(0) {
-    top = place.row * STRIDE - input.above;
-    left = place.column * STRIDE - input.left;
-    int zeros = zero_frames(input, place);  // they add nothing
-    frame = place.frame * input.time_stride + zeros;
-    long long halos = ((long long)place.part * input.reach + zeros) * chunks();
-    weights = packed + halos * (TAPS * TILE_CHANNELS * CHUNK);
-  }
+  const Scalar *packed;
+  const Place &place;
+  char *memory;  // shared
 
   __device__ int chunks() const { return (input.channels + CHUNK - 1) / CHUNK; }
+  // Frames of zeros before a clip, of those that the result's frame sees: they are left out.
+  __device__ int zeros() const {
+    int past = input.past_count - place.frame * input.time_stride;
+    return input.past.first == 0 ? min(max(past, 0), input.reach) : 0;
+  }
+  __device__ int halos() const { return (input.reach - zeros()) * chunks(); }
 
-  __device__ void copy_halo(int buffer) {
-    bool is_past = frame < input.past_count;
-    int index = is_past ? frame : frame - input.past_count;
+  // Frame of a halo, counted from the past on.
+  __device__ int frame_of(int number) const {
+    return place.frame * input.time_stride + zeros() + number / chunks();
+  }
+
+  // Call `work` with each unit of a halo that this thread copies: its first byte in the buffer, its
+  // row, column and channel in the frame, and whether the frame has it.
+  template <class Work> __device__ void for_units(int number, Work work) const {
+    int first = number % chunks() * CHUNK;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < HALO_HEIGHT * HALO_WIDTH * UNITS; i += THREADS) {
+      int unit = i % UNITS, column = i / UNITS % HALO_WIDTH, row = i / UNITS / HALO_WIDTH;
+      int y = place.row * STRIDE - input.above + row, channel = first + unit * UNIT;
+      int x = place.column * STRIDE - input.left + column;
+      bool exists = (unsigned)y < (unsigned)input.height && (unsigned)x < (unsigned)input.width;
+      work(unit_at(line_of(row, column), unit), y, x, channel, exists && channel < input.channels);
+    }
+  }
+
+  __device__ void copy_halo(int number, int buffer) const {
+    if (number >= halos()) return;
+    int index = frame_of(number);
+    bool is_past = index < input.past_count;
+    if (!is_past) index -= input.past_count;
     // TRAP: a reference to one of the two would put both on the stack
     long long step = is_past ? input.past.at.t : input.frames.at.t;
     long long at_y = is_past ? input.past.at.y : input.frames.at.y;
     long long at_x = is_past ? input.past.at.x : input.frames.at.x;
-    const Scalar *first = (is_past ? input.past.first : input.frames.first) + index * step;
-    unsigned to = memory + buffer * HALO_BYTES;
-#pragma unroll 1
-    for (int i = threadIdx.x; i < HALO_HEIGHT * HALO_WIDTH * UNITS; i += THREADS) {
-      int unit = i % UNITS, column = i / UNITS % HALO_WIDTH, row = i / UNITS / HALO_WIDTH;
-      int channel = chunk * CHUNK + unit * UNIT, y = top + row, x = left + column;
-      bool exists = (unsigned)y < (unsigned)input.height && (unsigned)x < (unsigned)input.width &&
-                    channel < input.channels;
-      const Scalar *from = exists ? first + (y * at_y + x * at_x + channel) : first;
-      copy_unit(to + unit_at(line_of(row, column), unit), from, exists);
-    }
-    if (++chunk == chunks()) {
-      chunk = 0;
-      frame++;
-    }
+    const Scalar *frame = (is_past ? input.past.first : input.frames.first) + index * step;
+    unsigned to = shared_address(memory + buffer * HALO_BYTES);
+    for_units(number, [&](unsigned byte, int y, int x, int channel, bool exists) {
+      copy_unit(to + byte, exists ? frame + (y * at_y + x * at_x + channel) : frame, exists);
+    });
   }
 
-  __device__ void copy_weights(int buffer) {
-    unsigned to = memory + WEIGHTS_AT + buffer * WEIGHT_BYTES;
+  // Normalise the units that this thread copied.
+  __device__ void normalise_halo(int number, int buffer) const {
+    int index = frame_of(number);
+    if (index < input.past_count) normalise_units(number, buffer, input.past_norm, index);
+    else normalise_units(number, buffer, input.frames_norm, index - input.past_count);
+  }
+
+  // Units outside of the frame stay zeros: they are zeros of what is convolved.
+  __device__ void normalise_units(int number, int buffer, const Norm &norm, int frame) const {
+    if (norm.scale == 0) return;
+    char *from = memory + buffer * HALO_BYTES;
+    for_units(number, [&](unsigned byte, int y, int x, int channel, bool exists) {
+      if (!exists) return;
+      HalfUnit unit = *(HalfUnit *)(from + byte);
+#if NORM == 1
+      int factor = frame * input.channels + channel;
+#elif NORM == 2
+      float of_all = norm.of_pixel[((long long)frame * input.height + y) * input.width + x];
+#endif
+#pragma unroll
+      for (int c = 0; c < UNIT; c++) {
+        float value = to_float(unit.channel[c]);
+#if NORM == 1
+        value = value * norm.scale[factor + c] + norm.shift[factor + c];
+#elif NORM == 2
+        value = value * of_all * norm.scale[channel + c];
+#endif
+        unit.channel[c] = to_scalar(input.silu ? silu_of(value) : value);
+      }
+      *(HalfUnit *)(from + byte) = unit;
+    });
+  }
+
+  __device__ void copy_weights(int number, int buffer) const {
+    if (number >= halos() * TAPS) return;
+    long long halo = ((long long)place.part * input.reach + zeros()) * chunks();
+    const Scalar *weights = packed + (halo * TAPS + number) * (TILE_CHANNELS * CHUNK);
+    unsigned to = shared_address(memory + WEIGHTS_AT + buffer * WEIGHT_BYTES);
 #pragma unroll 1
     for (int i = threadIdx.x; i < TILE_CHANNELS * UNITS; i += THREADS)
       copy_unit(to + unit_at(i / UNITS, i % UNITS), weights + i * UNIT, true);
-    weights += TILE_CHANNELS * CHUNK;
   }
 };
 
@@ -228,90 +295,141 @@ struct Sums {
   }
 };
 
-// Write a warp column's channels of all pixels of the tile, `channel` and the following ones.
-__device__ inline void write(const float *sums, Place place, int channel, const Result &result,
+#if GROUP > 0
+// Statistics of a warp column's channels, which begin at `channel`, over the pixels of the tile.
+struct Statistics {
+  Part of[SEGMENTS] = {};  // of this thread, which has the same channels of every pixel
+
+  __device__ void add(const Pack &pack) {
+#pragma unroll
+    for (int s = 0; s < SEGMENTS; s++) {
+      Part some = {SUB, 0.0f, 0.0f};
+#pragma unroll
+      for (int c = 0; c < SUB; c++) some.mean += to_float(pack.channel[s * SUB + c]) * (1.0f / SUB);
+#pragma unroll
+      for (int c = 0; c < SUB; c++) {
+        float away = to_float(pack.channel[s * SUB + c]) - some.mean;
+        some.m2 += away * away;
+      }
+      of[s].merge(some);
+    }
+  }
+
+  // Merge those of all threads, first within each warp, and write them.
+  __device__ void write(Part *parts, const Place &place, int channel, const Result &result) {
+    int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+#pragma unroll
+    for (int s = 0; s < SEGMENTS; s++) {
+#pragma unroll
+      for (int away = PACKS; away < WARP; away *= 2) {
+        Part other = {__shfl_xor_sync(0xffffffffu, of[s].count, away),
+                      __shfl_xor_sync(0xffffffffu, of[s].mean, away),
+                      __shfl_xor_sync(0xffffffffu, of[s].m2, away)};
+        of[s].merge(other);
+      }
+      if (lane < PACKS) parts[(warp * PACKS + lane) * SEGMENTS + s] = of[s];
+    }
+    __syncthreads();
+    int group = threadIdx.x, first = channel + group * GROUP;
+    if (group >= WARP_CHANNELS / GROUP || first >= result.channels) return;
+    Part whole = {0.0f, 0.0f, 0.0f};
+    for (int warp = 0; warp < WARPS; warp++)
+      for (int piece = 0; piece < GROUP / SUB; piece++)
+        whole.merge(parts[warp * PACKS * SEGMENTS + group * (GROUP / SUB) + piece]);
+    long long to = place.tile(result) * (result.channels / GROUP);
+    result.mean[to + first / GROUP] = whole.mean;
+    result.m2[to + first / GROUP] = whole.m2;
+  }
+};
+#endif
+
+// Write a warp column's channels of all pixels of the tile; the first of them is `channel`.
+__device__ inline void write(char *memory, const Place &place, int channel, const Result &result,
                              const float *bias, const Source &residual) {
-  const int packs = WARP_CHANNELS / STORE;
-  for (int i = threadIdx.x; i < TILE_PIXELS * packs; i += THREADS) {
-    int pixel = i / packs, inner = i % packs * STORE, c = channel + inner;
+#if GROUP > 0
+  Statistics statistics;
+#endif
+  const float *sums = (const float *)memory;
+  for (int i = threadIdx.x; i < TILE_PIXELS * PACKS; i += THREADS) {
+    int pixel = i / PACKS, inner = i % PACKS * STORE, c = channel + inner;
     int y = place.row + pixel / TILE_WIDTH, x = place.column + pixel % TILE_WIDTH;
     if (y >= result.height || x >= result.width || c >= result.channels) continue;
-    float value[STORE];
+    Floats value = *(const Floats *)(sums + pixel * SUM_PITCH + inner);
     Pack pack;
+    if (bias != 0) {
 #pragma unroll
-    for (int j = 0; j < STORE; j++) {
-      value[j] = sums[pixel * SUM_PITCH + inner + j];
-      if (bias != 0) value[j] += bias[c + j];
+      for (int j = 0; j < STORE; j++) value.of[j] += bias[c + j];
     }
     if (residual.first != 0) {
       pack = *(const Pack *)(residual.first + residual.at.offset(place.frame, y, x) + c);
 #pragma unroll
-      for (int j = 0; j < STORE; j++) value[j] += to_float(pack.channel[j]);
+      for (int j = 0; j < STORE; j++) value.of[j] += to_float(pack.channel[j]);
     }
 #pragma unroll
-    for (int j = 0; j < STORE; j++) pack.channel[j] = to_scalar(value[j]);
+    for (int j = 0; j < STORE; j++) pack.channel[j] = to_scalar(value.of[j]);
     *(Pack *)(result.first + result.at.offset(place.frame, y, x) + c) = pack;
+#if GROUP > 0
+    statistics.add(pack);
+#endif
   }
+#if GROUP > 0
+  statistics.write((Part *)(memory + PARTS_AT), place, channel, result);
+#endif
 }
 
 // result = convolution of the input + bias + residual; both may be null, the residual the result.
 // `packed` are the weights in the order of the steps, see conv.py.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolve(
     Input input, const Scalar *packed, Result result, const float *bias, Source residual,
-    int first_frame, long long first_block) {
+    Blocks first) {
   extern __shared__ char memory[];
   unsigned shared = shared_address(memory), lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
   unsigned down = warp / WARPS_ACROSS, across = warp % WARPS_ACROSS;
-  Place place(result, first_frame, first_block);
-  Loader loader(input, packed, place, shared);
-  int steps = (input.reach - zero_frames(input, place)) * loader.chunks() * TAPS;
+  Place place(result, first);
+  Loader loader = {input, packed, place, memory};
 
   // Fill the rings but for one buffer each: a group of copies for each step.
 #pragma unroll
-  for (int i = 0; i < HALOS - 1; i++)
-    if (i * TAPS < steps) loader.copy_halo(i);
+  for (int i = 0; i < HALOS - 1; i++) loader.copy_halo(i, i);
 #pragma unroll
   for (int i = 0; i < STAGES - 1; i++) {
-    if (i < steps) loader.copy_weights(i);
+    loader.copy_weights(i, i);
     end_group();
   }
 
   // Lines of this lane for the first tap: of 16 pixels and of 16 channels; see `load_matrices`.
-  unsigned first = down * WARP_PIXELS + lane % 16;
-  unsigned pixel = line_of(first / TILE_WIDTH * STRIDE, first % TILE_WIDTH * STRIDE);
+  unsigned mine = down * WARP_PIXELS + lane % 16;
+  unsigned pixel = line_of(mine / TILE_WIDTH * STRIDE, mine % TILE_WIDTH * STRIDE);
   unsigned channel = across * WARP_CHANNELS + lane % 8 + lane / 16 * 8;
 
   Sums sums;
-  int row = 0, column = 0, halo = 0, stage = 0;
-  for (int left = steps; left > 0; left--) {
+  int steps = loader.halos() * TAPS, halo = 0, stage = 0;
+  for (int step = 0; step < steps; step++) {
+    int tap = step % TAPS;
     wait_for_groups<STAGES - 2>();
-    __syncthreads();  // all see this step's copies, and have read the buffers that are filled next
-    if (row == 0 && column == 0 && left > (HALOS - 1) * TAPS) loader.copy_halo(before<HALOS>(halo));
-    if (left > STAGES - 1) loader.copy_weights(before<STAGES>(stage));
+#if NORM
+    if (tap == 0) loader.normalise_halo(step / TAPS, halo);
+#endif
+    __syncthreads();  // all see this step's halo, and have read the buffers that are filled next
+    if (tap == 0) loader.copy_halo(step / TAPS + HALOS - 1, before<HALOS>(halo));
+    loader.copy_weights(step + STAGES - 1, before<STAGES>(stage));
     end_group();
-    sums.add_tap(shared + halo * HALO_BYTES, pixel + line_of(row, column),
+    sums.add_tap(shared + halo * HALO_BYTES, pixel + line_of(tap / COLUMNS, tap % COLUMNS),
                  shared + WEIGHTS_AT + stage * WEIGHT_BYTES, channel);
 #if PROMOTE > 0
-    if (left % (PROMOTE / CHUNK) == 0) sums.promote();
+    if ((step + 1) % (PROMOTE / CHUNK) == 0) sums.promote();
 #endif
     stage = after<STAGES>(stage);
-    if (++column == COLUMNS) {
-      column = 0;
-      if (++row == ROWS) {
-        row = 0;
-        halo = after<HALOS>(halo);
-      }
-    }
+    if (tap == TAPS - 1) halo = after<HALOS>(halo);
   }
 #if PROMOTE > 0
   sums.promote();
 #endif
 
-  float *handed = (float *)memory;
   for (int part = 0; part < WARPS_ACROSS; part++) {
     __syncthreads();  // nobody reads any more what is here: the buffers, or the part before
-    if (across == part) sums.hand_over(handed + down * WARP_PIXELS * SUM_PITCH);
+    if (across == part) sums.hand_over((float *)memory + down * WARP_PIXELS * SUM_PITCH);
     __syncthreads();
-    write(handed, place, place.channel + part * WARP_CHANNELS, result, bias, residual);
+    write(memory, place, place.part * TILE_CHANNELS + part * WARP_CHANNELS, result, bias, residual);
   }
 }

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import mmap
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -16,13 +20,24 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.ops.conv import folds
-from engine.ops.kernels import build, conv
-from engine.ops.kernels.conv import TILES, ConvKernel, Program, Taps, Tile, Work, launches, tile_for
-from tests.helpers.kernels import HostModule
+from engine.ops.kernels import build, conv, nvrtc
+from engine.ops.kernels.conv import (
+    TILES,
+    ConvKernel,
+    Factors,
+    Program,
+    Taps,
+    Tile,
+    Work,
+    launches,
+    tile_for,
+)
+from engine.ops.kernels.group_norm import GroupNormKernels
+from tests.helpers.kernels import HostModule, host_module
 
 SMALL = Tile(channels=32, warps=(2, 2), height=4, width=16)
 NARROW = Tile(channels=16, warps=(4, 1), height=4, width=16)
-CANARY = 777.0
+CANARY, LAST = 777.0, torch.channels_last
 AMPERE, TURING = "-D__CUDA_ARCH__=860", "-D__CUDA_ARCH__=750"
 
 
@@ -193,6 +208,70 @@ def test_bias_and_residual_are_added_before_the_only_rounding(folder):
     torch.testing.assert_close(work.out, wanted, rtol=2**-11, atol=0)
 
 
+def normed(x: Tensor, factors: Factors | None, silu: bool) -> Tensor:
+    """Frames with the norm that they lack, rounded once."""
+    if factors is None:
+        return x
+    found = x.double() * factors.scale.expand(x.shape[:2])[:, :, None, None]
+    if factors.of_pixel is not None:
+        found = found * factors.of_pixel[:, None]
+    if factors.shift is not None:
+        found = found + factors.shift[:, :, None, None]
+    return (F.silu(found) if silu else found).half()
+
+
+def group_factors() -> Factors:
+    return Factors(torch.rand(2, 48) + 0.5, torch.randn(2, 48))
+
+
+def rms_factors() -> Factors:
+    return Factors(torch.rand(48) + 0.5, None, torch.rand(2, 5, 18) + 0.5)
+
+
+NORMS = {  # the norm; factors of new and of past frames; SiLU
+    "GroupNorm": ("group", group_factors, group_factors, True),
+    "RMS norm": ("rms", rms_factors, rms_factors, True),
+    "without SiLU": ("group", group_factors, group_factors, False),
+    "the past has its norm": ("group", group_factors, lambda: None, True),
+}
+
+
+@pytest.mark.parametrize("arch", [AMPERE, TURING])
+@pytest.mark.parametrize("name", NORMS)
+def test_frames_are_normalised_on_their_way_and_zeros_around_them_stay(folder, name, arch):
+    kind, new, past, silu = NORMS[name]
+    layer = same(Taps(32, 48, 3, 3, 3), 2, 5, 18)
+    weight, work, buffer = work_of(layer, lambda *shape: torch.randn(shape).half())
+    work = replace(work, norm=new(), past_norm=past(), silu=silu)
+    frames = {
+        "frames": normed(work.frames, work.norm, silu),
+        "past": normed(work.past, work.past_norm, silu),
+    }
+    wanted, outside = truth(weight, replace(work, **frames)), (buffer == CANARY).sum()
+    ours = kernel(folder, program(layer.taps, 0, norm=kind), arch=arch)
+    ours.convolve(ours.program.packed(weight), work)
+    assert (buffer == CANARY).sum() >= outside
+    difference = (work.out.double() - wanted).abs().max() / wanted.abs().max()
+    assert difference < 1e-3
+
+
+@pytest.mark.parametrize("group", [4, 8, 16])
+def test_statistics_of_the_result_come_with_it(folder, group):
+    layer = same(Taps(64, 32, 1, 3, 3), 2, 5, 18)
+    weight, work, _ = work_of(layer)
+    work = replace(work, residual=whole_numbers(*work.out.shape).contiguous(memory_format=LAST))
+    ours = kernel(folder, program(layer.taps, group=group, tile=TILES[2]))
+    wanted = truth(weight, work)
+    statistics = ours.convolve(ours.program.packed(weight), work)
+    assert torch.equal(work.out.double(), wanted)
+    module = host_module(folder, "group_norm", torch.float16, VECTOR=8, GROUP=group)
+    factors = torch.randn(2, 64)
+    scale, shift = GroupNormKernels(module).scale_and_shift(statistics, tuple(factors), 1e-6)
+    found = wanted * scale[:, :, None, None] + shift[:, :, None, None]
+    normed = F.group_norm(wanted, 64 // group, *factors.double(), 1e-6)
+    torch.testing.assert_close(found, normed, rtol=1e-5, atol=1e-5)
+
+
 def test_phases_are_written_between_each_other(folder):
     weight = whole_numbers(24, 32, 3, 3)
     frames = inside(whole_numbers(1, 32, 5, 17))[1]
@@ -279,6 +358,71 @@ def test_one_buffer_less_is_found(folder):
     assert not all(is_exact(folder, text, late=late) for late in (True, False))
 
 
+# --- finding kernels
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[torch.device]:
+    """The processor, which passes for a GPU."""
+    monkeypatch.setattr(build, "is_gpu", lambda device: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 6))
+    monkeypatch.setattr(conv, "compile_for", lambda device, program: kernel(folder, program))
+    found = conv.load
+    found.cache_clear()
+    yield torch.device("cpu")
+    found.cache_clear()
+
+
+FOUND = {
+    "plain": (Taps(32, 32, 3, 3, 3), {}),
+    "phases": (Taps(32, 16, 2, 2, 2), {}),
+    "strides": (Taps(32, 16, 3, 3, 3, 2), {}),
+    "3 colours": (Taps(3, 32, 1, 3, 3), {"store": 1}),
+    "GroupNorm and statistics": (Taps(64, 32, 3, 3, 3), {"norm": "group", "group": 4}),
+    "RMS norm": (Taps(32, 32, 3, 1, 1), {"norm": "rms"}),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_a_kernel_is_found_when_its_trial_is_exact(gpu, name, caplog):
+    taps, options = FOUND[name]
+    caplog.set_level(logging.INFO)
+    assert conv.find(taps, gpu, **options) is conv.find(taps, gpu, **options) is not None
+    (record,) = caplog.records
+    text, error = record.getMessage().rsplit(maxsplit=1)
+    assert text == "convolution kernel for torch.float16 works on cpu, error"
+    assert float(error) < (1e-6 if "group" in options else 1e-30)
+
+
+def test_a_kernel_that_is_wrong_or_does_not_compile_is_left_to_cudnn(
+    gpu, folder, monkeypatch, caplog
+):
+    wrong = build.source("conv").replace("value.of[j] += bias[c + j]", "value.of[j] -= bias[c + j]")
+    monkeypatch.setattr(conv, "compile_for", lambda device, program: kernel(folder, program, wrong))
+    assert conv.find(Taps(16, 16, 1, 1, 1), gpu) is None
+    refused = Mock(side_effect=nvrtc.CompileFailed("no such architecture"))
+    monkeypatch.setattr(conv, "compile_for", refused)
+    assert conv.find(Taps(16, 16, 1, 3, 3), gpu) is None
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
+
+
+def test_layers_that_no_kernel_computes_are_not_compiled(gpu, monkeypatch):
+    monkeypatch.setattr(conv, "compile_for", Mock(side_effect=AssertionError))
+    assert conv.find(Taps(128, 3, 3, 3, 3), gpu) is None
+    assert conv.find(Taps(128, 12, 3, 3, 3), gpu) is None
+    assert conv.find(Taps(96, 96, 3, 3, 3), gpu, group=4) is None  # 6 packs a pixel
+    assert conv.find(Taps(128, 128, 3, 3, 3), gpu, group=12) is None
+    monkeypatch.setattr(build, "is_gpu", lambda device: False)
+    assert conv.find(Taps(128, 128, 3, 3, 3), gpu) is None
+
+
+@pytest.mark.parametrize(("capability", "promote"), [((7, 5), 128), ((9, 0), 0), ((12, 0), 128)])
+def test_gpus_of_full_rate_keep_sums_in_float32(gpu, monkeypatch, capability, promote):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(conv, "load", lambda device, program: program)
+    assert conv.find(Taps(128, 128, 3, 3, 3), gpu).promote == promote
+
+
 # --- sizes
 
 
@@ -288,6 +432,15 @@ def test_every_width_of_a_vae_has_a_tile_that_wastes_little(outer):
     padded = -(-outer // tile.channels) * tile.channels
     assert padded - outer <= {3: 13, 12: 4, 48: 16, 160: 32}.get(outer, 0)
     assert tile.channels <= 32 or outer > 32
+
+
+@pytest.mark.parametrize("tile", TILES, ids=lambda tile: str(tile.channels))
+def test_a_half_warp_hands_sums_over_to_different_banks(tile):
+    """Two floats of a lane: of 4 rows, SUM_PITCH apart, and 4 pairs of columns."""
+    pitch = Program(taps=Taps(8, 8, 1, 1, 1), tile=tile).sum_pitch
+    assert pitch >= tile.channels // tile.warps[1]
+    banks = {(row * pitch + column) % 32 for row in range(4) for column in range(8)}
+    assert len(banks) == 32
 
 
 @pytest.mark.parametrize("tile", TILES, ids=lambda tile: str(tile.channels))
@@ -306,14 +459,16 @@ def test_two_blocks_fit_the_shared_memory_of_a_geforce(tile, taps):
 )
 def test_launches_cover_every_block_once_and_are_short(shape, taps):
     one = Program(taps=taps, tile=tile_for(taps.outer))
-    parts = list(launches(one, torch.Size(shape)))
-    blocks = one.parts * -(-shape[2] // 8) * -(-shape[3] // 16)
-    assert sum(part.frames * part.blocks for part in parts) == blocks * shape[0]
-    assert max(part.first_block + part.blocks for part in parts) == blocks
-    assert max(part.first_frame + part.frames for part in parts) == shape[0]
-    for part in parts:
-        assert part.blocks * part.frames * one.block_operations <= conv.most_operations()
-        assert part.frames <= 65_535
+    sides = one.parts * -(-shape[3] // 16), -(-shape[2] // 8), shape[0]
+    seen = 0
+    for first, blocks in launches(one, torch.Size(shape)):
+        assert all(
+            0 <= at < at + n <= side for at, n, side in zip(first, blocks, sides, strict=True)
+        )
+        assert max(blocks[1:]) <= 65_535
+        assert math.prod(blocks) * one.block_operations <= conv.most_operations()
+        seen += math.prod(blocks)
+    assert seen == math.prod(sides)
 
 
 def test_many_launches_compute_what_one_does(folder, monkeypatch):
@@ -363,6 +518,5 @@ def test_what_the_kernel_cannot_read_is_left_to_cudnn():
     assert store(frames(16, torch.bfloat16), frames(16, torch.bfloat16)) == 0
     assert store(frames(16), frames(16, torch.float32)) == 0
     assert store(frames(16).contiguous(), frames(16)) == 0
-    assert (
-        store(frames(16), torch.zeros(16).half().expand(70_000, 1, 1, 16).permute(0, 3, 1, 2)) == 0
-    )
+    large = torch.zeros(16).half().expand(1, 2**16, 2**16, 16).permute(0, 3, 1, 2)
+    assert store(frames(16), large) == store(large, frames(16)) == 0

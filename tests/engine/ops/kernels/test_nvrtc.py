@@ -121,6 +121,21 @@ def test_errors_name_the_file_and_its_line():
         nvrtc.compile_cuda(build.source("heads"), "sm_86", ("-DVECTOR=2", "-DLANES=2"))
 
 
+def test_the_assembler_reports_registers_and_what_it_spills():
+    macros = build.macros(torch.float16, VECTOR=8, GROUP=4)
+    found = nvrtc.find().usage(build.source("group_norm"), "sm_86", macros)
+    assert found.keys() == {"group_statistics", "add_residual", "scale_and_shift", "normalise"}
+    assert all(16 <= one.registers <= 128 and not one.spilled_bytes for one in found.values())
+    many = "float a[256]; for (int i = 0; i < 256; i++) a[i] = at[i]; __syncthreads();"
+    text = f"""extern "C" __global__ void __launch_bounds__(1024) put(float *at) {{
+      {many} for (int i = 0; i < 256; i++) at[i] = a[i] * a[255 - i]; }}"""
+    spilling = nvrtc.find().usage(text, "sm_86")["put"]
+    assert spilling.registers <= 64
+    assert spilling.spilled_bytes + spilling.stack_bytes > 0
+    with pytest.raises(nvrtc.CompileFailed):
+        nvrtc.find().usage("nonsense;", "sm_86")
+
+
 def test_a_refused_source_is_not_cached():
     with pytest.raises(nvrtc.CompileFailed, match=r"upreel\.cu\(2\): error") as caught:
         nvrtc.compile_cuda("\nnonsense;", "sm_86")
