@@ -111,8 +111,12 @@ class WideHeadKernel:
         """
         frames, queries, channels = q.shape
         keys, out = k.shape[1], q.new_empty(q.shape)
-        sizes = ctypes.c_int(queries), ctypes.c_int(keys)
-        arguments = (*map(_Frames.of, (q, k, v, out)), *sizes, ctypes.c_float(scale))
+        arguments = (
+            *map(_Frames.of, (q, k, v, out)),
+            ctypes.c_int(queries),
+            ctypes.c_int(keys),
+            ctypes.c_float(scale),
+        )
         of_frame = -(-queries // _QUERIES)
         most = max(1, int(most_operations() / (4 * _QUERIES * keys * channels)))
         together = min(MOST_FRAMES, max(1, most // of_frame))
