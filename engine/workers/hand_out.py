@@ -32,6 +32,7 @@ from engine.video.read.frame_reader import FrameReader
 from engine.workers.pool import RemoteWorkers, SpanFuture, WorkerPool
 from engine.workers.reports import (
     InvalidReport,
+    Made,
     Report,
     check,
     read,
@@ -41,7 +42,7 @@ from engine.workers.reports import (
 )
 from engine.workers.spans import OpenSpans, Survey
 from engine.workers.team import Deadlines, Held, Team
-from engine.workers.worker import JobOrder, Made, SpanWorker
+from engine.workers.worker import JobOrder, SpanWorker
 
 logger = logging.getLogger(__name__)
 WorkerKind = Callable[[JobOrder], SpanWorker]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from engine.core.messages import Message
 from engine.core.serialization import from_plain
 from engine.pipeline.segments import SegmentRecord, Span, made_path
-from engine.workers.worker import Made
 
 T = TypeVar("T")
 _KINDS = ("segment", "made", "progress", "warned")
@@ -21,6 +22,18 @@ class Report(NamedTuple):
     number: int  # number of the worker
     kind: str
     data: Any  # plain, if it comes from a worker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """End of a span; its finished segments are known by then."""
+
+    first: int  # number of its first segment
+    failure: Message | None = None  # why segments are missing
+    has_preview: bool = False  # the result of the task is a preview
+    peak_bytes: int = 0  # peak RAM of the worker so far
+    # Seconds of each stage since the worker began.
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 class InvalidReport(Exception):

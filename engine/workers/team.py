@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from engine.core.messages import Message, Param
 from engine.protocol.plan import Notice, Plan
 from engine.workers.pool import RemoteWorkers, SpanFuture
-from engine.workers.worker import Made
+from engine.workers.reports import Made
 
 _MOST_FAILURES = 3
 _GONE_S = 10.0  # without any worker; then the job waits for none any more

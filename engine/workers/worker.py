@@ -12,7 +12,7 @@ import signal
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -37,6 +37,7 @@ from engine.protocol.events import Event, PreviewReady, StageProgress, Warned
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from engine.workers import dask_internals
+from engine.workers.reports import Made
 
 dask_internals.adapt()  # a process of Dask loads this module before it reads a clock, and listens
 logger = logging.getLogger(__name__)
@@ -75,18 +76,6 @@ class JobOrder:
             accepts_damage=context.accepts_damage,
             is_paused=context.control.is_paused,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
-    """End of a span; its finished segments are known by then."""
-
-    first: int  # number of its first segment
-    failure: Message | None = None  # why segments are missing
-    has_preview: bool = False  # the result of the task is a preview
-    peak_bytes: int = 0  # peak RAM of the worker so far
-    # Seconds of each stage since the worker began.
-    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 def make_span(span: Span, job_id: str) -> PreviewReady | None:

@@ -96,6 +96,22 @@ def make_clip(path: Path, clip: Clip | None = None, **changes: Any) -> Path:
     """
     clip = clip or Clip(**changes)
     name = _CONTAINER.get(path.suffix.lower(), path.suffix.lower().lstrip("."))
+    made = (name, repr(clip))
+    if made in _made:
+        path.write_bytes(_made[made])
+        return path
+    _write_clip(path, name, clip)
+    _made[made] = path.read_bytes()
+    while sum(map(len, _made.values())) > _MOST_KEPT:
+        del _made[next(iter(_made))]
+    return path
+
+
+_made: dict[tuple[str, str], bytes] = {}  # of this process: many tests ask for the same clip
+_MOST_KEPT = 1 << 26  # bytes
+
+
+def _write_clip(path: Path, name: str, clip: Clip) -> None:
     options = dict(clip.container_options)
     with av.open(f"file:{path}", "w", format=name, options=options) as output:
         output.metadata.update(clip.metadata)
@@ -109,7 +125,6 @@ def make_clip(path: Path, clip: Clip | None = None, **changes: Any) -> Path:
         for track, codec in zip(texts, clip.subtitles, strict=True):
             output.mux(_subtitle_packets(track, codec, clip))
         _write_media(output, clip, video, sounds)
-    return path
 
 
 def joined(path: Path, *parts: tuple[int, dict[str, Any]]) -> Path:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import io
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -153,12 +155,19 @@ def write_state(path: Path, state: dict[str, torch.Tensor]) -> Path:
 def write_wheel(folder: Path) -> PublishedFile:
     """The installed library as a wheel in a folder, and the file of a catalogue that pins it."""
     published = next(file for file in catalogue() if file.kind == "library")
-    package = Path(spandrel().__file__).parent
-    with ZipFile(folder / published.filename, "w", ZIP_DEFLATED) as wheel:
+    content = _wheel()
+    (folder / published.filename).write_bytes(content)
+    return replace(published, sha256=sha256(content).hexdigest(), bytes=len(content))
+
+
+@cache
+def _wheel() -> bytes:
+    """The installed library, packed."""
+    package, packed = Path(spandrel().__file__).parent, io.BytesIO()
+    with ZipFile(packed, "w", ZIP_DEFLATED) as wheel:
         for module in package.rglob("*.py"):
             wheel.write(module, f"{package.name}/{module.relative_to(package).as_posix()}")
-    content = (folder / published.filename).read_bytes()
-    return replace(published, sha256=sha256(content).hexdigest(), bytes=len(content))
+    return packed.getvalue()
 
 
 def loaded(path: Path, device: str = "cpu") -> Loaded:

@@ -39,7 +39,7 @@ def _go_wrong(folder: Path) -> None:
     from engine.core.serialization import to_plain
     from engine.farm import lent
     from engine.video.write import segment_writer
-    from engine.workers.worker import Made
+    from engine.workers.reports import Made
 
     def fault() -> str:
         file = folder / _FAULT

@@ -6,6 +6,7 @@ import json
 import math
 import struct
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -227,16 +228,24 @@ class _Pool:
     """Random numbers and bits, from a place that is another each time."""
 
     def __init__(self) -> None:
-        generator = np.random.default_rng(20261120)
-        self._numbers = torch.from_numpy(generator.standard_normal(_POOL, np.float32))
-        self._bits = torch.from_numpy(generator.integers(0, 256, _POOL, np.uint8))
+        self._numbers, self._bits = _random_pool()
         self._places = np.random.default_rng(1)
 
     def some(self, count: int, *, bits: bool = False) -> Tensor:
         pool = self._bits if bits else self._numbers
         begin = int(self._places.integers(0, _POOL))
+        if begin + count <= _POOL:
+            return pool[begin : begin + count].clone()
         times = -(-(begin + count) // _POOL)
         return torch.cat([pool[begin:], *[pool] * (times - 1)])[:count].clone()
+
+
+@cache
+def _random_pool() -> tuple[Tensor, Tensor]:
+    """Numbers in float32 and bytes; nobody changes them."""
+    generator = np.random.default_rng(20261120)
+    numbers = torch.from_numpy(generator.standard_normal(_POOL, np.float32))
+    return numbers, torch.from_numpy(generator.integers(0, 256, _POOL, np.uint8))
 
 
 def _sizes(kind: str) -> tuple[int, int]:

@@ -17,7 +17,8 @@ from distributed import Worker
 from engine.hardware import devices
 from engine.hardware.gpu_table import named
 from engine.pipeline.segments import Span
-from engine.workers.worker import Made, SpanWorker
+from engine.workers.reports import Made
+from engine.workers.worker import SpanWorker
 from tests.pretended_gpu.machine import pretended_gpu
 
 NAMES = ("NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 3060")

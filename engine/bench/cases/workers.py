@@ -46,8 +46,8 @@ from engine.settings.schema import EngineSettings, JobSettings
 from engine.video.read.probe import probe
 from engine.workers.hand_out import hand_out
 from engine.workers.pool import SpanFuture, WorkerPool
-from engine.workers.reports import Report
-from engine.workers.worker import JobOrder, Made, SpanWorker
+from engine.workers.reports import Made, Report
+from engine.workers.worker import JobOrder, SpanWorker
 
 _SEGMENT_S = 1.0
 _PARTS = 8  # of the channels of SeedVR2's VAE, of which it gets one

@@ -125,11 +125,15 @@ class _Reader:
         self._file.seek(count, 1)
 
     def _need(self, count: int) -> None:
+        self._check(count, pieces=1)
+        self._reads += 1
+
+    def _check(self, count: int, *, pieces: int) -> None:
+        """Refuse what takes at least n more bytes in so many pieces, before any is read."""
         place = self._file.tell()
         if count > self.size - place:
             raise truncated(self._path, self.size, place + count)
-        self._reads += 1
-        if place + count > _LARGEST_HEADER or self._reads > _MOST_READS:
+        if place + count > _LARGEST_HEADER or self._reads + pieces > _MOST_READS:
             raise ValueError("a header beyond what it can need")
 
     def number(self, code: str) -> int:
@@ -155,6 +159,7 @@ class _Reader:
         kind, count = self.number("I"), self.number("Q")
         kept = min(count, _LONGEST_LIST)
         if kind == _TEXT:
+            self._check(8 * count, pieces=2 * count)  # the length of each, and each
             texts = tuple(self.text() for _ in range(kept))
             for _ in range(count - kept):
                 self._skip(self.number("Q"))

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from threading import RLock
 from typing import Any, Self, get_args
 
@@ -100,7 +100,9 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in t
     ) -> Any:
         wrappers: dict[int, Tensor] = {}
         held = _held(args, wrappers)
-        named = {name: _held(value, wrappers) for name, value in kwargs.items()} if kwargs else {}
+        named: dict[str, Any] = {}
+        if kwargs:
+            named = dict(zip(kwargs, _held([*kwargs.values()], wrappers), strict=True))
         if named.get("device") is not None:
             named["device"] = VALUELESS
         if func is _ADDED:
@@ -132,13 +134,12 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in t
 
     def _result(self, func: Any, held: Any, named: dict[str, Any]) -> Any:
         """Result of an operator on meta; torch finds its shape in Python, so that it is kept."""
-        returns = func._schema.returns
-        alias = returns[0].alias_info if len(returns) == 1 else None
-        if alias is not None and alias.is_write and torch.Tag.inplace_view not in func.tags:
+        writes, shares, returns = _effect_of(func)
+        if writes:
             into = named["out"] if "out" in named else held[0]
             if isinstance(into, Tensor) and into.numel():  # torch sizes an empty one
                 return into
-        if func._schema.is_mutable or any(one.alias_info is not None for one in returns):
+        if shares:
             return func(*held, **named)
         key = func, _shape_of(held), _shape_of(tuple(named.items()))
         known = self._shapes.get(key)
@@ -147,9 +148,9 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in t
                 torch.empty_strided(*sizes, dtype=dtype, device=VALUELESS)
                 for *sizes, dtype in known
             ]
-            return made[0] if len(returns) == 1 else made
+            return made[0] if returns == 1 else made
         result = func(*held, **named)
-        results = (result,) if len(returns) == 1 else result
+        results = (result,) if returns == 1 else result
         if all(isinstance(one, Tensor) for one in results):
             self._shapes[key] = [(one.shape, one.stride(), one.dtype) for one in results]
         return result
@@ -186,6 +187,16 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in t
         self.now -= size
 
 
+@cache
+def _effect_of(func: Any) -> tuple[bool, bool, int]:
+    """Whether an operator writes its result into an argument, changes or shares any; results."""
+    returns = func._schema.returns
+    alias = returns[0].alias_info if len(returns) == 1 else None
+    writes = alias is not None and alias.is_write and torch.Tag.inplace_view not in func.tags
+    shares = func._schema.is_mutable or any(one.alias_info is not None for one in returns)
+    return writes, shares, len(returns)
+
+
 def _layout(frames: Tensor, weight: Tensor) -> torch.memory_format:
     """Layout of the result of a convolution: channels last where either suggests it."""
     last = torch.channels_last if frames.dim() == 4 else torch.channels_last_3d
@@ -200,14 +211,16 @@ def _shape_of(value: Any) -> Any:
     return tuple(map(_shape_of, value)) if isinstance(value, (tuple, list)) else value
 
 
-def _held(value: Any, wrappers: dict[int, Tensor]) -> Any:
+def _held(values: Any, wrappers: dict[int, Tensor]) -> Any:
     """Arguments without their wrappers, which are filed by the identity of what they hold."""
-    if isinstance(value, Sized):
-        wrappers[id(value.held)] = value
-        return value.held
-    if isinstance(value, (tuple, list)):
-        return type(value)([_held(one, wrappers) for one in value])
-    return value
+    found = []
+    for one in values:
+        if isinstance(one, Sized):
+            wrappers[id(one.held)] = one
+            found.append(one.held)
+        else:
+            found.append(_held(one, wrappers) if isinstance(one, (tuple, list)) else one)
+    return type(values)(found)
 
 
 @contextmanager

@@ -31,14 +31,13 @@ from engine.bench import memory
 
 counted = memory._reset_peak
 for memory._reset_peak in (counted, lambda: False):  # then as on another system than Linux
-    early = np.ones(256 * 2**20, dtype=np.uint8)
+    early = np.ones(128 * 2**20, dtype=np.uint8)
     del early
     with memory.PeakMemory() as peak:
         block = np.ones(64 * 2**20, dtype=np.uint8)
         end = time.monotonic() + 0.5 * (memory._reset_peak is not counted)
         while time.monotonic() < end:
-            block += 1
-            time.sleep(0.001)  # so that the thread gets to sample on a busy machine
+            time.sleep(0.01)  # so that the thread gets to sample on a busy machine
         del block
     print(peak.before, peak.above)
 """

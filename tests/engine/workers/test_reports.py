@@ -15,12 +15,12 @@ from engine.pipeline.segments import SegmentRecord, Span, made_path
 from engine.protocol.media import FrameMark
 from engine.workers.reports import (
     InvalidReport,
+    Made,
     read_made,
     read_progress,
     read_segment,
     reports_in,
 )
-from engine.workers.worker import Made
 
 JUNK: tuple[Any, ...] = (None, 3, "text", [], {}, {"number": "1"}, {"first": None}, [[[]]])
 RECORD = SegmentRecord(

@@ -228,7 +228,7 @@ class Window:
     @property
     def tokens(self) -> int:
         """Number of tokens in it."""
-        return math.prod(self.shape)
+        return (self.t1 - self.t0) * (self.h1 - self.h0) * (self.w1 - self.w0)
 
     @property
     def slices(self) -> tuple[slice, slice, slice]:

@@ -84,26 +84,33 @@ def resident_bytes(
     buffers: int = 2,
     device: str = "cuda",
 ) -> int:
-    """Bytes of weights on the device.
+    """Bytes of weights on the device; see `resident_parts`."""
+    stay, buffer, most = resident_parts(config, weights, blocks, device)
+    return stay + min(buffers, most) * buffer
+
+
+def resident_parts(
+    config: DitConfig, weights: WeightBytes, blocks: int | None, device: str = "cuda"
+) -> tuple[int, int, int]:
+    """Bytes of the weights that stay on the device, of a buffer for others, and most buffers.
 
     Args:
         config: Configuration of the model.
         weights: Bytes of its file.
         blocks: Number that stay there, as `load_dit` takes it; others are streamed in buffers,
             and the text's share of all of them where it has its own in every block. None: all stay.
-        buffers: For those.
         device: Kind of the torch device.
     """
     each, text = weights.blocks, weights.texts
     if blocks is None or not streams(config, blocks, device):
-        return weights.ends + sum(each)
+        return weights.ends + sum(each), 0, 0
     stay = spread_indices(config.layers, blocks)
     own_text = config.separate_layers == config.layers
     kept = sum(each[i] - (text[i] if own_text else 0) for i in stay)
     coming = [each[i] for i in range(config.layers) if i not in stay]
     if own_text:
         coming += [text[i] for i in stay]
-    return weights.ends + kept + min(buffers, len(coming)) * max(coming, default=0)
+    return weights.ends + kept, max(coming, default=0), len(coming)
 
 
 @lru_cache(maxsize=256)
@@ -192,7 +199,6 @@ _MIB = 2**20
 _EXACT = 4  # bytes of a value that sums are kept in
 
 
-@lru_cache(maxsize=256)
 def forward_bytes(
     config: DitConfig,
     latent: Grid,
@@ -213,18 +219,27 @@ def forward_bytes(
         widened: Weights are in a narrow format; those of one layer at a time are widened.
     """
     wide = _widened(config) * DTYPE_BYTES[dtype] if widened else 0
-    return _Forward(config, latent, text, dtype, device).peak() + wide
+    return _live_bytes(config, latent, text, dtype, device)[0] + wide
 
 
-@lru_cache(maxsize=256)
 def kept_bytes(
     config: DitConfig, latent: Grid, text: int = 58, dtype: str = "bfloat16", device: str = "cuda"
 ) -> int:
     """Bytes that stay between two forwards whose buffers were given back; see `forward_bytes`."""
+    return _live_bytes(config, latent, text, dtype, device)[1]
+
+
+@lru_cache(maxsize=256)
+def _live_bytes(
+    config: DitConfig, latent: Grid, text: int, dtype: str, device: str
+) -> tuple[int, int]:
+    """Bytes at the peak of a forward, and of what stays until the next one."""
     forward = _Forward(config, latent, text, dtype, device)
-    return forward.texts_bytes() + forward.vectors_bytes() + forward.layout_bytes()
+    kept = forward.texts_bytes() + forward.vectors_bytes() + forward.layout_bytes()
+    return forward.peak(), kept
 
 
+@lru_cache(maxsize=32)
 def _widened(config: DitConfig) -> int:
     """Parameters of the matrices that the picture goes through in a layer, and of one more."""
     blocks = [list(block_tensors(config, layer)) for layer in range(config.layers)]

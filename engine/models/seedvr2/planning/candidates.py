@@ -141,6 +141,7 @@ class _Search:
         self.clips = wanted, *(clip for clip in CLIPS[plan.device] if clip < wanted)
         self.blocks: tuple[int | None, ...] = axes["blocks"].down(plan)
         self.encode: tuple[Size | None, ...] = axes["encode"].down(plan)
+        self._decode = {is_whole: self._largest_first(is_whole) for is_whole in (False, True)}
 
     def best(self) -> SeedVr2Plan | None:
         """The fastest of the best class that is not given up; None where nothing fits."""
@@ -164,6 +165,9 @@ class _Search:
 
     def _decoder_tiles(self, *, is_whole: bool) -> tuple[Size | None, ...]:
         """Tiles of the decoder, the largest first."""
+        return self._decode[is_whole]
+
+    def _largest_first(self, is_whole: bool) -> tuple[Size | None, ...]:
         found = _decoder_tiles(self.vae, self.plan.padded, is_whole=is_whole).down(self.plan)
         return tuple(tile for tile in found if tile is not None or not is_whole)
 
@@ -230,8 +234,15 @@ class _Search:
     def _least_seconds(self, base: SeedVr2Plan) -> float:
         """Least seconds of a plan: whole frames in one span, no streamed blocks."""
         span = latents_of(self.room.frames)
-        whole = replace(base, encode_tile=None, decode_tile=None, encode_span=span)
-        return self.room.seconds(replace(whole, decodes_whole_tiles=False, blocks_on_device=None))
+        whole = replace(
+            base,
+            encode_tile=None,
+            decode_tile=None,
+            encode_span=span,
+            decodes_whole_tiles=False,
+            blocks_on_device=None,
+        )
+        return self.room.seconds(whole)
 
     def _filled(self, base: SeedVr2Plan) -> Iterator[SeedVr2Plan]:
         """Plans with the tiles and spans that take least time among those that fit, if any do."""
@@ -265,7 +276,10 @@ class _Search:
             found[None] = None
         cut = [tile for tile in tiles if tile is not None]
         for span in dict.fromkeys((longest, USUAL_SPAN)):
-            found |= dict.fromkeys(first_fit(cut, partial(fits, span))[:1])
+            largest = first_fit(cut, partial(fits, span))[:1]
+            found |= dict.fromkeys(largest)
+            if largest:  # smaller ones are not the largest for a shorter span either
+                cut = cut[: cut.index(largest[0]) + 1]
         return found
 
     def _spanned(self, plan: SeedVr2Plan, longest: int) -> Iterator[SeedVr2Plan]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.core.geometry import Size
@@ -33,12 +33,18 @@ _SOURCE_BYTES = 2  # of the source's frames that wait for their result, for each
 def needs(plan: SeedVr2Plan) -> MemoryRequirement:
     """Memory of a job."""
     dit, vae = files.configs(plan)
-    found = _stages(vae, plan, _transformer(dit, plan))
+    stored = _stored(dit, plan)
+    weights, buffer, most_buffers = dit_cost.resident_parts(
+        dit, stored, plan.blocks_on_device, plan.device
+    )
+    forward, kept = _transformer(dit, plan, is_narrow=stored.is_narrow)
+    forward += min(_BUFFERS, most_buffers) * buffer
+    found = _stages(vae, plan, (forward, kept))
     on_gpu = plan.device == "cuda"
     most = {name: peak_use(uses, on_gpu=on_gpu) for name, uses in found.items()}
     waiting = _at_most(plan, (plan.latents + _waiting_latents(plan)) * STEP)
     return MemoryRequirement(
-        weights=_vae_weights(vae, plan) + _dit_weights(dit, plan, buffers=0),
+        weights=_vae_weights(vae, plan) + weights,
         working={name: most[name].device for name in ("encode", "transformer", "decode")},
         finishing=most["finishing"].device,
         between=most["between"].device,
@@ -216,12 +222,18 @@ def _encoding(vae: VaeConfig, plan: SeedVr2Plan) -> Asked:
 
 def _decoding(vae: VaeConfig, plan: SeedVr2Plan) -> Asked:
     tiled = plan.decode_tile is not None
-    return replace(
-        _encoding(vae, plan),
+    return Asked(
+        config=vae,
+        frame=plan.padded,
+        device=plan.device,
+        dtype=plan.vae_dtype,
+        switches=plan.switches.vae,
         tile=plan.decode_tile,
         warm_up=plan.warm_up if tiled else 0,
         span=plan.decode_span if tiled else plan.encode_span,
         is_whole=tiled and plan.decodes_whole_tiles,
+        film=plan.film,
+        parks=plan.parks,
         at_once=plan.decode_at_once,
     )
 
@@ -236,31 +248,23 @@ def _waiting_latents(plan: SeedVr2Plan) -> int:
 
 
 def _vae_weights(vae: VaeConfig, plan: SeedVr2Plan) -> int:
-    image = plan.film == 1 and plan.device == "cpu"
-    return VAES.weights(vae, replace(_vae_use(plan), is_image=image))
+    return VAES.weights(vae, _vae_use(plan, is_image=plan.film == 1 and plan.device == "cpu"))
 
 
-def _vae_use(plan: SeedVr2Plan) -> VaeUse:
+def _vae_use(plan: SeedVr2Plan, *, is_image: bool = False) -> VaeUse:
     return VaeUse(
         dtype=plan.vae_dtype,
         device="cuda" if plan.device == "cuda" else "cpu",
         switches=plan.switches.vae,
+        is_image=is_image,
     )
 
 
-def _dit_weights(dit: DitConfig, plan: SeedVr2Plan, *, buffers: int) -> int:
-    """Bytes with n staging buffers for streamed blocks."""
-    stored, stay = _stored(dit, plan), plan.blocks_on_device
-    return dit_cost.resident_bytes(dit, stored, stay, buffers=buffers, device=plan.device)
-
-
-def _transformer(dit: DitConfig, plan: SeedVr2Plan) -> tuple[int, int]:
-    """Bytes of a forward with its buffers for weights, and of what stays after it."""
+def _transformer(dit: DitConfig, plan: SeedVr2Plan, *, is_narrow: bool) -> tuple[int, int]:
+    """Bytes of a forward without weights, and of what stays after it."""
     asked = (dit, _grid(plan), files.TEXT_TOKENS, plan.dtype, plan.device)
-    widened = plan.products == "none" and _stored(dit, plan).is_narrow
-    buffers = _dit_weights(dit, plan, buffers=_BUFFERS) - _dit_weights(dit, plan, buffers=0)
-    forward = dit_cost.forward_bytes(*asked, widened=widened)
-    return forward + buffers, dit_cost.kept_bytes(*asked)
+    forward = dit_cost.forward_bytes(*asked, widened=plan.products == "none" and is_narrow)
+    return forward, dit_cost.kept_bytes(*asked)
 
 
 def _stored(dit: DitConfig, plan: SeedVr2Plan) -> WeightBytes:

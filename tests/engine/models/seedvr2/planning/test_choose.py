@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from engine.core.geometry import Size
 from engine.hardware import gpu_table
 from engine.hardware.budget import pretended_budget
+from engine.models.seedvr2.dit.config import DIT_3B
+from engine.models.seedvr2.dit.cost import resident_bytes, weight_bytes
 from engine.models.seedvr2.family import FAMILY
 from engine.models.seedvr2.plan import working_size
 from engine.models.seedvr2.planning.requirements import needs
@@ -37,6 +39,19 @@ def test_a_large_card_takes_whole_frames_and_all_blocks() -> None:
     assert (found.encode_tile, found.decode_tile, found.blocks_on_device) == (None, None, None)
     assert (found.clip, found.shared, found.pin_bytes) == (21, 2, 0)
     assert (found.device, found.dtype, found.vae_dtype) == ("cuda", "bfloat16", "float16")
+
+
+def test_streamed_blocks_take_two_buffers_while_the_transformer_works() -> None:
+    whole = plan_of(64).work
+    some = replace(whole, blocks_on_device=5)
+    stored = weight_bytes(DIT_3B, 2.0, some.dtype)
+    without, buffered = (resident_bytes(DIT_3B, stored, 5, buffers=count) for count in (0, 2))
+    assert buffered > without
+    now, all_stay = needs(some), needs(whole)
+    assert all_stay.weights - now.weights == resident_bytes(DIT_3B, stored, None) - without
+    for name, size in all_stay.working.items():
+        buffers = (buffered - without) * (name == "transformer")
+        assert now.working[name] - size == buffers, name
 
 
 def test_full_hd_fits_every_usual_gpu() -> None:
