@@ -111,7 +111,7 @@ class WideHeadKernel:
         """
         frames, queries, channels = q.shape
         keys, out = k.shape[1], q.new_empty(q.shape)
-        arguments = (
+        arguments: tuple[driver.Argument, ...] = (
             *map(_Frames.of, (q, k, v, out)),
             ctypes.c_int(queries),
             ctypes.c_int(keys),
