@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from engine.ops.kernels import (
+    blocks,
     build,
     channel_norm,
     grids,
@@ -44,7 +45,7 @@ static int min(int a, int b) { return a < b ? a : b; }
 static int max(int a, int b) { return a < b ? b : a; }
 struct Index { unsigned x, y, z; };
 static Index threadIdx, blockIdx, blockDim, gridDim;
-alignas(16) char memory[49152];
+alignas(16) char memory[65536];
 enum State { READY, AT_BARRIER, ENDED };
 struct Thread { ucontext_t context; Index index; State state; char stack[65536]; };
 static Thread *running_;
@@ -189,7 +190,7 @@ class HostModule:
 
     def launch(self, name: str, grid: Any, arguments: Sequence[Any]) -> None:
         blocks, threads, shared = grid
-        assert shared <= 49152
+        assert shared <= 65536
         assert threads[0] * threads[1] * threads[2] <= 512
         self.launched.append(name)
         sizes = (ctypes.c_uint * 7)(*blocks, *threads, shared)
@@ -248,7 +249,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:
     monkeypatch.setattr(build, "is_gpu", lambda device: True)
     monkeypatch.setattr(build, "processors", lambda device: 2)
     monkeypatch.setattr(grids, "_MOST_BLOCKS", 1)
-    for one in (token_rows, quantize, heads, channel_norm, group_norm):
+    for one in (blocks, token_rows, quantize, heads, channel_norm, group_norm):
         monkeypatch.setattr(one.KERNELS, "load", loading(one.KERNELS))
     return launched
 

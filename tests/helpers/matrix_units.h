@@ -56,13 +56,17 @@ static unsigned __cvta_generic_to_shared(const void *pointer) {
   return (const char *)pointer - memory;
 }
 
-static void ldmatrix_sync_aligned_m8n8_x4_shared_b16(
-    unsigned &a, unsigned &b, unsigned &c, unsigned &d, unsigned row) {
-  static const char *name = "ldmatrix";
+static void load_(const char *name, bool transposed, unsigned &a, unsigned &b, unsigned &c,
+                  unsigned &d, unsigned row) {
   const Shown *warp = show_(name, [&](Shown &mine) { mine.address = row; });
   unsigned lane = thread_() % 32, *to[4] = {&a, &b, &c, &d};
   for (int i = 0; i < 4; i++) {
-    memcpy(to[i], shared_(warp[8 * i + lane / 4].address, 16) + lane % 4 * 4, 4);
+    for (int j = 0; j < 2; j++) {  // values of a word
+      unsigned down = lane / 4, right = lane % 4 * 2 + j;
+      const Shown &from = warp[8 * i + (transposed ? right : down)];
+      const char *at = shared_(from.address, 16) + (transposed ? down : right) * 2;
+      memcpy((char *)to[i] + 2 * j, at, 2);
+    }
     unsigned banks = 0;
     for (int r = 0; r < 8 && lane == 0; r++) {
       unsigned bank = 1u << warp[8 * i + r].address / 16 % 8;
@@ -70,6 +74,17 @@ static void ldmatrix_sync_aligned_m8n8_x4_shared_b16(
       banks |= bank;
     }
   }
+}
+
+static void ldmatrix_sync_aligned_m8n8_x4_shared_b16(
+    unsigned &a, unsigned &b, unsigned &c, unsigned &d, unsigned row) {
+  static const char *name = "ldmatrix";
+  load_(name, false, a, b, c, d, row);
+}
+static void ldmatrix_sync_aligned_m8n8_x4_trans_shared_b16(
+    unsigned &a, unsigned &b, unsigned &c, unsigned &d, unsigned row) {
+  static const char *name = "ldmatrix, transposed";
+  load_(name, true, a, b, c, d, row);
 }
 
 // The four sums of a lane: rows lane / 4 and 8 more, columns 2 * (lane % 4) and the next one.

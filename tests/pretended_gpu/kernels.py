@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,11 +17,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from engine.ops.kernels.block_formats import BLOCKS
 from engine.ops.kernels.driver import Argument, Size3
+from engine.ops.kernels.quantize import rotation
 from tests.pretended_gpu.gpu import PretendedGpu
 
 Grid = tuple[Size3, Size3, int]
-_MOST_SHARED = 48 * 1024
+_MOST_SHARED = 64 * 1024  # of the GPUs with the least, sm_75
 _MOST_THREADS = 1024
 
 
@@ -269,6 +272,36 @@ def _scale_sums(
         into.copy_(values if added is None else values + added)
 
 
+def _widen(kind: torch.dtype, launch: Launch, *arguments: Any) -> None:
+    codes, out, shape, scales, step = arguments
+    found = launch.tensor(codes, (shape.rows, shape.channels), dtype=kind)
+    into = launch.rows(out, shape, is_written=True)
+    factors = scales and launch.tensor(scales, (shape.rows if step else 1, 1))
+    if launch.has_values:
+        into.copy_(found.float() if factors is None else found.float() * factors)
+
+
+def _widen_rotated(launch: Launch, *arguments: Any) -> None:
+    *given, group = arguments
+    codes, out, shape, scales, step = given
+    found = launch.tensor(codes, (shape.rows, shape.channels), dtype=torch.int8)
+    into = launch.rows(out, shape, is_written=True)
+    factors = scales and launch.tensor(scales, (shape.rows if step else 1, 1))
+    if launch.has_values:
+        matrix = rotation(group, torch.device("cpu"), torch.float32)
+        values = (found.float().view(-1, group) @ matrix).view(into.shape)
+        into.copy_(values if factors is None else values * factors)
+
+
+def _unpack(kind: str, launch: Launch, raw: int, out: int, count: int) -> None:
+    block = BLOCKS[kind]
+    found = launch.tensor(raw, (count, block.bytes), dtype=torch.uint8)
+    sizes, dtype = (count, block.values), launch.module.dtype
+    into = launch.tensor(out, sizes, dtype=dtype, is_written=True)
+    if launch.has_values:
+        into.copy_(block.unpack(found))
+
+
 def _gather_qk(
     launch: Launch, tokens: Any, targets: Any, angles: Any, norm: Any, *out: Any
 ) -> None:
@@ -304,6 +337,26 @@ def _gather_qk(
                 values = _rotated(values, *(t if row is None else t[row] for t in tables))
         for some in target:
             into.index_copy_(0, some, values.to(dtype))
+
+
+def _attend(launch: Launch, *arguments: Any) -> None:
+    *places, queries, keys, scale, frame, block = arguments
+    macros, dtype = launch.module.macros, launch.module.dtype
+    blocks, frames = launch.grid[0][:2]
+    rows = slice(64 * block, min(64 * (block + blocks), queries))
+    found = []
+    for which, (place, count) in enumerate(
+        zip(places, (queries, keys, keys, queries), strict=True)
+    ):
+        shape, steps = (frames, count, macros["CHANNELS"]), (place.frame, place.row, 1)
+        first = place.first + frame * place.frame * dtype.itemsize
+        found.append(launch.tensor(first, shape, steps, dtype, is_written=which == 3))
+    q, k, v, into = found
+    operations = 4 * frames * (rows.stop - rows.start) * keys * macros["CHANNELS"]
+    launch.gpu.record.operations += operations
+    if launch.has_values:
+        weights = torch.softmax(q[:, rows].double() @ k.double().transpose(1, 2) * scale, -1)
+        into[:, rows] = (weights @ v.double()).to(dtype)
 
 
 def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -429,7 +482,13 @@ _KERNELS: dict[str, Callable[..., None]] = {
     "round_to_e4m3": _round_to_e4m3,
     "round_to_int8": _round_to_int8,
     "scale_sums": _scale_sums,
+    "widen_e4m3": partial(_widen, torch.float8_e4m3fn),
+    "widen_e5m2": partial(_widen, torch.float8_e5m2),
+    "widen_int8": partial(_widen, torch.int8),
+    "widen_rotated": _widen_rotated,
+    **{f"unpack_{kind.lower()}": partial(_unpack, kind) for kind in BLOCKS},
     "gather_qk": _gather_qk,
+    "attend": _attend,
     "convolve": _convolve,
     "multiply_only": _multiply_only,
 }

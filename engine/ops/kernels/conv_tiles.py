@@ -9,23 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import product
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from engine.hardware.gpu_table import gpu_specs
 from engine.ops.kernels import build
 from engine.ops.kernels.driver import Size3
+from engine.ops.kernels.grids import most_operations
 
 PROMOTE = 128  # products; a trial on random weights lost 3.7 dB, and 17 dB without any promotion
 UNIT = 8  # channels that are read at once: 16 bytes
 DTYPE = torch.float16
 _PART_BYTES = 12  # sizeof(Part)
-_MOST_SECONDS = 0.5  # of a launch; Windows ends one of two seconds, and with it the GPU's context
-_SLOWEST_SHARE = 0.2  # of its nominal rate, that any GPU reaches
 _MOST_BLOCKS = 2**31 - 1, 65_535, 65_535  # of a grid
 
 
@@ -230,7 +227,7 @@ class Launch(NamedTuple):
 def launches(program: Program, shape: torch.Size) -> Iterator[Launch]:
     """Launches for a result [T, O, H, W], none longer than half a second on any GPU."""
     frames, _, height, width = shape
-    tile, left = program.tile, max(1, int(_most_operations() / program.block_operations))
+    tile, left = program.tile, max(1, int(most_operations() / program.block_operations))
     sides = program.parts * -(-width // tile.width), -(-height // tile.height), frames
     steps = []
     for side, most in zip(sides, _MOST_BLOCKS, strict=True):
@@ -241,10 +238,3 @@ def launches(program: Program, shape: torch.Size) -> Iterator[Launch]:
             min(step, side - at) for step, side, at in zip(steps, sides, (x, y, z), strict=True)
         )
         yield Launch((x, y, z), (across, down, deep))
-
-
-@cache
-def _most_operations() -> float:
-    """Operations that the slowest GPU does in the time of a launch."""
-    slowest = min(gpu.half_flops for gpu in gpu_specs())
-    return slowest * _SLOWEST_SHARE * _MOST_SECONDS

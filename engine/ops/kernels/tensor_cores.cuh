@@ -22,6 +22,13 @@ __device__ inline void load_matrices(unsigned (&to)[4], unsigned row) {
                : "r"(row) : "memory");
 }
 
+// The same, transposed: lane l gets values 2 * (l % 4) and the next one of column l / 4.
+__device__ inline void load_transposed(unsigned (&to)[4], unsigned row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(row) : "memory");
+}
+
 // sum += a * b: a 16 x 16 values, b 16 x 8, the sum 16 x 8 in half precision.
 //
 // Lane l has rows l / 4 and l / 4 + 8 of a and of the sum, and column l / 4 of b; of the columns of

@@ -492,7 +492,7 @@ def test_launches_cover_every_block_once_and_are_short(shape, taps):
             0 <= at < at + n <= side for at, n, side in zip(first, blocks, sides, strict=True)
         )
         assert max(blocks[1:]) <= 65_535
-        assert math.prod(blocks) * one.block_operations <= conv_tiles._most_operations()
+        assert math.prod(blocks) * one.block_operations <= conv_tiles.most_operations()
         seen += math.prod(blocks)
     assert seen == math.prod(sides)
 
@@ -504,7 +504,7 @@ def test_many_launches_compute_what_one_does(folder, monkeypatch):
     for blocks in (1, 3, 5):
         work.out.zero_()
         most = ours.program.block_operations * blocks
-        monkeypatch.setattr(conv_tiles, "_most_operations", lambda most=most: most)
+        monkeypatch.setattr(conv_tiles, "most_operations", lambda most=most: most)
         assert len(list(launches(ours.program, work.out.shape))) > 1
         assert_exact(ours, weight, work, buffer)
 

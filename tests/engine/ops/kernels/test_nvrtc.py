@@ -10,6 +10,7 @@ import torch
 
 from engine.core import paths
 from engine.ops.kernels import build, nvrtc
+from engine.ops.kernels.block_formats import BLOCKS
 
 SOURCE = 'extern "C" __global__ void put(int *at, int value) { *at = value; }'
 
@@ -42,7 +43,19 @@ ARCHITECTURES = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"
 KERNELS = {
     "group_norm": ("GROUP", (b"group_statistics", b"add_residual", b"normalise")),
     "token_rows": ("PACKS", (b"rms_modulate", b"add_gated", b"swiglu")),
-    "quantize": ("PACKS", (b"round_to_e4m3", b"round_to_int8", b"scale_sums")),
+    "quantize": (
+        "PACKS",
+        (
+            b"round_to_e4m3",
+            b"round_to_int8",
+            b"scale_sums",
+            b"widen_e4m3",
+            b"widen_e5m2",
+            b"widen_int8",
+            b"widen_rotated",
+        ),
+    ),
+    "blocks": ("ALIGNMENT", tuple(f"unpack_{kind.lower()}".encode() for kind in BLOCKS)),
     "channel_norm": ("PACKS", (b"rms_norm",)),
     "heads": ("LANES", (b"gather_qk",)),
 }
@@ -100,6 +113,8 @@ def test_other_sizes_compile_too():
         assert compiled("channel_norm", torch.float16, VECTOR=vector, PACKS=packs)
     for packs in (1, 8):
         assert compiled("token_rows", torch.bfloat16, VECTOR=1, PACKS=packs)
+    for alignment in (2, 4, 8, 16):
+        assert compiled("blocks", torch.bfloat16, VECTOR=8, ALIGNMENT=alignment)
     for vector, group in ((8, 8), (8, 16), (4, 16), (2, 6), (1, 3)):
         assert compiled("group_norm", torch.float16, VECTOR=vector, GROUP=group)
 
