@@ -146,6 +146,29 @@ def _convolutions() -> Iterator[DoctorLine]:
             yield _problem(name, "convolutions.wrong", reason=choice.reason)
 
 
+def _kernels() -> Iterator[DoctorLine]:
+    """Families of CUDA kernels that fail on the GPU, where models use operators of torch instead.
+
+    The log has the reason of each, once.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        return
+    from engine.ops.kernels.families import FAMILIES
+
+    with torch_memory.selected():
+        gpu = torch.device("cuda", torch.cuda.current_device())
+        for dtype in (torch.float16, torch.bfloat16):
+            name = f"kernels (GPU, {str(dtype).removeprefix('torch.')})"
+            families = [one for one in FAMILIES if dtype in one.dtypes]
+            failed = tuple(one.title for one in families if not one.working(gpu, dtype))
+            if failed:
+                yield _warning(name, "kernels.fail", names=failed)
+            else:
+                yield _ok(name, "kernels.work", count=len(families))
+
+
 def _video() -> Iterator[DoctorLine]:
     import av
 
@@ -386,7 +409,7 @@ def _choices_of(preset: Preset) -> str:
     return f"{model} ({found})" if found else model
 
 
-_PROGRAM = (_python, _torch, _runtime, _convolutions, _video, _window, _encoders)
+_PROGRAM = (_python, _torch, _runtime, _convolutions, _kernels, _video, _window, _encoders)
 _FILES = (_resources, _weights, _folders, _settings, _optimisations)
 _GPU = (_gpu, _gpu_libraries, _gpu_link, _gpu_programs, _gpu_spilling)
 _MACHINE = (_disk, _memory, _processor, *_GPU, _presets)

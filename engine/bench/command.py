@@ -48,8 +48,8 @@ def register(add: Callable[..., Any]) -> None:
         help="default: speed (used by plans), lite, pipeline, colour, read and write; others: "
         "models, vae (vae-encode, vae-decode, vae-parts; with a clip round-trip), "
         "dit (dit-3b, dit-7b), formats (-3b, -7b), seedvr2, seedvr2-job, streams, flicker, "
-        "optimisations (-vae, -dit, -around, -claims), kernels, attention and products, "
-        "which take minutes on a CPU; workers (several processes); facts; with a GPU "
+        "optimisations (-vae, -dit, -around, -claims), kernels, convolutions, attention and "
+        "products, which take minutes on a CPU; workers (several processes); facts; with a GPU "
         "kernel-errors, streaming, memory-pressure, gpu-tests; first-contact, which runs most of "
         "these and writes a report",
     )

@@ -157,6 +157,7 @@ CASES: dict[str, BenchCase] = {
     "community": BenchCase("cases.models:community_rows"),
     "kernels": BenchCase("cases.operators:kernel_rows"),
     "attention": BenchCase("cases.operators:attention_rows"),
+    "convolutions": BenchCase("cases.convolutions:convolution_rows"),
     "products": BenchCase("cases.operators:matmul_rows"),
     "formats-3b": BenchCase("cases.transformer:format_rows", "3b"),
     "formats-7b": BenchCase("cases.transformer:format_rows", "7b"),

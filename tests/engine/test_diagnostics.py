@@ -85,6 +85,23 @@ def test_the_variant_of_convolutions_is_shown(monkeypatch: pytest.MonkeyPatch) -
     assert "driver" in str(lines["convolutions (GPU, float16)"].hint)
 
 
+def test_kernels_that_fail_on_a_gpu_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from engine.ops.kernels.blocks import KERNELS
+
+    assert not lines_of(diagnostics._kernels)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    works = "engine.ops.kernels.build.KernelFamily.working"
+    monkeypatch.setattr(works, lambda family, *_: True)
+    assert {line.state for line in lines_of(diagnostics._kernels).values()} == {"ok"}
+    monkeypatch.setattr(works, lambda family, *_: family is not KERNELS)
+    lines = lines_of(diagnostics._kernels)
+    assert {line.state for line in lines.values()} == {"warning"}
+    assert "weight block" in str(lines["kernels (GPU, float16)"].message)
+
+
 def test_encoders_that_do_not_open_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from engine.video.write import codecs
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import torch
 
-from engine.ops.linear.gguf import BLOCKS, dequantise
+from engine.ops.kernels.block_formats import BLOCKS
+from engine.ops.linear.gguf import dequantise
 from tests.golden import files
 from tests.golden.outcome import Outcome, compared
 

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from engine.ops.kernels import (
+    blocks,
     build,
     channel_norm,
     grids,
@@ -35,14 +36,16 @@ _PRELUDE = """
 #define __device__
 #define __global__
 #define __shared__
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __expf expf
 #define __fdividef(a, b) ((a) / (b))
 #define __syncthreads() yield_(AT_BARRIER)
+#define __syncwarp()
 static int min(int a, int b) { return a < b ? a : b; }
+static int max(int a, int b) { return a < b ? b : a; }
 struct Index { unsigned x, y, z; };
 static Index threadIdx, blockIdx, blockDim, gridDim;
-alignas(16) char memory[49152];
+alignas(16) char memory[65536];
 enum State { READY, AT_BARRIER, ENDED };
 struct Thread { ucontext_t context; Index index; State state; char stack[65536]; };
 static Thread *running_;
@@ -62,18 +65,29 @@ static float __shfl_xor_sync(unsigned, float value, int away) {  // all threads 
   yield_(READY);
   return other;
 }
+static void cvt_f32_f16(float &to, unsigned short from) {
+  _Float16 half;
+  memcpy(&half, &from, 2);
+  to = half;
+}
+static void cvt_rn_f16_f32(unsigned short &to, float from) {
+  _Float16 half = (_Float16)from;
+  memcpy(&to, &half, 2);
+}
 """
+_MATRIX_UNITS = Path(__file__).with_name("matrix_units.h")
 
 _COMPILER = ("g++", "-std=c++20", "-fPIC", "-w")
 
-_ASSEMBLER = {
-    'asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value));': (
-        "_Float16 half; memcpy(&half, &value, 2); result = (float)half;"
-    ),
-    'asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result) : "f"(value));': (
-        "_Float16 half = (_Float16)value; memcpy(&result, &half, 2);"
-    ),
-}
+_ASSEMBLER = re.compile(r'asm(?: volatile)?\(\s*"(\w[\w.]*)([^;]*;)"([^;]*)\);')
+_OPERAND = re.compile(r'"[=+]?\w"\(((?:[^()]|\([^()]*\))*)\)')
+
+
+def _called(instruction: re.Match[str]) -> str:
+    """An instruction of the assembler as a call of the function that is named after it."""
+    operands = ", ".join(_OPERAND.findall(instruction[3]))
+    return f"{re.sub(r'[.]|::', '_', instruction[1])}({operands});"
+
 
 # The warps of a block run one after the other up to the next barrier, now forwards, now backwards:
 # where a barrier is missing, some threads read or write too early in one of the two.
@@ -110,31 +124,35 @@ static size_t run_to_barrier_(std::vector<Thread> &threads) {
 }
 extern "C" bool launch(int which, const unsigned *d, void **arguments) {
   which_ = which;
+  forget_();
+  room_ = d[6];
   arguments_ = arguments;
   gridDim = {d[0], d[1], d[2]};
   blockDim = {d[3], d[4], d[5]};
   std::vector<Thread> threads(d[3] * d[4] * d[5]);
-  for (unsigned y = 0; y < d[1]; y++)
-    for (unsigned x = 0; x < d[0]; x++) {
-      blockIdx = {x, y, 0};
-      for (unsigned n = 0; n < threads.size(); n++) {
-        Thread &thread = threads[n];
-        thread.index = {n % d[3], n / d[3] % d[4], n / d[3] / d[4]};
-        getcontext(&thread.context);
-        thread.context.uc_stack.ss_sp = thread.stack;
-        thread.context.uc_stack.ss_size = sizeof thread.stack;
-        thread.context.uc_link = &scheduler_;
-        makecontext(&thread.context, begin_, 0);
-      }
-      size_t ended = 0;
-      while (ended == 0) ended = run_to_barrier_(threads);
-      if (ended < threads.size()) return false;
+  for (unsigned block = 0; block < d[0] * d[1] * d[2]; block++) {
+    blockIdx = {block % d[0], block / d[0] % d[1], block / d[0] / d[1]};
+    for (unsigned n = 0; n < threads.size(); n++) {
+      Thread &thread = threads[n];
+      thread.index = {n % d[3], n / d[3] % d[4], n / d[3] / d[4]};
+      getcontext(&thread.context);
+      thread.context.uc_stack.ss_sp = thread.stack;
+      thread.context.uc_stack.ss_size = sizeof thread.stack;
+      thread.context.uc_link = &scheduler_;
+      makecontext(&thread.context, begin_, 0);
     }
+    size_t ended = 0;
+    while (ended == 0) ended = run_to_barrier_(threads);
+    if (ended < threads.size()) fault_ = "some threads ended while others wait at a barrier";
+    if (fault_ != 0) return false;
+  }
   return true;
 }
 """
 
-_KERNEL = re.compile(r'extern "C" __global__ void(?: __launch_bounds__\(\w+\))? (\w+)\(([^)]*)\)')
+_KERNEL = re.compile(
+    r'extern "C" __global__ void(?: __launch_bounds__\([\w, ]+\))? (\w+)\(([^)]*)\)'
+)
 
 
 class HostModule:
@@ -147,13 +165,14 @@ class HostModule:
 
     Attributes:
         launched: Names of the launches so far.
+        copies_late: Asynchronous copies arrive when a thread waits for them, not at once.
+        conflicts: Further turns that banks of shared memory took to load matrices.
     """
 
     def __init__(self, folder: Path, text: str, options: tuple[str, ...]) -> None:
         kernels = _KERNEL.findall(text)
-        for statement, replacement in _ASSEMBLER.items():
-            assert statement in text
-            text = text.replace(statement, replacement)
+        text = _ASSEMBLER.sub(_called, text)
+        assert not re.search(r"\basm\b.*\(", text), "an instruction without a stand-in"
         text = '#include "prelude.h"\n' + text + _calls(kernels) + _LAUNCH
         name = hashlib.sha256("\0".join([text, *options]).encode()).hexdigest()[:16]
         library = folder / f"{name}.so"
@@ -164,25 +183,29 @@ class HostModule:
             subprocess.run([*_COMPILER, "-shared", *options, *files], check=True)
         self._library = ctypes.CDLL(str(library))
         self._library.launch.restype = ctypes.c_bool
+        self._library.fault.restype = ctypes.c_char_p
         self._names = [name for name, _ in kernels]
         self.launched: list[str] = []
+        self.copies_late, self.conflicts = True, 0
 
     def launch(self, name: str, grid: Any, arguments: Sequence[Any]) -> None:
         blocks, threads, shared = grid
-        assert shared <= 49152
+        assert shared <= 65536
         assert threads[0] * threads[1] * threads[2] <= 512
         self.launched.append(name)
-        sizes = (ctypes.c_uint * 6)(*blocks, *threads)
+        sizes = (ctypes.c_uint * 7)(*blocks, *threads, shared)
         pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
-        meet = self._library.launch(self._names.index(name), sizes, pointers)
-        assert meet, f"{name}: some threads of a block ended while others wait at a barrier"
+        self._library.set_late(self.copies_late)
+        is_right = self._library.launch(self._names.index(name), sizes, pointers)
+        assert is_right, f"{name}: {self._library.fault().decode()}"
+        self.conflicts += self._library.conflicts()
 
 
 def _precompile_prelude(folder: Path) -> None:
     """Compile the prelude once for a folder; g++ takes twice as long for a kernel without that."""
     header = folder / "prelude.h"
     if not header.exists():
-        header.write_text(_PRELUDE)
+        header.write_text(_PRELUDE + _MATRIX_UNITS.read_text("utf-8"))
         files = ["-x", "c++-header", str(header), "-o", f"{header}.gch"]
         subprocess.run([*_COMPILER, *files], check=True)
 
@@ -226,7 +249,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:
     monkeypatch.setattr(build, "is_gpu", lambda device: True)
     monkeypatch.setattr(build, "processors", lambda device: 2)
     monkeypatch.setattr(grids, "_MOST_BLOCKS", 1)
-    for one in (token_rows, quantize, heads, channel_norm, group_norm):
+    for one in (blocks, token_rows, quantize, heads, channel_norm, group_norm):
         monkeypatch.setattr(one.KERNELS, "load", loading(one.KERNELS))
     return launched
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.ops.linear.gguf import BLOCKS
+from engine.ops.kernels.block_formats import BLOCKS
 
 Shape = tuple[int, ...]
 Tensors = Mapping[str, Tensor | Shape]  # values, or the shape of random ones

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,11 +17,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from engine.ops.kernels.block_formats import BLOCKS
 from engine.ops.kernels.driver import Argument, Size3
+from engine.ops.kernels.quantize import rotation
 from tests.pretended_gpu.gpu import PretendedGpu
 
 Grid = tuple[Size3, Size3, int]
-_MOST_SHARED = 48 * 1024
+_MOST_SHARED = 64 * 1024  # of the GPUs with the least, sm_75
 _MOST_THREADS = 1024
 
 
@@ -93,6 +96,12 @@ class Launch:
         steps = strides.t, strides.y, strides.x, 1
         return self.tensor(address, sizes, steps, self.module.dtype, is_written=is_written)
 
+    def strided(self, frames: Any, shape: Sequence[int], *, is_written: bool = True) -> Tensor:
+        """Channels-last frames [T, H, W, C] with an address and strides of their own."""
+        steps = frames.at.t, frames.at.y, frames.at.x, 1
+        dtype = self.module.dtype
+        return self.tensor(frames.first, shape, steps, dtype, is_written=is_written)
+
     def frame_pair(
         self, x: int, x_strides: Any, out: int, out_strides: Any, shape: Any
     ) -> tuple[Tensor, Tensor]:
@@ -147,7 +156,7 @@ def _statistics(launch: Launch, found: Tensor, shape: Any, addresses: Sequence[i
 
 
 def _scale_and_shift(launch: Launch, *arguments: Any) -> None:
-    mean, m2, shape, blocks, weight, bias, added, eps, *results = arguments
+    mean, m2, shape, blocks, pixels, weight, bias, added, eps, *results = arguments
     groups, frames = launch.grid[0][:2]
     group = shape.channels // groups
     means, squares = (launch.tensor(address, (frames, blocks, groups)) for address in (mean, m2))
@@ -155,10 +164,12 @@ def _scale_and_shift(launch: Launch, *arguments: Any) -> None:
     more = launch.tensor(added, (shape.channels,)) if added else 0
     sizes = frames, shape.channels
     into = [launch.tensor(address, sizes, is_written=True) for address in results]
-    if not launch.has_values:
-        return
     counts = torch.full((blocks, 1), shape.per_block * group, dtype=torch.float64)
     counts[-1] = (shape.pixels - (blocks - 1) * shape.per_block) * group
+    if pixels:
+        counts = launch.tensor(pixels, (blocks, 1), dtype=torch.int32).double() * group
+    if not launch.has_values:
+        return
     total = (means * counts).sum(1, keepdim=True) / counts.sum()
     spread = (squares + counts * (means - total).square()).sum(1) / counts.sum()
     inverse = (spread + eps).rsqrt().repeat_interleave(group, 1)
@@ -261,6 +272,36 @@ def _scale_sums(
         into.copy_(values if added is None else values + added)
 
 
+def _widen(kind: torch.dtype, launch: Launch, *arguments: Any) -> None:
+    codes, out, shape, scales, step = arguments
+    found = launch.tensor(codes, (shape.rows, shape.channels), dtype=kind)
+    into = launch.rows(out, shape, is_written=True)
+    factors = scales and launch.tensor(scales, (shape.rows if step else 1, 1))
+    if launch.has_values:
+        into.copy_(found.float() if factors is None else found.float() * factors)
+
+
+def _widen_rotated(launch: Launch, *arguments: Any) -> None:
+    *given, group = arguments
+    codes, out, shape, scales, step = given
+    found = launch.tensor(codes, (shape.rows, shape.channels), dtype=torch.int8)
+    into = launch.rows(out, shape, is_written=True)
+    factors = scales and launch.tensor(scales, (shape.rows if step else 1, 1))
+    if launch.has_values:
+        matrix = rotation(group, torch.device("cpu"), torch.float32)
+        values = (found.float().view(-1, group) @ matrix).view(into.shape)
+        into.copy_(values if factors is None else values * factors)
+
+
+def _unpack(kind: str, launch: Launch, raw: int, out: int, count: int) -> None:
+    block = BLOCKS[kind]
+    found = launch.tensor(raw, (count, block.bytes), dtype=torch.uint8)
+    sizes, dtype = (count, block.values), launch.module.dtype
+    into = launch.tensor(out, sizes, dtype=dtype, is_written=True)
+    if launch.has_values:
+        into.copy_(block.unpack(found))
+
+
 def _gather_qk(
     launch: Launch, tokens: Any, targets: Any, angles: Any, norm: Any, *out: Any
 ) -> None:
@@ -298,12 +339,135 @@ def _gather_qk(
             into.index_copy_(0, some, values.to(dtype))
 
 
+def _attend(launch: Launch, *arguments: Any) -> None:
+    *places, queries, keys, scale, frame, block = arguments
+    macros, dtype = launch.module.macros, launch.module.dtype
+    blocks, frames = launch.grid[0][:2]
+    rows = slice(64 * block, min(64 * (block + blocks), queries))
+    found = []
+    for which, (place, count) in enumerate(
+        zip(places, (queries, keys, keys, queries), strict=True)
+    ):
+        shape, steps = (frames, count, macros["CHANNELS"]), (place.frame, place.row, 1)
+        first = place.first + frame * place.frame * dtype.itemsize
+        found.append(launch.tensor(first, shape, steps, dtype, is_written=which == 3))
+    q, k, v, into = found
+    operations = 4 * frames * (rows.stop - rows.start) * keys * macros["CHANNELS"]
+    launch.gpu.record.operations += operations
+    if launch.has_values:
+        weights = torch.softmax(q[:, rows].double() @ k.double().transpose(1, 2) * scale, -1)
+        into[:, rows] = (weights @ v.double()).to(dtype)
+
+
 def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Pairs of the first channels of [N, heads, d] turned by angles [N, P]."""
     pairs, cos, sin = 2 * cos.shape[-1], cos[:, None], sin[:, None]
     even, odd = x[..., 0:pairs:2], x[..., 1:pairs:2]
     turned = torch.stack((even * cos - odd * sin, odd * cos + even * sin), -1).flatten(-2)
     return torch.cat((turned, x[..., pairs:]), -1)
+
+
+def _convolve(
+    launch: Launch, given: Any, packed: int, result: Any, bias: int, residual: Any, first: Any
+) -> None:
+    """Some rows of some frames; of their blocks across those that the launch has."""
+    macros = launch.module.macros
+    high, wide, step = macros["TILE_HEIGHT"], macros["TILE_WIDTH"], macros["STRIDE"]
+    (across, down, count), outer = launch.grid[0], result.channels
+    parts = -(-outer // macros["TILE_CHANNELS"])
+    frames = range(first.z, first.z + count)
+    rows = slice(high * first.y, min(high * (first.y + down), result.height))
+    into = launch.strided(result, (first.z + count, result.height, result.width, outer))
+    into = into[first.z :, rows]
+    clip = _clip(launch, given, (frames[-1] * given.time_stride + given.reach))
+    weight = _unpacked(launch, packed, given, outer)
+    added = launch.tensor(bias, (outer,)) if bias else 0
+    if residual.first:
+        shape = first.z + count, result.height, result.width, outer
+        added = added + launch.strided(residual, shape, is_written=False)[first.z :, rows].double()
+    blocks = torch.arange(result.width)[:, None] // wide * parts
+    blocks = blocks + torch.arange(outer) // macros["TILE_CHANNELS"]
+    mine = (blocks >= first.x) & (blocks < first.x + across)
+    taps = given.reach * macros["ROWS"] * macros["COLUMNS"]
+    share = float(mine.double().mean())
+    launch.gpu.record.operations += int(2 * into.numel() * share * given.channels * taps)
+    if not launch.has_values:
+        return
+    margins = given.left, result.width * step, given.above, result.height * step
+    padded = F.pad(clip, margins)
+    steps = (given.time_stride, step, step)
+    found = F.conv3d(padded.movedim(0, 1)[None], weight, stride=steps)[0].permute(1, 2, 3, 0)
+    found = found[first.z :, : result.height, : result.width][:, rows] + added
+    into.copy_(torch.where(mine, found, into.double()))
+    if macros["GROUP"]:
+        _tile_statistics(launch, into.double(), result, frames, rows)
+
+
+def _clip(launch: Launch, given: Any, length: int) -> Tensor:
+    """Past and new frames [length, C, H, W] with the norms that they lack, float64."""
+    sizes, found = (given.height, given.width, given.channels), []
+    sources = (
+        (given.past, given.past_norm, min(given.past_count, length)),
+        (
+            *(given.frames, given.frames_norm),
+            length - given.past_count,
+        ),
+    )
+    for source, norm, count in sources:
+        if not source.first:
+            found.append(torch.zeros(max(0, count), *sizes, dtype=torch.float64))
+        elif count > 0:
+            x = launch.strided(source, (count, *sizes), is_written=False).double()
+            found.append(_without_lack(launch, x, norm, silu=given.silu))
+    return torch.cat(found).permute(0, 3, 1, 2)
+
+
+def _without_lack(launch: Launch, x: Tensor, norm: Any, *, silu: bool) -> Tensor:
+    kind = launch.module.macros["NORM"]
+    if not kind or not norm.scale:
+        return x
+    if kind == 1:
+        shape = len(x), 1, 1, x.shape[-1]
+        x = x * launch.tensor(norm.scale, shape) + launch.tensor(norm.shift, shape)
+    else:
+        x = x * launch.tensor(norm.scale, x.shape[-1:])
+        x = x * launch.tensor(norm.of_pixel, (*x.shape[:3], 1))
+    return (F.silu(x) if silu else x).half().double()
+
+
+def _unpacked(launch: Launch, packed: int, given: Any, outer: int) -> Tensor:
+    """Weights [O, I, K, kh, kw] in float64; see `Program.packed`."""
+    macros = launch.module.macros
+    across, chunk = macros["TILE_CHANNELS"], macros["CHUNK"]
+    parts, chunks = -(-outer // across), -(-given.channels // chunk)
+    kernel = macros["ROWS"], macros["COLUMNS"]
+    shape = parts, given.reach, chunks, kernel[0] * kernel[1], across, chunk
+    weight = launch.tensor(packed, shape, dtype=launch.module.dtype).permute(0, 4, 2, 5, 1, 3)
+    weight = weight.reshape(parts * across, chunks * chunk, given.reach, *kernel)
+    return weight[:outer, : given.channels].double()
+
+
+def _tile_statistics(launch: Launch, x: Tensor, result: Any, frames: range, rows: slice) -> None:
+    """Mean and squared deviations of each tile, [frames, tiles, groups]."""
+    macros = launch.module.macros
+    high, wide, group = macros["TILE_HEIGHT"], macros["TILE_WIDTH"], macros["GROUP"]
+    across, down = -(-result.width // wide), -(-result.height // high)
+    shape = frames.stop, down, across, result.channels // group
+    mean, m2 = (
+        launch.tensor(at, shape, is_written=True)[frames.start :] for at in (result.mean, result.m2)
+    )
+    for y, x_rows in enumerate(x.split(high, 1), rows.start // high):
+        for at, tile in enumerate(x_rows.split(wide, 2)):
+            values = tile.unflatten(-1, (-1, group))
+            middle = values.mean((1, 2, 4), keepdim=True)
+            mean[:, y, at] = middle[:, 0, 0, :, 0]
+            m2[:, y, at] = (values - middle).square().sum((1, 2, 4))
+
+
+def _multiply_only(launch: Launch, out: int, rounds: int) -> None:
+    (blocks, *_), (threads, *_) = launch.grid[:2]
+    launch.tensor(out, (blocks * threads,), dtype=torch.int32, is_written=True)
+    launch.gpu.record.operations += rounds * blocks * threads // 32 * 8 * 2 * 16 * 8 * 16
 
 
 _KERNELS: dict[str, Callable[..., None]] = {
@@ -318,5 +482,13 @@ _KERNELS: dict[str, Callable[..., None]] = {
     "round_to_e4m3": _round_to_e4m3,
     "round_to_int8": _round_to_int8,
     "scale_sums": _scale_sums,
+    "widen_e4m3": partial(_widen, torch.float8_e4m3fn),
+    "widen_e5m2": partial(_widen, torch.float8_e5m2),
+    "widen_int8": partial(_widen, torch.int8),
+    "widen_rotated": _widen_rotated,
+    **{f"unpack_{kind.lower()}": partial(_unpack, kind) for kind in BLOCKS},
     "gather_qk": _gather_qk,
+    "attend": _attend,
+    "convolve": _convolve,
+    "multiply_only": _multiply_only,
 }

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from engine.core.geometry import Size
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig
@@ -24,6 +24,7 @@ from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
 from engine.ops.conv.causal_conv import Carry
+from engine.ops.linear.formats import swap_linears
 from engine.settings.optimisations import DitSwitches, VaeSwitches
 from tests.pretended_gpu.gpu import PretendedGpu, Record
 from tests.pretended_gpu.machine import pretended_gpu
@@ -110,14 +111,25 @@ def _decode(size: Size, is_first: bool) -> Tensor:
     return torch.empty(shape, device="cuda", dtype=torch.float16)
 
 
-def transformer_step(config: DitConfig, size: Size, switches: DitSwitches = DIT) -> Figures:
-    """A clip through the transformer, the second one, with the weights on the GPU in float16."""
+def transformer_step(
+    config: DitConfig, size: Size, switches: DitSwitches = DIT, stored: str = ""
+) -> Figures:
+    """A clip through the transformer, the second one, with the weights on the GPU in float16.
+
+    Args:
+        config: Configuration of the model.
+        size: Size of the frames.
+        switches: Optimisations.
+        stored: Format of the matrices in the blocks, as a file names it; "": float16 too.
+    """
     with pretended_gpu(**GPU) as gpu:
         with torch.device("meta"):
             dit = FastDit(config, switches)
-        shapes = dit.state_dict().items()
+        linears = (name for name, one in dit.blocks.named_modules() if isinstance(one, nn.Linear))
+        swap_linears(dit, {f"blocks.{name}": stored for name in linears if stored})
         weights = {
-            name: torch.empty(x.shape, dtype=torch.float16, device="cuda") for name, x in shapes
+            name: torch.empty(x.shape, dtype=_dtype_of(x), device="cuda")
+            for name, x in dit.state_dict().items()
         }
         dit.load_state_dict(weights, assign=True)
         dit.requires_grad_(False)
@@ -127,6 +139,10 @@ def transformer_step(config: DitConfig, size: Size, switches: DitSwitches = DIT)
         text = torch.empty(TEXT, config.text_in_dim, device="cuda", dtype=torch.float16)
         dit(latent, text, 1000.0)
         return figures(gpu, lambda: dit(latent, text, 1000.0))[1]
+
+
+def _dtype_of(weight: Tensor) -> torch.dtype:
+    return torch.float16 if weight.dtype == torch.float32 else weight.dtype
 
 
 def all_figures() -> dict[str, Figures]:

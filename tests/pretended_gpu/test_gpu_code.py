@@ -23,6 +23,7 @@ from engine.ops.attention.single_head import attend_single_head
 from engine.ops.conv import frame_conv
 from engine.ops.conv.temporal_conv import Form
 from engine.ops.conv.trial import ConvolutionChoice, LayerKind
+from engine.ops.kernels import wide_head
 from engine.ops.linear import formats
 from engine.ops.norm.group_norm import group_norm_silu
 from engine.ops.transfer.flat_storage import FlatTensors
@@ -33,6 +34,7 @@ from engine.pipeline import gpu_guard
 from engine.settings.optimisations import VaeSwitches
 from tests.helpers.seedvr2 import random_frames, tiny_config, tiny_vae
 from tests.pretended_gpu import operators
+from tests.pretended_gpu.gpu import PretendedGpu, Record
 from tests.pretended_gpu.machine import pretended_gpu
 
 pytestmark = pytest.mark.pretended_gpu
@@ -91,6 +93,57 @@ def test_wide_heads_without_a_kernel_go_in_chunks() -> None:
     assert "mm" in gpu.record.launches
     assert EFFICIENT not in gpu.record.launches
     torch.testing.assert_close(found, attend_single_head(q, k, v), rtol=0, atol=1e-5)
+
+
+OWN = "kernel attend"
+
+
+def wide_heads() -> tuple[Tensor, Tensor, Tensor]:
+    """Thirds of one tensor in float16, as the VAEs have them."""
+    x = torch.randn(2, 70, 3 * 512, generator=torch.Generator().manual_seed(1))
+    q, k, v = x.half().chunk(3, dim=-1)
+    return q, k, v
+
+
+def attended(gpu: PretendedGpu, **options: bool) -> set[str]:
+    """Attend on the GPU, as exactly as the formula; what was launched, the trials left out."""
+    q, k, v = wide_heads()
+    wanted = torch.softmax(q.double() @ k.double().transpose(1, 2) * 512**-0.5, -1) @ v.double()
+    x = torch.cat((q, k, v), -1).to(GPU).chunk(3, dim=-1)
+    attend_single_head(*x, **options)
+    gpu.record = Record()
+    found = attend_single_head(*x, **options).cpu()
+    torch.testing.assert_close(found.double(), wanted, rtol=0, atol=2e-3)
+    return set(gpu.record.launches)
+
+
+@pytest.mark.parametrize("own", [0.5, 2.0])
+def test_wide_heads_of_half_precision_use_the_faster_kernel(
+    own: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "measure", lambda *_: {"efficient": 1.0, "own": own})
+    with pretended_gpu() as gpu:
+        launched = attended(gpu)
+        assert (OWN in launched, EFFICIENT in launched) == (own < 1, own > 1)
+        assert EFFICIENT in attended(gpu, kernels=False)
+        assert not gpu.record.problems
+
+
+def test_wide_heads_use_our_kernel_where_torch_has_none() -> None:
+    refuses = patch.object(torch.backends.cuda, "can_use_efficient_attention", return_value=False)
+    with pretended_gpu() as gpu, refuses:
+        assert OWN in attended(gpu)
+        assert "mm" in attended(gpu, kernels=False)
+
+
+def test_wide_heads_go_on_without_a_kernel_that_is_wrong(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    wrong_kernel = patch.object(wide_head.WideHeadKernel, "attend", lambda self, q, *_: q * 1.01)
+    with pretended_gpu() as gpu, wrong_kernel:
+        assert not {OWN, "mm"} & attended(gpu)
+    (record,) = caplog.records
+    assert "wide head kernel" in record.getMessage()
 
 
 @pytest.mark.parametrize("verdict", ["attention", "int8"])

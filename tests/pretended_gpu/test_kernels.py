@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,21 +17,26 @@ from torch import Tensor
 
 from engine.core import paths
 from engine.ops.kernels import (
+    blocks,
     build,
     channel_norm,
+    conv,
+    conv_tiles,
     driver,
     group_norm,
     heads,
     nvrtc,
-    quantize,
     token_rows,
 )
 from engine.ops.kernels.build import compiled
+from engine.ops.kernels.families import FAMILIES
 from engine.ops.kernels.grids import Matrix, Shape
+from engine.ops.linear.gguf import dequantise
 from engine.ops.norm import token_passes
 from engine.ops.norm.group_norm import group_norm_silu
 from engine.ops.norm.rms_norm import rms_norm_silu
 from engine.ops.norm.token_passes import swiglu
+from tests.helpers.model_files import random_blocks
 from tests.pretended_gpu.gpu import PretendedGpu
 from tests.pretended_gpu.kernels import PretendedModule
 from tests.pretended_gpu.machine import pretended_gpu
@@ -226,11 +231,11 @@ def test_without_compiler_or_driver_there_is_one_warning(
     assert text in record.getMessage()
 
 
-@pytest.mark.parametrize("kernels", [channel_norm, group_norm, heads, quantize, token_rows])
+@pytest.mark.parametrize("kernels", FAMILIES, ids=lambda family: family.name)
 def test_kernels_work_on_a_gpu_alone(kernels: Any) -> None:
     with pretended_gpu() as gpu:
         for dtype in build.DTYPES:
-            assert kernels.working(GPU, dtype)
+            assert kernels.working(GPU, dtype) == (dtype in kernels.dtypes)
             assert not kernels.working(torch.device("cpu"), dtype)
         assert gpu.launches
 
@@ -299,3 +304,90 @@ def test_statistics_of_kernels_are_merged_and_applied() -> None:
         kernels.normalise((frames, frames), grid, factors, True)
     torch.testing.assert_close(frames.held, F.silu(F.group_norm(x, 4, weight, bias, 1e-6)))
     assert not gpu.record.problems
+
+
+def _wrong(gpu: PretendedGpu) -> Any:
+    """Kernels whose values are off by one step of a code."""
+    launch = PretendedModule.launch
+
+    def off(module: PretendedModule, name: str, grid: Any, arguments: Any) -> None:
+        launch(module, name, grid, arguments)
+        memory, offset = gpu.at(arguments[1].value)
+        memory.storage[offset + 1] ^= 1
+
+    return patch.object(PretendedModule, "launch", off)
+
+
+@pytest.mark.parametrize("case", ["no compiler", "refused by the driver", "wrong results"])
+def test_weights_are_unpacked_by_torch_where_kernels_fail(
+    case: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    raw = random_blocks("Q4_K", 9)
+    wanted = dequantise(raw, "Q4_K", (9, 256), torch.float16)
+    with ExitStack() as stack:
+        if case == "wrong results":
+            gpu = stack.enter_context(pretended_gpu())
+            stack.enter_context(_wrong(gpu))
+        else:
+            gpu, library = stack.enter_context(compiling_gpu())
+            if case == "no compiler":
+                stack.enter_context(patch.object(nvrtc, "candidates", list))
+            else:
+                cubin = b"\x7fELF unpack_q4_0"
+                stack.enter_context(patch.object(nvrtc, "compile_cuda", return_value=cubin))
+                library.refused = "cuLaunchKernel", 700
+        for _ in range(2):
+            found = dequantise(raw.cuda(), "Q4_K", (9, 256), torch.float16).cpu()
+            assert torch.equal(found, wanted)
+        assert not blocks.working(GPU, torch.float16)
+    (record,) = caplog.records
+    assert "weight block kernel" in record.getMessage()
+
+
+CONVOLUTIONS = {  # the layer, the norm of its input, the group of its statistics
+    "plain": (conv.Taps(40, 16, 3, 3, 3), "none", 0),
+    "strides": (conv.Taps(16, 48, 3, 3, 3, 2), "none", 0),
+    "phases": (conv.Taps(32, 16, 2, 2, 2), "none", 0),
+    "GroupNorm and statistics": (conv.Taps(128, 32, 3, 3, 3), "group", 8),
+    "RMS norm": (conv.Taps(24, 24, 3, 1, 1), "rms", 0),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_are_found_as_their_trial_is_exact(name: str) -> None:
+    taps, norm, group = CONVOLUTIONS[name]
+    with pretended_gpu() as gpu:
+        conv.cache_clear()
+        before = gpu.record.operations
+        found = conv.find(taps, GPU, norm=norm, group=group)
+        assert found is not None
+        assert gpu.record.launches["kernel convolve"] == 1
+        above, left = taps.rows // 2, taps.columns // 2
+        height = (9 + 2 * above - taps.rows) // taps.stride + 1
+        width = (19 + 2 * left - taps.columns) // taps.stride + 1
+        products = taps.outer * taps.inner * taps.reach * taps.rows * taps.columns
+        assert gpu.record.operations - before == 2 * products * height * width
+        assert not gpu.record.problems
+    conv.cache_clear()
+
+
+def test_a_convolution_in_several_launches_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    taps = conv.Taps(160, 16, 1, 3, 3)
+    random = torch.Generator().manual_seed(1)
+    x = torch.randn(2, 16, 20, 36, generator=random).half()
+    weight = torch.randn(160, 16, 1, 3, 3, generator=random).half() / 12
+    wanted = F.conv2d(x.double(), weight[:, :, 0].double(), padding=1) + 1
+    with pretended_gpu() as gpu:
+        kernel = conv.find(taps, GPU)
+        assert kernel is not None
+        frames = x.to(memory_format=torch.channels_last).cuda()
+        packed = kernel.program.packed(weight.cuda())
+        for blocks in (1, 4, 100):
+            most = kernel.program.block_operations * blocks
+            monkeypatch.setattr(conv_tiles, "most_operations", lambda most=most: most)
+            out = torch.ones_like(wanted).half().to(memory_format=torch.channels_last).cuda()
+            work = conv.Work(frames=frames, out=out, above=1, left=1, residual=out)
+            kernel.convolve(packed, work)
+            torch.testing.assert_close(out.cpu().double(), wanted, rtol=1e-3, atol=1e-3)
+        assert not gpu.record.problems
+    conv.cache_clear()

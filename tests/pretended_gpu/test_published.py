@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from engine.models.seedvr2.dit.config import DIT_3B
+from engine.models.seedvr2.dit.config import DIT_3B, FORMAT_BYTES
+from engine.models.seedvr2.dit.cost import (
+    forward_bytes,
+    resident_bytes,
+    unpacked_bytes,
+    weight_bytes,
+)
 from tests.pretended_gpu.published import (
+    CLIP,
     PAGE,
     SIZES,
+    TEXT,
     known,
     page,
     transformer_step,
@@ -31,6 +39,23 @@ def test_steps_take_no_more_than_the_baseline() -> None:
             assert before / MOST <= now <= before * MOST, f"{name}: {kind} {before} -> {now}"
         assert figures.waits <= committed.waits, name
         assert figures.convolutions <= committed.convolutions, name
+
+
+def test_weights_in_blocks_cost_one_pass_each() -> None:
+    """Packed bytes are read and values written once; torch operators took 1.6 times these bytes."""
+    size = SIZES[QUICK]
+    plain, packed = transformer_step(DIT_3B, size), transformer_step(DIT_3B, size, stored="Q4_K")
+    stored, dtype = weight_bytes(DIT_3B, FORMAT_BYTES["Q4_K"]), "float16"
+    planned, moved = unpacked_bytes(DIT_3B, stored, dtype), packed.gigabytes - plain.gigabytes
+    assert moved <= planned / 1e9 <= 1.03 * moved
+    grid = CLIP, size.height // 8, size.width // 8
+    memory = resident_bytes(DIT_3B, stored, None)
+    memory += forward_bytes(DIT_3B, grid, TEXT, dtype, widened=True)
+    assert packed.peak_gib <= memory / 2**30 <= 1.1 * packed.peak_gib
+    assert packed.gigabytes <= 1.3 * plain.gigabytes
+    assert packed.launches <= plain.launches + 7 * DIT_3B.layers
+    assert packed.teraflops == plain.teraflops
+    assert packed.peak_gib < plain.peak_gib / 2
 
 
 def test_the_page_is_that_of_the_baseline() -> None:

@@ -5,7 +5,7 @@ They go through in the memory that the budget keeps for them and the gaps betwee
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -30,6 +30,9 @@ from engine.models.wan.vae.config import WAN2X
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.plain import WanVae
 from engine.models.wan.vae.streams import Streaming, WanDecodeStream, WanEncodeStream
+from engine.ops.attention import attention
+from engine.ops.attention.attention import Problem
+from engine.ops.attention.backends import Backend
 from engine.ops.transfer.parking import Parking
 from engine.settings.optimisations import VaeSwitches
 from engine.settings.switches import Switches
@@ -96,6 +99,16 @@ def streamed(plan: SeedVr2Plan, frames: int, limit: int) -> Iterator[PretendedGp
 def published(monkeypatch: pytest.MonkeyPatch) -> None:
     files = "engine.models.seedvr2.planning.requirements.files.configs"
     monkeypatch.setattr(files, lambda plan: (DIT_3B, VaeConfig()))
+
+
+@pytest.fixture(autouse=True)
+def _without_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels of attention are not measured: those operations are not the work's."""
+
+    def measure(_: Problem, backends: Sequence[Backend]) -> dict[str, float]:
+        return {one.name: 1.0 for one in backends}
+
+    monkeypatch.setattr(attention, "measure", measure)
 
 
 @pytest.mark.parametrize("name", rest_extended(PLANS, "whole, on the GPU"))

@@ -37,7 +37,8 @@ from engine.hardware.out_of_memory import free_memory
 from engine.hardware.process import NO_CONSOLE
 from engine.hardware.spill_guard import Spilled, SpillGuard
 from engine.ops.conv.trial import probe_convolution
-from engine.ops.kernels import build, channel_norm, group_norm, heads, nvrtc, quantize, token_rows
+from engine.ops.kernels import build, nvrtc
+from engine.ops.kernels.families import FAMILIES
 
 _PACKAGES = ("triton", "triton-windows", "flash-attn", "xformers", "sageattention", "sageattn3")
 _BLOCK_BYTES = 128 * 2**20
@@ -121,11 +122,11 @@ def kernel_error_rows(options: BenchOptions) -> Iterator[Row]:
     trial.addHandler(lines)
     trial.setLevel(logging.INFO)
     try:
-        for family in (group_norm, channel_norm, token_rows, heads, quantize):
-            for dtype in build.DTYPES:
+        for family in FAMILIES:
+            for dtype in family.dtypes:
                 begin = time.perf_counter()
                 works = "yes" if family.working(device, dtype) else "NO"
-                row: Row = {"kernels": family.__name__.rpartition(".")[2]}
+                row: Row = {"kernels": family.name}
                 row |= {"dtype": str(dtype).removeprefix("torch."), "works": works}
                 row["seconds"] = time.perf_counter() - begin
                 yield row | {"found": "; ".join(lines.taken())}

@@ -174,6 +174,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
                 operations=found["transformer"],
                 pinned_bytes=clips * pinned,
                 paged_bytes=clips * (each - pinned),
+                moved_bytes=clips * requirements.unpacked_bytes(work),
             ),
             "decode": StageWork(
                 kind="vae",

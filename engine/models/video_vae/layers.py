@@ -415,7 +415,10 @@ class AttentionLayer:
         normed = context.workspace.frames("window", (count, channels, height, width))
         self._norm.write(given, normed, context, silu=False)
         q, k, v = F.linear(_tokens(normed), *self._qkv).chunk(3, dim=-1)
-        found = attend_single_head(q, k, v, chunked=context.switches.chunked_attention)
+        switches = context.switches
+        found = attend_single_head(
+            q, k, v, chunked=switches.chunked_attention, kernels=switches.kernels
+        )
         change = F.linear(found, *self._out).transpose(1, 2).reshape(stream.shape)
         context.put(
             stream.add_(change) if context.switches.in_place else stream + change, self.name

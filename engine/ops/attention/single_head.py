@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+from functools import cache, partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from engine.ops.attention.attention import fault_of
-from engine.ops.attention.backends import BACKENDS
+from engine.hardware.out_of_memory import is_out_of_memory
+from engine.ops.attention.attention import Problem, fastest_of, fault_of, rounded
+from engine.ops.attention.backends import BACKENDS, Backend
+from engine.ops.kernels import wide_head
 from engine.ops.kernels.build import VALUELESS
 
 _SCORES_BYTES = 64 * 2**20  # of the scores that exist at once
 
 
-def attend_single_head(q: Tensor, k: Tensor, v: Tensor, *, chunked: bool = True) -> Tensor:
+def attend_single_head(
+    q: Tensor, k: Tensor, v: Tensor, *, chunked: bool = True, kernels: bool = True
+) -> Tensor:
     """Attend within each frame: softmax(q k' / sqrt(C)) v.
 
     Flash kernels end at heads of 256 channels; the memory-efficient one takes wider heads on most
-    GPUs. Where it does not, or fails a trial, some queries are processed at a time, so that no
-    matrix of L x L values ever exists.
+    GPUs, and our own those of the VAEs in float16. The faster of the two is measured once for each
+    machine. Where neither works, some queries are processed at a time, so that no matrix of L x L
+    values ever exists.
 
     Args:
         q: [T, L, C].
         k: [T, L, C].
         v: [T, L, C].
         chunked: False: torch chooses, which may take memory that grows with L * L.
+        kernels: Whether our kernel may be used.
 
     Returns:
         [T, L, C].
@@ -35,10 +42,13 @@ def attend_single_head(q: Tensor, k: Tensor, v: Tensor, *, chunked: bool = True)
     """
     if not chunked or q.device.type == "cpu":  # torch's kernel for CPUs is blocked
         return F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])[:, 0]
-    if _memory_efficient(q, k, v):
-        with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
-            return F.scaled_dot_product_attention(q[:, None], k[:, None], v[:, None])[:, 0]
-    return attend_in_chunks(q, k, v)
+    found = [BACKENDS["efficient"]] if _memory_efficient(q, k, v) else []
+    if kernels and _own_kernel(q, k, v):
+        found.append(_OWN)
+    if not found:
+        return attend_in_chunks(q, k, v)
+    backend = found[0] if len(found) == 1 else _faster(q, found)
+    return backend.run(q[:, None], k[:, None], v[:, None], q.shape[2] ** -0.5)[:, 0]
 
 
 def attend_in_chunks(q: Tensor, k: Tensor, v: Tensor, scores_bytes: int = _SCORES_BYTES) -> Tensor:
@@ -73,3 +83,46 @@ def _memory_efficient(q: Tensor, k: Tensor, v: Tensor) -> bool:
     if not torch.backends.cuda.can_use_efficient_attention(params):
         return False
     return not fault_of(BACKENDS["efficient"], q.device, q.dtype, q.shape[-1])
+
+
+def _own_kernel(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Whether our kernel can read these tensors, and computes such heads right here."""
+    return q.device != VALUELESS and wide_head.find(q, k, v) is not None
+
+
+def _by_own_kernel(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+    """[N, heads, Q, C] head by head; the VAEs have one."""
+    found = wide_head.find(q[:, 0], k[:, 0], v[:, 0])
+    if found is None:
+        raise ValueError("the kernel cannot read these tensors")
+    heads = [found.attend(q[:, h], k[:, h], v[:, h], scale) for h in range(q.shape[1])]
+    return heads[0][:, None] if len(heads) == 1 else torch.stack(heads, 1)
+
+
+_OWN = Backend(name="own", run=_by_own_kernel)
+
+
+class _SingleHead(Problem):
+    """Two frames with one head."""
+
+    def sample(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Random thirds of one tensor, as a joined projection gives them."""
+        shape = 2, 1, self.length, 3 * self.head_dim
+        q, k, v = torch.randn(shape, device=self.device, dtype=self.dtype).chunk(3, dim=-1)
+        return q, k, v
+
+
+def _faster(q: Tensor, backends: list[Backend]) -> Backend:
+    """The fastest of some that work; the first where there is no memory to measure."""
+    length = rounded(q.shape[1], q.device)
+    problem = _SingleHead(device=q.device, dtype=q.dtype, head_dim=q.shape[2], length=length)
+    try:
+        name = _fastest(problem, tuple(backends))
+    except Exception as err:
+        if not is_out_of_memory(err):
+            raise
+        return backends[0]
+    return next(one for one in backends if one.name == name)
+
+
+_fastest = cache(partial(fastest_of, kind="single head"))

@@ -133,6 +133,7 @@ class KernelFamily(Generic[Kernels]):
         kernels: Callable[[driver.Module], Kernels],
         error: Callable[[Kernels, torch.device, torch.dtype, tuple[int, int]], float],
         usual: Callable[[int], int],
+        dtypes: tuple[torch.dtype, ...] = DTYPES,
     ) -> None:
         """Everything that differs between families.
 
@@ -143,9 +144,10 @@ class KernelFamily(Generic[Kernels]):
             kernels: Makes what launches the kernels of a module.
             error: Runs them on small tensors of a device, a dtype and sizes; see `checked`.
             usual: Value of the second macro, by VECTOR, for `working`.
+            dtypes: Types of values that there are kernels for.
         """
         self.title, self.name, self.second, self.kernels = title, name, second, kernels
-        self.error, self.usual = error, usual
+        self.error, self.usual, self.dtypes = error, usual, dtypes
         self.load = cache(self._load)
 
     def _load(
@@ -170,7 +172,7 @@ class KernelFamily(Generic[Kernels]):
 
         Where they do not, there is one warning in the log and the PyTorch reference is used.
         """
-        if not is_gpu(device):
+        if not is_gpu(device) or dtype not in self.dtypes:
             return False
         vector = LOAD_BYTES // dtype.itemsize
         return self.load(device, dtype, vector, self.usual(vector)) is not None

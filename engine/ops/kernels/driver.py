@@ -17,6 +17,8 @@ import torch
 
 _NAME = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 _OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_USUAL_SHARED = 48 * 1024  # bytes of a block; more has to be asked for
 
 Argument = ctypes.c_void_p | ctypes.c_int | ctypes.c_longlong | ctypes.c_float | ctypes.Structure
 Size3 = tuple[int, int, int]
@@ -79,14 +81,17 @@ class Module:
         stream = ctypes.c_void_p(torch.cuda.current_stream(self.device).cuda_stream)
         pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
         with _context(self.device) as driver:
-            function = self._function(driver, name)
+            function = self._function(driver, name, shared)
             where = (*blocks, *threads, shared, stream)
             driver.call("cuLaunchKernel", function, *where, pointers, None)
 
-    def _function(self, driver: Driver, name: str) -> ctypes.c_void_p:
+    def _function(self, driver: Driver, name: str, shared: int) -> ctypes.c_void_p:
+        """A kernel that may have this much shared memory, always the same."""
         if name not in self._functions:
             function = ctypes.c_void_p()
             driver.call("cuModuleGetFunction", ctypes.byref(function), self._module, name.encode())
+            if shared > _USUAL_SHARED:
+                driver.call("cuFuncSetAttribute", function, _SHARED_MEMORY, shared)
             self._functions[name] = function
         return self._functions[name]
 

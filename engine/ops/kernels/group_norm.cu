@@ -6,6 +6,7 @@
 // two divides the other. Offsets have 64 bits, pixels of one frame 32.
 
 #include "scalars.cuh"
+#include "statistics.cuh"
 
 #define SUB (VECTOR < GROUP ? VECTOR : GROUP)  // channels of a thread in one group
 #define SEGMENTS (VECTOR / SUB)
@@ -36,19 +37,6 @@ struct PixelSteps {
     x += step_x;
     y += step_y;
     if (x >= width) { x -= width; y++; }
-  }
-};
-
-// Mean and sum of squared deviations of `count` values.
-struct Part {
-  float count, mean, m2;
-  __device__ void merge(Part other) {  // Chan, Golub and LeVeque, 1979
-    float sum = count + other.count;
-    if (sum == 0.0f) return;
-    float share = other.count / sum, away = other.mean - mean;
-    mean += away * share;
-    m2 += other.m2 + away * away * count * share;
-    count = sum;
   }
 };
 
@@ -161,17 +149,19 @@ extern "C" __global__ void __launch_bounds__(THREADS) add_residual(
 }
 
 // scale and shift of each (frame, channel) from `parts` parts; a block for each (group, frame).
-// `added` may be null: what the statistics had added to x, and normalise has not.
+// `pixels` of each part may be null: then all but the last have per_block. `added` may be null: what
+// the statistics had added to x, and normalise has not.
 extern "C" __global__ void __launch_bounds__(THREADS) scale_and_shift(
-    const float *mean, const float *m2, Shape shape, int parts, const float *weight,
-    const float *bias, const float *added, float eps, float *scale, float *shift) {
+    const float *mean, const float *m2, Shape shape, int parts, const int *pixels,
+    const float *weight, const float *bias, const float *added, float eps, float *scale,
+    float *shift) {
   extern __shared__ char memory[];
   int groups = shape.channels / GROUP;
   Part mine = {0.0f, 0.0f, 0.0f};
   for (int p = threadIdx.y; p < parts; p += blockDim.y) {
-    int pixels = min(shape.per_block, shape.pixels - p * shape.per_block);
+    int usual = min(shape.per_block, shape.pixels - p * shape.per_block);
     long long from = ((long long)blockIdx.y * parts + p) * groups + blockIdx.x;
-    Part other = {(float)pixels * GROUP, mean[from], m2[from]};
+    Part other = {(float)(pixels != 0 ? pixels[p] : usual) * GROUP, mean[from], m2[from]};
     mine.merge(other);
   }
   over_rows(mine, (Part *)memory, 1, blockDim.y);

@@ -92,7 +92,8 @@ class BlockStatistics:
 
     mean: Tensor  # [T, P, G] float32
     m2: Tensor  # [T, P, G] float32, sums of the squared deviations
-    grid: GroupNormGrid  # grid of these blocks
+    grid: GroupNormGrid  # grid of the frames
+    pixels: Tensor | None = None  # [P] int32, of each block; None: as the grid divides a frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,8 @@ class GroupNormKernels:
         shared = _MERGING_THREADS * _PART_BYTES
         arguments = (
             *(pointer(found.mean), pointer(found.m2), FrameShape.of(grid)),
-            *(ctypes.c_int(grid.blocks), pointer(weight), pointer(bias), pointer(added)),
+            *(ctypes.c_int(found.mean.shape[1]), pointer(found.pixels)),
+            *(pointer(weight), pointer(bias), pointer(added)),
             *(ctypes.c_float(eps), pointer(scale), pointer(shift)),
         )
         self.module.launch("scale_and_shift", (blocks, (1, _MERGING_THREADS, 1), shared), arguments)

@@ -11,8 +11,11 @@ import hashlib
 import importlib.util
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,6 +34,15 @@ class NvrtcMissing(RuntimeError):
 
 class CompileFailed(RuntimeError):
     """The compiler refused; the message is its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Resources of a kernel on one architecture, as the assembler reports them."""
+
+    registers: int  # registers of a thread
+    stack_bytes: int  # stack of a thread, in the GPU's memory
+    spilled_bytes: int  # registers that instructions put there or read back, all together
 
 
 class Nvrtc:
@@ -58,6 +70,18 @@ class Nvrtc:
         Raises:
             CompileFailed: With the compiler's log.
         """
+        with self._program(source, options) as program:
+            return self._bytes("nvrtcGetCUBIN", program)
+
+    def usage(self, source: str, arch: str, options: tuple[str, ...] = ()) -> dict[str, Usage]:
+        """Resources of each kernel of a source on one architecture; raises as `compile`."""
+        verbose = *options_for(arch), *options, "--ptxas-options=-v"
+        with self._program(source, verbose) as program:
+            return usage_in(self._log(program))
+
+    @contextmanager
+    def _program(self, source: str, options: tuple[str, ...]) -> Iterator[ctypes.c_void_p]:
+        """A source that was compiled."""
         program = ctypes.c_void_p()
         text, name = source.encode(), b"upreel.cu"
         self._call("nvrtcCreateProgram", ctypes.byref(program), text, name, 0, None, None)
@@ -65,11 +89,13 @@ class Nvrtc:
             arguments = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
             code = self._library.nvrtcCompileProgram(program, len(options), arguments)
             if code:
-                log = self._bytes("nvrtcGetProgramLog", program).rstrip(b"\0")
-                raise CompileFailed(f"{self._message(code)}\n{log.decode(errors='replace')}")
-            return self._bytes("nvrtcGetCUBIN", program)
+                raise CompileFailed(f"{self._message(code)}\n{self._log(program)}")
+            yield program
         finally:
             self._call("nvrtcDestroyProgram", ctypes.byref(program))
+
+    def _log(self, program: ctypes.c_void_p) -> str:
+        return self._bytes("nvrtcGetProgramLog", program).rstrip(b"\0").decode(errors="replace")
 
     def _bytes(self, what: str, program: ctypes.c_void_p) -> bytes:
         size = ctypes.c_size_t()
@@ -87,6 +113,26 @@ class Nvrtc:
         return str(self._library.nvrtcGetErrorString(code).decode())
 
 
+_USAGE = re.compile(
+    r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, "
+    r"(\d+) bytes spill loads.*?Used (\d+) registers",
+    re.DOTALL,
+)
+
+
+def usage_in(log: str) -> dict[str, Usage]:
+    """Resources of each kernel by a log of the assembler."""
+    return {
+        name: Usage(int(registers), int(stack), int(stored) + int(loaded))
+        for name, stack, stored, loaded, registers in _USAGE.findall(log)
+    }
+
+
+def options_for(arch: str) -> tuple[str, ...]:
+    """Options that every source is compiled with for an architecture."""
+    return f"--gpu-architecture={arch}", "--std=c++17"
+
+
 def compile_cuda(source: str, arch: str, options: tuple[str, ...] = ()) -> bytes:
     """Cubin of a CUDA source for one architecture, from the cache where possible.
 
@@ -100,7 +146,7 @@ def compile_cuda(source: str, arch: str, options: tuple[str, ...] = ()) -> bytes
         CompileFailed: The source is wrong, or the compiler does not know the architecture.
     """
     library = find()
-    options = (f"--gpu-architecture={arch}", "--std=c++17", *options)
+    options = *options_for(arch), *options
     named = "\0".join([source, *options, "{}.{}".format(*library.version)])
     path = paths.cache_folder() / "kernels" / f"{hashlib.sha256(named.encode()).hexdigest()}.cubin"
     cubin = _read(path)

@@ -1,4 +1,5 @@
-// Rounding of tokens for matrix products in 8 bits, and what follows an int8 product.
+// Rounding of tokens for matrix products in 8 bits, what follows an int8 product, and weights in
+// 8 bits as values to multiply with.
 
 #include "scalars.cuh"
 #include "rows.cuh"
@@ -19,6 +20,19 @@ __device__ inline Code to_e4m3(float value) {
 }
 
 __device__ inline Code to_int8(float value) { return (Code)(signed char)rintf(value); }
+
+struct E4m3 {
+  __device__ static float value(Code code) {
+    if ((code & 0x7f) == 0x7f) return __uint_as_float(0x7fc00000);  // NaN; there is no infinity
+    return half_to_float((code & 0x80) << 8 | (code & 0x7f) << 7) * 256.0f;  // 2^(15 - 7)
+  }
+};
+struct E5m2 {  // the upper byte of a float16
+  __device__ static float value(Code code) { return half_to_float(code << 8); }
+};
+struct Int8 {
+  __device__ static float value(Code code) { return (signed char)code; }
+};
 
 // codes = e4m3(x / scale), one scale for all
 extern "C" __global__ void __launch_bounds__(THREADS) round_to_e4m3(
@@ -89,6 +103,104 @@ extern "C" __global__ void __launch_bounds__(THREADS) scale_sums(
           float value = found.channel[c] * of_row;
           pack.channel[c] = to_scalar(value * scales.of[i][c] + added.of[i][c]);
         }
+        *target.pack(i) = pack;
+      }
+    }
+  }
+}
+
+// out = value of a code * scale of the row; scales may be null, and all rows have one where step
+// is 0.
+template <class Format>
+__device__ inline void widen(
+    const Code *codes, Matrix out, Shape shape, const float *scales, int step) {
+  for (long long r = blockIdx.x; r < shape.rows; r += gridDim.x) {
+    Row target(out, r, shape);
+    float scale = scales != 0 ? scales[r * step] : 1.0f;
+#pragma unroll
+    for (int i = 0; i < PACKS; i++) {
+      if (target.has(i)) {
+        Codes found = *(const Codes *)(codes + r * shape.channels + Row::channel(i));
+        Pack pack;
+#pragma unroll
+        for (int c = 0; c < VECTOR; c++)
+          pack.channel[c] = to_scalar(Format::value(found.channel[c]) * scale);
+        *target.pack(i) = pack;
+      }
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) widen_e4m3(
+    const Code *codes, Matrix out, Shape shape, const float *scales, int step) {
+  widen<E4m3>(codes, out, shape, scales, step);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) widen_e5m2(
+    const Code *codes, Matrix out, Shape shape, const float *scales, int step) {
+  widen<E5m2>(codes, out, shape, scales, step);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) widen_int8(
+    const Code *codes, Matrix out, Shape shape, const float *scales, int step) {
+  widen<Int8>(codes, out, shape, scales, step);
+}
+
+// What four values become by the regular Hadamard matrix over 2: half their sum minus the opposite.
+__device__ inline float turned(float sum, float opposite) { return 0.5f * sum - opposite; }
+
+// Multiply `group` neighbouring values by that matrix of their number, 4, 16, 64 or 256, over its
+// norm: by its factors, each for four values that are 1, 4, 16 or 64 apart. A warp has 256 values,
+// 8 to a lane, and all of its lanes call this. Sums of int8 values are exact.
+__device__ inline void rotate(float (&value)[VECTOR], int group) {
+#if VECTOR == 8  // fewer values of a lane are left to torch
+#pragma unroll
+  for (int c = 0; c < VECTOR; c += 4) {
+    float a = value[c], b = value[c + 1], x = value[c + 2], y = value[c + 3], sum = a + b + x + y;
+    value[c] = turned(sum, y);
+    value[c + 1] = turned(sum, x);
+    value[c + 2] = turned(sum, b);
+    value[c + 3] = turned(sum, a);
+  }
+  if (group >= 16) {
+#pragma unroll
+    for (int c = 0; c < 4; c++) {
+      float a = __shfl_xor_sync(0xffffffffu, value[c], 1);
+      float b = __shfl_xor_sync(0xffffffffu, value[c + 4], 1), sum = value[c] + value[c + 4] + a + b;
+      value[c] = turned(sum, b);
+      value[c + 4] = turned(sum, a);
+    }
+  }
+  for (int lanes = 2; lanes * VECTOR < group; lanes *= 4) {
+#pragma unroll
+    for (int c = 0; c < VECTOR; c++) {
+      float sum = value[c] + __shfl_xor_sync(0xffffffffu, value[c], lanes);
+      sum += __shfl_xor_sync(0xffffffffu, sum, 2 * lanes);
+      value[c] = turned(sum, __shfl_xor_sync(0xffffffffu, value[c], 3 * lanes));
+    }
+  }
+#endif
+}
+
+// As `widen_int8`, of codes of which `group` neighbours were rotated together.
+extern "C" __global__ void __launch_bounds__(THREADS) widen_rotated(
+    const Code *codes, Matrix out, Shape shape, const float *scales, int step, int group) {
+  for (long long r = blockIdx.x; r < shape.rows; r += gridDim.x) {
+    Row target(out, r, shape);
+    float scale = scales != 0 ? scales[r * step] : 1.0f;
+#pragma unroll
+    for (int i = 0; i < PACKS; i++) {
+      float value[VECTOR] = {};
+      if (target.has(i)) {
+        Codes found = *(const Codes *)(codes + r * shape.channels + Row::channel(i));
+#pragma unroll
+        for (int c = 0; c < VECTOR; c++) value[c] = Int8::value(found.channel[c]);
+      }
+      rotate(value, group);
+      if (target.has(i)) {
+        Pack pack;
+#pragma unroll
+        for (int c = 0; c < VECTOR; c++) pack.channel[c] = to_scalar(value[c] * scale);
         *target.pack(i) = pack;
       }
     }

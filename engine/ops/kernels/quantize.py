@@ -1,14 +1,14 @@
-"""Rounding of tokens to 8 bits, each value read once, and the end of an int8 matrix product.
+"""Tokens rounded to 8 bits, each value read once, the end of an int8 product, and 8-bit weights.
 
 The kernels are in quantize.cu, the PyTorch references in `engine.ops.linear.eight_bit`, which are
-four to nine passes over memory and as many launches; tests run the same source on the CPU.
+two to nine passes over memory and as many launches; tests run the same source on the CPU.
 """
 
 from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor
@@ -19,11 +19,27 @@ from engine.ops.kernels.grids import THREADS, Matrix, RowGrid, grid_for, rows_of
 
 TINY = 1e-30  # stands for the largest value of a row of zeros
 _E4M3 = torch.float8_e4m3fn
+_ROTATED, _LANE = (4, 16, 64, 256), 8  # groups that a warp rotates, values of a thread
+_WIDENED = {_E4M3: "widen_e4m3", torch.float8_e5m2: "widen_e5m2", torch.int8: "widen_int8"}
+
+
+@lru_cache(maxsize=8)
+def rotation(group: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """The regular Hadamard matrix [group, group] over its norm; it is its own inverse.
+
+    Rows of a weight are multiplied by it in groups before they are rounded, so that outliers are
+    shared by neighbours (arXiv:2512.03673). `group` is a power of 4, so its values are exact.
+    """
+    four = 1 - 2 * torch.eye(4, dtype=torch.float64).flip(1)
+    found = torch.ones(1, 1, dtype=torch.float64)
+    while len(found) < group:
+        found = torch.kron(found, four / 2)
+    return found.to(device, dtype)
 
 
 @dataclass(frozen=True, slots=True)
 class QuantizeKernels:
-    """The three kernels for one device, dtype, vector and number of packs."""
+    """The kernels for one device, dtype, vector and number of packs."""
 
     module: driver.Module
 
@@ -55,11 +71,27 @@ class QuantizeKernels:
         last = pointer(rows), pointer(channels), pointer(kept)
         grid.launch(self.module, "scale_sums", (pointer(sums), Matrix.of(out)), *last)
 
+    def widen(
+        self, codes: Tensor, out: Tensor, grid: RowGrid, scale: Tensor | None, group: int = 0
+    ) -> None:
+        """Write the values of codes [N, K], times a scale float32 [1] or [N, 1], into `out`.
+
+        int8 codes of which `group` neighbours were rotated together are rotated back; 0: none were.
+        """
+        step = ctypes.c_int(0 if scale is None or scale.numel() == 1 else 1)
+        rows = pointer(codes), Matrix.of(out)
+        kept = None if scale is None else build.as_factors(scale)
+        if group:
+            last = pointer(kept), step, ctypes.c_int(group)
+            grid.launch(self.module, "widen_rotated", rows, *last)
+        else:
+            grid.launch(self.module, _WIDENED[codes.dtype], rows, pointer(kept), step)
+
 
 def _error(
     kernels: QuantizeKernels, device: torch.device, dtype: torch.dtype, sizes: tuple[int, int]
 ) -> float:
-    """Error of scaled sums relative to the largest; infinite unless all codes are the reference's.
+    """Error of scaled sums relative to the largest; infinite unless all else is the reference's.
 
     Rows are parts of larger ones. A scale is a power of two, so that every quotient is exact.
     """
@@ -77,10 +109,33 @@ def _error(
     same &= torch.equal(integers.cpu(), (wanted / 4).round().to(torch.int8))
     same &= bool((scales == 4).all())
     factors = torch.rand(2, channels, generator=random).to(device)
+    same &= _widens(kernels, torch.empty_like(x), grid, scales)
     sums, out = integers.int() * 100, torch.empty_like(x)  # less than the largest of float16
     kernels.scale_sums(sums, out, grid, (scales, factors[0], factors[1]))
     total = sums.double() * 4 * factors[0].double() + factors[1].double()
     return float((out - total).abs().max() / total.abs().max()) if same else float("inf")
+
+
+def _widens(kernels: QuantizeKernels, out: Tensor, grid: RowGrid, scales: Tensor) -> bool:
+    """Whether every code of each format has its value, times the scales."""
+    codes = torch.arange(out.numel(), device=out.device).to(torch.uint8).view(out.shape)
+    for kind in _WIDENED:
+        kernels.widen(codes.view(kind), out, grid, scales)
+        wanted = codes.cpu().view(kind).float().mul_(scales.cpu()).to(out.dtype)
+        if not bool(torch.isclose(out.cpu(), wanted, rtol=0, atol=0, equal_nan=True).all()):
+            return False
+    return grid.vector != _LANE or all(_rotates(kernels, out, group) for group in _ROTATED)
+
+
+def _rotates(kernels: QuantizeKernels, out: Tensor, group: int) -> bool:
+    """Whether two codes in each group become what the matrix makes of them; rows are full."""
+    codes = torch.zeros(2, _LANE * THREADS * (1 + out.shape[1] // (_LANE * THREADS)))
+    codes[:, ::group], codes[:, group - 1 :: group] = 64, -48
+    exact = (codes.view(-1, group) @ rotation(group, codes.device, codes.dtype)).view(codes.shape)
+    values = torch.empty(codes.shape, dtype=out.dtype, device=out.device)
+    grid = grid_for(codes.shape, _LANE, 1)
+    kernels.widen(codes.to(out.device, torch.int8), values, grid, None, group)
+    return torch.equal(values.cpu(), exact.to(out.dtype))
 
 
 KERNELS = build.KernelFamily(
@@ -88,3 +143,20 @@ KERNELS = build.KernelFamily(
 )
 working = KERNELS.working
 find = partial(rows_of, KERNELS)
+
+
+def find_for_codes(
+    codes: Tensor, out: Tensor, group: int = 0
+) -> tuple[QuantizeKernels, RowGrid] | None:
+    """Kernels for the values of codes [N, K]; None where the PyTorch reference is used.
+
+    Args:
+        codes: Contiguous; int8 where they were rotated.
+        out: [N, K], their values.
+        group: Number of neighbours in a row that were rotated together; 0: none were.
+    """
+    found = find(out)
+    if found is None or not codes.is_contiguous() or codes.data_ptr() % found[1].vector:
+        return None
+    is_possible = group in _ROTATED and found[1].vector == _LANE and codes.dtype == torch.int8
+    return found if is_possible or not group else None

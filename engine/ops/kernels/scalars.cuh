@@ -1,6 +1,12 @@
 // Scalar type of a kernel, by SCALAR_FLOAT32, SCALAR_FLOAT16 or SCALAR_BFLOAT16; SiLU with the
 // accuracy that it needs.
 
+__device__ inline float half_to_float(unsigned short value) {  // of the bits of a float16
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value));
+  return result;
+}
+
 #if defined(SCALAR_FLOAT32)
 
 typedef float Scalar;
@@ -10,11 +16,7 @@ __device__ inline Scalar to_scalar(float value) { return value; }
 #elif defined(SCALAR_FLOAT16)
 
 typedef unsigned short Scalar;
-__device__ inline float to_float(Scalar value) {
-  float result;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value));
-  return result;
-}
+__device__ inline float to_float(Scalar value) { return half_to_float(value); }
 __device__ inline Scalar to_scalar(float value) {
   Scalar result;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result) : "f"(value));

@@ -4,20 +4,18 @@
 `Fp8Product` rounds its input to e4m3 too, with one scale, and multiplies in that format; the scale
 is computed on the device, which never waits for the CPU. `Int8Product` has a scale for each
 row of the weight and for each token: sums are exact in 32 bits, the error is the rounding of both
-factors to 255 steps. It runs on CPUs too, faster than float32. Tokens are rounded by CUDA
-kernels where those work (`engine.ops.kernels.quantize`), to the same values.
+factors to 255 steps. It runs on CPUs too, faster than float32. Weights are widened and tokens
+rounded by CUDA kernels where those work (`engine.ops.kernels.quantize`), to the same values.
 """
 
 from __future__ import annotations
-
-from functools import lru_cache
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from engine.ops.kernels import quantize
-from engine.ops.kernels.quantize import TINY
+from engine.ops.kernels.quantize import TINY, rotation
 from engine.ops.linear.quantized_linear import ProductLinear, QuantizedLinear
 
 FP8 = {"F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2}
@@ -54,10 +52,18 @@ class EightBitLinear(QuantizedLinear):
 
     def dense_weight(self, dtype: torch.dtype) -> Tensor:
         """The weight [out_features, in_features] in `dtype`."""
-        return dequantise(self.weight, self.weight_scale, self.group, dtype)
+        scale, group = self.weight_scale, self.group
+        return dequantise(self.weight, scale, group, dtype, kernels=self.kernels)
 
 
-def dequantise(stored: Tensor, scale: Tensor | None, group: int, dtype: torch.dtype) -> Tensor:
+def dequantise(
+    stored: Tensor,
+    scale: Tensor | None,
+    group: int,
+    dtype: torch.dtype,
+    *,
+    kernels: bool = True,
+) -> Tensor:
     """Values of a file as they were before rounding.
 
     Args:
@@ -65,27 +71,19 @@ def dequantise(stored: Tensor, scale: Tensor | None, group: int, dtype: torch.dt
         scale: Float32 [1] or [N, 1], that they are multiplied by; None: not at all.
         group: Neighbours in a row that were rotated together, see `rotation`; 0: none were.
         dtype: Type of the result.
+        kernels: Use the kernels where they can.
 
-    Memory: the result; where values were rotated, twice that.
+    Memory: the result; where values were rotated and no kernel rotates them back, twice that.
     """
-    wide = stored.to(dtype)
+    wide = torch.empty(stored.shape, dtype=dtype, device=stored.device)
+    found = quantize.find_for_codes(stored, wide, group) if kernels else None
+    if found is not None:
+        found[0].widen(stored, wide, found[1], scale, group)
+        return wide
+    wide.copy_(stored)
     if group:
         wide = (wide.view(-1, group) @ rotation(group, wide.device, dtype)).view(wide.shape)
     return wide if scale is None else wide.mul_(scale)
-
-
-@lru_cache(maxsize=8)
-def rotation(group: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """The regular Hadamard matrix [group, group] over its norm; it is its own inverse.
-
-    Rows of a weight are multiplied by it in groups before they are rounded, so that outliers are
-    shared by neighbours (arXiv:2512.03673). `group` is a power of 4, so its values are exact.
-    """
-    four = 1 - 2 * torch.eye(4, dtype=torch.float64).flip(1)
-    found = torch.ones(1, 1, dtype=torch.float64)
-    while len(found) < group:
-        found = torch.kron(found, four / 2)
-    return found.to(device, dtype)
 
 
 class Fp8Product(ProductLinear):

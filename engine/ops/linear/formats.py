@@ -13,8 +13,10 @@ from torch import Tensor, nn
 
 from engine.core.errors import FeatureMissing
 from engine.core.messages import message
-from engine.ops.linear import eight_bit, gguf
+from engine.ops.kernels.block_formats import BLOCKS
+from engine.ops.linear import eight_bit
 from engine.ops.linear.eight_bit import Fp8Product, Int8Product
+from engine.ops.linear.gguf import GgufLinear
 from engine.ops.linear.nvfp4 import NvFp4Product
 from engine.ops.linear.quantized_linear import ProductLinear, QuantizedLinear
 from engine.ops.trials import trial
@@ -79,7 +81,7 @@ def fault_of(kind: str, device: torch.device) -> float:
 
 
 # Formats of files whose tensors are used as they are stored; names as in `dtypes` of a file.
-STORED: frozenset[str] = frozenset(eight_bit.FORMATS) | frozenset(gguf.BLOCKS)
+STORED: frozenset[str] = frozenset(eight_bit.FORMATS) | frozenset(BLOCKS)
 
 
 def swap_linears(model: nn.Module, kinds: Mapping[str, str]) -> None:
@@ -120,8 +122,8 @@ def quantized_of(linear: nn.Linear, kind: str) -> QuantizedLinear:
 def suits(linear: nn.Linear, kind: str) -> bool:
     """Whether the sizes of a layer are possible in a format."""
     sides = linear.in_features, linear.out_features
-    if kind in gguf.BLOCKS:
-        return sides[0] * sides[1] % gguf.BLOCKS[kind].values == 0
+    if kind in BLOCKS:
+        return sides[0] * sides[1] % BLOCKS[kind].values == 0
     multiple = PRODUCTS[kind].multiple if kind in PRODUCTS else 1
     return all(side % multiple == 0 for side in sides)
 
@@ -160,8 +162,8 @@ def _linears(model: nn.Module) -> dict[str, nn.Linear]:
 
 
 def _builder(kind: str) -> Callable[[int, int, bool], QuantizedLinear]:
-    if kind in gguf.BLOCKS:
-        return lambda into, out, bias: gguf.GgufLinear(into, out, kind, bias=bias)
+    if kind in BLOCKS:
+        return lambda into, out, bias: GgufLinear(into, out, kind, bias=bias)
     if kind in eight_bit.FORMATS:
         return lambda into, out, bias: eight_bit.EightBitLinear(into, out, kind, bias=bias)
     if kind in PRODUCTS:

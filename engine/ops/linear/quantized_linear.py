@@ -29,8 +29,10 @@ class QuantizedLinear(nn.Module, ABC):
     Attributes:
         weight: The weight in its stored format.
         bias: [out_features] or None.
+        kernels: Whether CUDA kernels may dequantise the weight, and round the input of a product.
     """
 
+    kernels = True
     weight: Tensor
     bias: nn.Parameter | None
 
@@ -73,10 +75,8 @@ class ProductLinear(QuantizedLinear):
     Attributes:
         multiple: Both dimensions of the weight must be multiples of it.
         rows_of_kernels: Tokens at a time where CUDA kernels round them, which need less memory.
-        kernels: Whether CUDA kernels may do that.
     """
 
-    kernels = True
     multiple = 1
     rows_of_kernels = _ROWS
 

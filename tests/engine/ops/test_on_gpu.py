@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from engine.core.errors import NumericOverflow
 from engine.core.geometry import Box, Size
-from engine.ops.linear.gguf import BLOCKS, dequantise
+from engine.ops.kernels.block_formats import BLOCKS
+from engine.ops.linear.gguf import dequantise
 from engine.ops.precision import arithmetic_of, using
 from engine.ops.transfer.tile_canvas import TileSink
 from engine.ops.transfer.weight_streaming import WeightStream

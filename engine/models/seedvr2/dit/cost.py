@@ -22,6 +22,7 @@ from engine.models.seedvr2.dit.config import (
     layer_windows,
     matrix_weights,
     token_count,
+    total,
     window_groups,
 )
 
@@ -110,6 +111,25 @@ def resident_parts(
     if own_text:
         coming += [text[i] for i in stay]
     return weights.ends + kept, max(coming, default=0), len(coming)
+
+
+@lru_cache(maxsize=256)
+def unpacked_bytes(config: DitConfig, weights: WeightBytes, dtype: str = "bfloat16") -> int:
+    """Bytes that a forward moves to unpack weights: each is read packed and written once.
+
+    Products read what was written as they read any weight, and text tokens of the last layer,
+    whose result nobody reads, count. 0: nothing is packed.
+
+    Args:
+        config: Configuration of the model.
+        weights: Bytes of its file.
+        dtype: Type that is computed in.
+    """
+    if not weights.is_narrow:
+        return 0
+    blocks = (block_tensors(config, layer) for layer in range(config.layers))
+    values = sum(total(some for some in block if some.is_matrix) for block in blocks)
+    return sum(weights.blocks) + values * DTYPE_BYTES[dtype]
 
 
 def streamed_bytes(config: DitConfig, weights: WeightBytes, blocks: int) -> int:

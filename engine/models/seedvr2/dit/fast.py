@@ -16,7 +16,7 @@ from engine.models.seedvr2.dit.fast_blocks import FastBlock, TokenRows, Tools
 from engine.models.seedvr2.dit.modulation import Modulations
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.dit.token_layout import DitLayout, LayoutKey, Layouts, Order
-from engine.ops.linear.quantized_linear import ProductLinear, widened
+from engine.ops.linear.quantized_linear import QuantizedLinear, widened
 from engine.ops.norm.cache_blocks import work_dtype
 from engine.ops.precision import exact_arithmetic, no_gradients
 from engine.settings.optimisations import DitSwitches
@@ -108,7 +108,7 @@ class FastDit(SeedVr2Dit):
         self._modulations.forget()
         self._text.forget()
         for layer in self.modules():
-            if isinstance(layer, ProductLinear):
+            if isinstance(layer, QuantizedLinear):
                 layer.kernels = self.switches.kernels
         if self.switches.folded_modulation and self.stream is None:
             with no_gradients(), exact_arithmetic():

@@ -22,10 +22,11 @@ from engine.models.seedvr2.dit.fast import FastDit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.ops.attention import attention
 from engine.ops.compiler import require_compiler
+from engine.ops.kernels.block_formats import BLOCKS
 from engine.ops.linear import eight_bit
 from engine.ops.linear.eight_bit import EightBitLinear, Fp8Product
 from engine.ops.linear.formats import product_kinds, require, stored_kinds, swap_linears
-from engine.ops.linear.gguf import BLOCKS, dequantise
+from engine.ops.linear.gguf import dequantise
 from engine.ops.linear.quantized_linear import ProductLinear, QuantizedLinear
 from engine.ops.transfer.flat_storage import put_tensor
 from engine.ops.transfer.weight_streaming import WeightStream
@@ -111,7 +112,7 @@ def check_dit(path: Path) -> None:
     with open_weights(path) as file:
         _check_content(file)
         config = infer_dit_config(file.shapes, file.metadata)
-        reading = _Reading(file, torch.device("cpu"), torch.float32, False, scales_of(file))
+        reading = _Reading(file, torch.device("cpu"), torch.float32, False, scales_of(file), False)
         reading.made(lambda: SeedVr2Dit(config))
 
 
@@ -137,8 +138,8 @@ def read_dit(
         attention.require(backend, where, dtype, config.head_dim)
     scales = scales_of(file)
     streamed = streams(config, options.blocks_on_device, where.type)
-    reading = _Reading(file, where, dtype, streamed, scales)
     plain, switches = form == "plain", options.all_switches()
+    reading = _Reading(file, where, dtype, streamed, scales, switches.kernels)
     dit = reading.made(lambda: SeedVr2Dit(config) if plain else FastDit(config, switches))
     reading.prepare(dit, options.products)
     reading.fill(dit)
@@ -176,6 +177,7 @@ class _Reading:
     Attributes:
         streamed: Whether tensors of the blocks stay on the host.
         scales: Scales of 8-bit weights, by their names in the file.
+        kernels: Whether CUDA kernels may widen weights.
     """
 
     file: WeightsFile
@@ -183,6 +185,7 @@ class _Reading:
     dtype: torch.dtype
     streamed: bool
     scales: Mapping[str, Scale]
+    kernels: bool
 
     def made(self, make: Callable[[], SeedVr2Dit]) -> SeedVr2Dit:
         """A transformer on the meta device, with the names, shapes and dtypes of the file."""
@@ -232,10 +235,12 @@ class _Reading:
         kind = self.file.dtypes[name]
         if kind in BLOCKS:
             raw = self.file.tensor(name, device=device)
-            return dequantise(raw, kind, self.file.shapes[name], dtype)
+            shape = self.file.shapes[name]
+            return dequantise(raw, kind, shape, dtype, kernels=self.kernels)
         if name in self.scales:
             scale, group = self._scale(name, device)
-            return eight_bit.dequantise(self.file.tensor(name, device=device), scale, group, dtype)
+            stored = self.file.tensor(name, device=device)
+            return eight_bit.dequantise(stored, scale, group, dtype, kernels=self.kernels)
         return self.file.tensor(name, device=device, dtype=dtype)
 
     def _scale(self, name: str, device: torch.device) -> tuple[Tensor, int]:

@@ -15,8 +15,8 @@ from engine.files.formats.safetensors_file import TORCH_NAMES
 from engine.models.load import shapes_of
 from engine.models.seedvr2.dit.config import DitConfig
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
+from engine.ops.kernels.block_formats import BLOCKS
 from engine.ops.linear.formats import product_kinds, quantized_of
-from engine.ops.linear.gguf import BLOCKS
 
 _SEED = 20261120
 _INT8, _INT8_SPREAD = "I8", 30.0  # standard deviation of the integers

@@ -114,6 +114,14 @@ def streamed_bytes(plan: SeedVr2Plan) -> int:
     return dit_cost.streamed_bytes(dit, _stored(dit, plan), plan.blocks_on_device)
 
 
+def unpacked_bytes(plan: SeedVr2Plan) -> int:
+    """Bytes that move in the GPU's memory for every clip to unpack narrow weights."""
+    if plan.products != "none":
+        return 0
+    dit, _ = files.configs(plan)
+    return dit_cost.unpacked_bytes(dit, _stored(dit, plan), plan.dtype)
+
+
 def _stages(
     vae: VaeConfig, plan: SeedVr2Plan, transformer: tuple[int, int]
 ) -> dict[str, tuple[PhaseMemory, ...]]:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from engine.ops.kernels import channel_norm, group_norm, heads, quantize, token_rows
+from engine.ops.kernels import blocks, channel_norm, group_norm, heads, quantize, token_rows
 from tests.helpers.kernels import stand_in
 
-FAMILIES = (channel_norm, group_norm, heads, quantize, token_rows)
+FAMILIES = (blocks, channel_norm, group_norm, heads, quantize, token_rows)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -10,6 +10,7 @@ import torch
 
 from engine.core import paths
 from engine.ops.kernels import build, nvrtc
+from engine.ops.kernels.block_formats import BLOCKS
 
 SOURCE = 'extern "C" __global__ void put(int *at, int value) { *at = value; }'
 
@@ -42,7 +43,19 @@ ARCHITECTURES = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"
 KERNELS = {
     "group_norm": ("GROUP", (b"group_statistics", b"add_residual", b"normalise")),
     "token_rows": ("PACKS", (b"rms_modulate", b"add_gated", b"swiglu")),
-    "quantize": ("PACKS", (b"round_to_e4m3", b"round_to_int8", b"scale_sums")),
+    "quantize": (
+        "PACKS",
+        (
+            b"round_to_e4m3",
+            b"round_to_int8",
+            b"scale_sums",
+            b"widen_e4m3",
+            b"widen_e5m2",
+            b"widen_int8",
+            b"widen_rotated",
+        ),
+    ),
+    "blocks": ("ALIGNMENT", tuple(f"unpack_{kind.lower()}".encode() for kind in BLOCKS)),
     "channel_norm": ("PACKS", (b"rms_norm",)),
     "heads": ("LANES", (b"gather_qk",)),
 }
@@ -86,12 +99,22 @@ def test_every_kernel_compiles_for_every_architecture_with_each_dtype(family, ar
         assert_compiles(family, dtype, arch)
 
 
+def test_products_alone_are_instructions_of_matrix_units():
+    for half in (0, 1):
+        macros = build.macros(torch.float16, HALF_SUMS=half)
+        found = nvrtc.find().usage(build.source("product_rate"), "sm_86", macros)
+        assert 24 <= found["multiply_only"].registers <= 128
+        assert not found["multiply_only"].stack_bytes
+
+
 @pytest.mark.extended
 def test_other_sizes_compile_too():
     for vector, packs in ((8, 1), (8, 3), (8, 5), (8, 8), (1, 2)):
         assert compiled("channel_norm", torch.float16, VECTOR=vector, PACKS=packs)
     for packs in (1, 8):
         assert compiled("token_rows", torch.bfloat16, VECTOR=1, PACKS=packs)
+    for alignment in (2, 4, 8, 16):
+        assert compiled("blocks", torch.bfloat16, VECTOR=8, ALIGNMENT=alignment)
     for vector, group in ((8, 8), (8, 16), (4, 16), (2, 6), (1, 3)):
         assert compiled("group_norm", torch.float16, VECTOR=vector, GROUP=group)
 
@@ -104,6 +127,21 @@ def test_errors_name_the_file_and_its_line():
     assert "LANES" in file.read_text("utf-8").splitlines()[line - 1]
     with pytest.raises(nvrtc.CompileFailed, match=r"scalars\.cuh\(\d+\): .*must be defined"):
         nvrtc.compile_cuda(build.source("heads"), "sm_86", ("-DVECTOR=2", "-DLANES=2"))
+
+
+def test_the_assembler_reports_registers_and_what_it_spills():
+    macros = build.macros(torch.float16, VECTOR=8, GROUP=4)
+    found = nvrtc.find().usage(build.source("group_norm"), "sm_86", macros)
+    assert found.keys() == {"group_statistics", "add_residual", "scale_and_shift", "normalise"}
+    assert all(16 <= one.registers <= 128 and not one.spilled_bytes for one in found.values())
+    many = "float a[256]; for (int i = 0; i < 256; i++) a[i] = at[i]; __syncthreads();"
+    text = f"""extern "C" __global__ void __launch_bounds__(1024) put(float *at) {{
+      {many} for (int i = 0; i < 256; i++) at[i] = a[i] * a[255 - i]; }}"""
+    spilling = nvrtc.find().usage(text, "sm_86")["put"]
+    assert spilling.registers <= 64
+    assert spilling.spilled_bytes + spilling.stack_bytes > 0
+    with pytest.raises(nvrtc.CompileFailed):
+        nvrtc.find().usage("nonsense;", "sm_86")
 
 
 def test_a_refused_source_is_not_cached():

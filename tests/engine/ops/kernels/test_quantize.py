@@ -80,6 +80,97 @@ def test_a_layer_gives_what_it_gives_without_kernels(dtype, biased, monkeypatch)
     assert (whole == 7).all()
 
 
+STORED = (E4M3, torch.float8_e5m2, torch.int8)
+
+
+def scales_of(rows: int) -> list[Tensor | None]:
+    """No scale, one for all, one for each row: also those at which values become small or large."""
+    return [None, torch.tensor([0.013]), torch.logspace(-9, 4, rows)[:, None]]
+
+
+def equal(found: Tensor, wanted: Tensor) -> bool:
+    same = torch.isclose(found, wanted, rtol=0, atol=0, equal_nan=True)
+    return bool((same & (found.signbit() == wanted.signbit()) | found.isnan()).all())
+
+
+@pytest.mark.usefixtures("_launched")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", STORED)
+def test_stored_codes_are_widened_as_by_torch(kind, dtype):
+    """All 256 codes; the rows of the last shape have an odd number of them."""
+    for shape in (*SHAPES, (7, 2056), (256, 3)):
+        codes = torch.arange(shape[0] * shape[1]).to(torch.uint8).view(kind).view(shape)
+        for scale in scales_of(shape[0]):
+            out = torch.full((shape[0], shape[1] + 16), 7.0, dtype=dtype)
+            found = quantize.find_for_codes(codes, out[:, 8:-8])
+            assert found is not None
+            found[0].widen(codes, out[:, 8:-8], found[1], scale)
+            wanted = eight_bit.dequantise(codes, scale, 0, dtype, kernels=False)
+            assert equal(out[:, 8:-8], wanted)
+            assert (out[:, :8] == 7).all()
+            assert (out[:, -8:] == 7).all()
+            assert equal(eight_bit.dequantise(codes, scale, 0, dtype), wanted)
+
+
+@pytest.mark.usefixtures("_launched")
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+@pytest.mark.parametrize("group", [4, 16, 64, 256])
+def test_rotated_codes_are_rotated_back_and_rounded_once(group, dtype):
+    """More exactly than torch, which rounds before it multiplies by the scale."""
+    for shape in ((5, 256), (2, 2048 + 256), (3, 768)):
+        codes = torch.randint(-128, 128, shape, dtype=torch.int8)
+        matrix = quantize.rotation(group, codes.device, torch.float64)
+        exact = (codes.double().view(-1, group) @ matrix).view(shape)
+        for scale in scales_of(shape[0])[:2]:
+            found = eight_bit.dequantise(codes, scale, group, dtype)
+            wanted = exact.float() if scale is None else exact.float() * scale
+            assert torch.equal(found, wanted.to(dtype))
+            theirs = eight_bit.dequantise(codes, scale, group, dtype, kernels=False)
+            eps = torch.finfo(dtype).eps
+            torch.testing.assert_close(
+                found, theirs, rtol=eps, atol=eps * float(wanted.abs().max())
+            )
+
+
+@pytest.mark.usefixtures("_launched")
+def test_rotations_that_a_warp_cannot_do_are_left_to_torch():
+    codes = torch.zeros(2, 1024, dtype=torch.int8)
+    half, single = torch.empty(2, 1024).half(), torch.empty(2, 1024)
+    assert quantize.find_for_codes(codes, half, 256) is not None
+    assert quantize.find_for_codes(codes, half, 1024) is None
+    assert quantize.find_for_codes(codes, single, 256) is None
+    assert quantize.find_for_codes(codes.view(E4M3), half, 256) is None
+
+
+@pytest.mark.usefixtures("_launched")
+def test_codes_that_begin_between_vectors_are_left_to_torch():
+    held = torch.zeros(65, dtype=torch.int8)
+    out = torch.empty(2, 32).half()
+    assert quantize.find_for_codes(held[1:].view(2, 32), out) is None
+    assert quantize.find_for_codes(held[:64].view(32, 2).t(), out) is None
+    assert quantize.find_for_codes(held[:64].view(2, 32), out) is not None
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("group", [4, 16, 64, 256])
+def test_rotated_codes_are_rotated_back_on_a_gpu(group):
+    codes = torch.randint(-128, 128, (77, 6912), dtype=torch.int8)
+    exact = codes.float().view(-1, group) @ quantize.rotation(group, codes.device, torch.float32)
+    found = eight_bit.dequantise(codes.to(GPU), None, group, torch.float16)
+    assert torch.equal(found.cpu(), exact.view(codes.shape).half())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", STORED)
+def test_stored_codes_are_widened_as_by_torch_on_a_gpu(kind, dtype):
+    codes = torch.arange(77 * 6912).to(torch.uint8).view(kind).view(77, 6912)
+    for scale in scales_of(77):
+        there = None if scale is None else scale.to(GPU)
+        found = eight_bit.dequantise(codes.to(GPU), there, 0, dtype)
+        assert equal(found.cpu(), eight_bit.dequantise(codes, scale, 0, dtype))
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(1000, 2560), (77, 6912), (5, 32)])

@@ -2,13 +2,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from engine.ops.kernels.quantize import rotation
 from engine.ops.linear.eight_bit import (
     FORMATS,
     EightBitLinear,
     Fp8Product,
     Int8Product,
     dequantise,
-    rotation,
 )
 from tests.helpers.model_files import hadamard
 from tests.helpers.tensors import relative_rms

@@ -9,8 +9,9 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.ops.kernels.block_formats import BLOCKS
 from engine.ops.linear import gguf as ours
-from engine.ops.linear.gguf import BLOCKS, GgufLinear, dequantise
+from engine.ops.linear.gguf import GgufLinear, dequantise
 from tests.helpers.model_files import random_blocks
 
 

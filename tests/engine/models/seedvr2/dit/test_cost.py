@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from engine.models.seedvr2.dit.cost import (
     forward_flops,
     resident_bytes,
     streamed_bytes,
+    unpacked_bytes,
     weight_bytes,
 )
 from engine.models.seedvr2.dit.fast import FastDit
@@ -131,6 +133,15 @@ def test_weights_on_the_device_are_predicted(kind: str, tmp_path: Path) -> None:
         assert waiting <= streamed_bytes(config, fp16, blocks) <= 1.01 * waiting
     whole = sum(value.nbytes for value in load_dit(path, dtype=torch.bfloat16).parameters())
     assert whole <= resident_bytes(config, fp16, None) <= 1.01 * whole
+
+
+def test_unpacking_reads_packed_bytes_and_writes_values_once() -> None:
+    for config, kind in product((DIT_3B, DIT_7B), ("Q4_K", "fp8")):
+        stored = weight_bytes(config, FORMAT_BYTES[kind])
+        ends = weight_bytes(config, 2).ends / 2  # values before and after the blocks
+        wanted = (FORMAT_BYTES[kind] + 2) * (parameters(config) - ends)
+        assert unpacked_bytes(config, stored) == pytest.approx(wanted, rel=0.001)
+        assert unpacked_bytes(config, weight_bytes(config, 2)) == 0
 
 
 def test_bytes_of_the_published_files() -> None:

@@ -1,0 +1,26 @@
+"""All families of kernels: for the self-test, which tries each of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.ops.kernels import (
+    blocks,
+    channel_norm,
+    group_norm,
+    heads,
+    quantize,
+    token_rows,
+    wide_head,
+)
+from engine.ops.kernels.build import KernelFamily
+
+FAMILIES: tuple[KernelFamily[Any], ...] = (
+    group_norm.KERNELS,
+    channel_norm.KERNELS,
+    token_rows.KERNELS,
+    heads.KERNELS,
+    quantize.KERNELS,
+    blocks.KERNELS,
+    wide_head.KERNELS,
+)
