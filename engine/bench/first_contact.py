@@ -69,6 +69,7 @@ PARTS = (  # the most important first
         changes={"form": "fast", "frames": (5,), "runs": 2},
         sizes=(Size(848, 480), Size(1280, 720), Size(1920, 1080)),
     ),
+    ContactPart(case="convolutions", share=30, changes={"runs": 3}, needs_gpu=True),
     ContactPart(case="formats-3b", share=60, changes={"runs": 1}),
     ContactPart(case="seedvr2", share=60, changes={"frames": (9,)}),
     ContactPart(case="seedvr2-job", share=60, package="av"),

@@ -13,7 +13,16 @@ from typing import Any
 import pytest
 
 from engine.bench import calibration, timing, workload
-from engine.bench.cases import device, operators, seedvr2, transformer, vae, video
+from engine.bench.cases import (
+    convolutions,
+    device,
+    operators,
+    seedvr2,
+    transformer,
+    vae,
+    video,
+)
+from engine.bench.cases.convolutions import LAYERS
 from engine.bench.first_contact import PARTS, ContactPart, contact_rows, rows_here
 from engine.bench.run import BenchOptions
 from engine.core.geometry import Size
@@ -62,6 +71,11 @@ def small_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             ),
         },
         operators: {"_LENGTHS": (16,)},
+        convolutions: {
+            "LAYERS": {"128 to 3": LAYERS["last, 128 to 3"]},
+            "_VALUES": {"cuda": 2**13},
+            "_ROUNDS": 10,
+        },
         transformer: {"_COPIED_BYTES": MIB, "_COMMON": FORMATS, "STORED": frozenset()},
         seedvr2: {"matrix_ceiling": lambda *_, **__: 1e12},
         frame_conv: {"choose_convolution": lambda *_: ALWAYS_3D},
@@ -125,6 +139,8 @@ def test_every_stage_is_measured(tmp_path: Path) -> None:
     assert 0 <= pinned["overlap"] <= 1
     assert pinned["pinned_mib"] > 0 == pageable["pinned_mib"]
     assert all(row["allocated_gib"] > 0 for row in rows["seedvr2"])
+    sums = [row["sums"] for row in rows["convolutions"] if row["layer"] == "128 to 3"]
+    assert sums == ["torch", *convolutions._SUMS]
 
 
 def test_whole_jobs_are_measured(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ _OPERATIONS = 2 * 16 * 8 * 16  # of one product of a warp
 def convolution_rows(options: BenchOptions) -> Iterator[Row]:
     """A row for each kind of layer and way: seconds, TFLOP/s, share of the ceiling, error."""
     device = torch.device(device_of(options))
-    on_gpu, runs = device.type == "cuda", 3 if options.quick else 9
+    on_gpu, runs = device.type == "cuda", options.runs or (3 if options.quick else 9)
     kinds = dict(list(LAYERS.items())[: 2 if options.quick else None])
     ceilings: dict[bool, float] = {}
     if on_gpu and conv.find(next(iter(kinds.values())), device) is not None:
