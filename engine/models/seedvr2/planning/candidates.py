@@ -141,7 +141,7 @@ class _Search:
         self.clips = wanted, *(clip for clip in CLIPS[plan.device] if clip < wanted)
         self.blocks: tuple[int | None, ...] = axes["blocks"].down(plan)
         self.encode: tuple[Size | None, ...] = axes["encode"].down(plan)
-        self._decode = {is_whole: self._largest_first(is_whole) for is_whole in (False, True)}
+        self.decode = {is_whole: self._decoder_tiles(is_whole) for is_whole in (False, True)}
 
     def best(self) -> SeedVr2Plan | None:
         """The fastest of the best class that is not given up; None where nothing fits."""
@@ -159,15 +159,12 @@ class _Search:
 
     def smallest(self) -> SeedVr2Plan:
         """The plan that takes least, whether it fits or not."""
-        is_whole = bool(self._decoder_tiles(is_whole=True))
+        is_whole = bool(self.decode[True])
         base = replace(with_clip(self.plan, self.clips[-1]), blocks_on_device=self.blocks[-1])
         return self._smallest(replace(base, warm_up=WARM_UP, decodes_whole_tiles=is_whole))
 
-    def _decoder_tiles(self, *, is_whole: bool) -> tuple[Size | None, ...]:
-        """Tiles of the decoder, the largest first."""
-        return self._decode[is_whole]
-
-    def _largest_first(self, is_whole: bool) -> tuple[Size | None, ...]:
+    def _decoder_tiles(self, is_whole: bool) -> tuple[Size | None, ...]:
+        """Tiles of all of the decoder, or of its large part, the largest first."""
         found = _decoder_tiles(self.vae, self.plan.padded, is_whole=is_whole).down(self.plan)
         return tuple(tile for tile in found if tile is not None or not is_whole)
 
@@ -175,7 +172,7 @@ class _Search:
         """Classes of the lengths that are tried, the best first."""
         classes = {self._quality(clip).clips for clip in self.clips}
         every = (Quality(clips, tiles) for clips in classes for tiles in (False, True))
-        return (one for one in sorted(every) if self._decoder_tiles(is_whole=one.tile_statistics))
+        return (one for one in sorted(every) if self.decode[one.tile_statistics])
 
     def _quality(self, clip: int) -> Quality:
         return quality_of(with_clip(self.plan, clip))
@@ -234,20 +231,13 @@ class _Search:
     def _least_seconds(self, base: SeedVr2Plan) -> float:
         """Least seconds of a plan: whole frames in one span, no streamed blocks."""
         span = latents_of(self.room.frames)
-        whole = replace(
-            base,
-            encode_tile=None,
-            decode_tile=None,
-            encode_span=span,
-            decodes_whole_tiles=False,
-            blocks_on_device=None,
-        )
-        return self.room.seconds(whole)
+        whole = replace(base, encode_tile=None, decode_tile=None, encode_span=span)
+        return self.room.seconds(replace(whole, decodes_whole_tiles=False, blocks_on_device=None))
 
     def _filled(self, base: SeedVr2Plan) -> Iterator[SeedVr2Plan]:
         """Plans with the tiles and spans that take least time among those that fit, if any do."""
         small, longest = self._smallest(base), self._longest_span(base)
-        decode = self._decoder_tiles(is_whole=base.decodes_whole_tiles)
+        decode = self.decode[base.decodes_whole_tiles]
         for first in self._tiles("encode", self.encode, small, longest):
             for second in self._tiles("decode", decode, small, longest):
                 plan = replace(base, encode_tile=first, decode_tile=second)
@@ -347,7 +337,7 @@ class _Search:
 
     def _smallest(self, base: SeedVr2Plan) -> SeedVr2Plan:
         """In the smallest tiles; whole frames where they are too small to be cut."""
-        tiles = self._decoder_tiles(is_whole=base.decodes_whole_tiles)
+        tiles = self.decode[base.decodes_whole_tiles]
         return replace(base, encode_tile=self.encode[-1], decode_tile=tiles[-1])
 
 
