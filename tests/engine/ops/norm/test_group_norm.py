@@ -30,9 +30,9 @@ def plain(x, weight, bias, groups, *, silu=True):
     return F.silu(result) if silu else result
 
 
-@pytest.fixture(params=[1, 600, 2**21])
+@pytest.fixture(params=[1, 1100, 2**21])
 def _block_bytes(request, monkeypatch):
-    """Frames of one block, of several, and of a block for each row."""
+    """Frames of a block for each row, of several of which the last may be shorter, and of one."""
     monkeypatch.setattr(cache_blocks, "_BLOCK_BYTES", request.param)
 
 
