@@ -150,7 +150,7 @@ def changed_on_disk(trial: UpdateTrial) -> None:
 def installs(trial: UpdateTrial) -> None:
     """The setup is downloaded and started, waits for the end of the program, and replaces it."""
     output = trial.run("install")
-    expect(f"upreel-{_NEXT}-setup.exe is started" in output, output)
+    expect(f"upreel-{_NEXT}-setup.exe was started" in output, output)
     until = time.monotonic() + _SETUP_LIMIT_S
     while trial.registered != _NEXT:
         expect(
