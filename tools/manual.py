@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def folder(language: str) -> Path:
-    """Where the manual of a language is shipped."""
+    """Folder from which the manual of a language is shipped."""
     return paths.resource("manual", language)
 
 

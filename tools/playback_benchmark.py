@@ -26,7 +26,7 @@ def measure(seconds: float, height: int) -> dict[str, float]:
 
     Args:
         seconds: Length of the videos.
-        height: Of both, px; the stage shows them at most 960x540 large.
+        height: Height of both videos, px; the stage shows them at most 960x540 large.
     """
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     from PySide6.QtCore import Qt, QTimer

@@ -125,7 +125,7 @@ class DecisionPanel(QWidget):
         self._show_state()
 
     def limit_card(self, height: int) -> None:
-        """Let the card take no more than so many px; what does not fit scrolls."""
+        """Limit the height of the card, px; its content scrolls."""
         self._cards.setMaximumHeight(height)
 
     def set_low(self, is_low: bool) -> None:

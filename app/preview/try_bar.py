@@ -103,7 +103,7 @@ class TryBar(QFrame):
         self._refresh()
 
     def show_progress(self, done: int, total: int) -> None:
-        """Something is being made: so many frames of so many, 0 while it begins."""
+        """An excerpt is being made: finished frames and all frames, 0 while it begins."""
         text = tr("{done} of {total} frames", done=done, total=total) if done else tr("Starting …")
         self._show_work(text)
         self._trouble.hide()

@@ -84,7 +84,7 @@ class _Process:
         answered = time.monotonic()
         while not self._ending.is_set() and time.monotonic() - answered < _IDLE_S:
             hosts = self._lent.hosts
-            if len(hosts) > 1:  # one at which nobody answers would hold up the others
+            if len(hosts) > 1:  # one that does not answer would hold up the others
                 hosts = await asyncio.to_thread(reachable, hosts, self._lent.endpoint)
             for host in hosts:
                 if not self._ending.is_set() and await self._served(host):

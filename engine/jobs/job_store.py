@@ -209,7 +209,7 @@ class JobStore:
     def remove(self, job_id: str) -> None:
         """Delete a job's folder with its segments; nothing happens when there is none.
 
-        Its record goes first, as one of a job that lacks what else belongs to it could not be
+        Its record goes first, as a record without the other files of its job could not be
         continued. Where the record stays, all stays: a finished job is removed at its next run.
         """
         folder = self.folder(job_id)

@@ -85,7 +85,7 @@ def chosen_steadiness(work: FramePlan) -> Iterator[Notice]:
 
 
 def steadying(work: FramePlan, frames: int) -> dict[str, StageWork]:
-    """Work of the stage "steady" on so many frames; nothing where there is none."""
+    """Work of the stage "steady" on n frames; none without that stage."""
     if work.steadiness == "off":
         return {}
     pixels = work.canvas.pixels * frames

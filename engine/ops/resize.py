@@ -142,7 +142,7 @@ def _across(frames: Tensor, columns: _Axis) -> Tensor:
 
 
 def _slid(values: Tensor, axis: int, span: int, fold: _Fold) -> Tensor:
-    """The largest or smallest of each `span` neighbours; so many less one fewer on the axis."""
+    """The largest or smallest of each `span` neighbours; the axis gets `span` - 1 shorter."""
     reach = 1
     while reach < span:
         step = min(reach, span - reach)

@@ -45,7 +45,7 @@ class HandOut(Protocol):
     """Has segments made by other processes."""
 
     def __call__(self, context: JobContext, segments: SegmentLog) -> None:
-        """Have those made that lack; what lacks afterwards is to be made by this process.
+        """Have missing segments made; this process makes those that are missing afterwards.
 
         Raises:
             EngineError: Error that keeps any process from making them.

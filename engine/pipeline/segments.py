@@ -113,7 +113,7 @@ class Span:
 
 
 def first_lacking(segments: SegmentLog, segment_frames: int) -> Span:
-    """The first segments that lack, up to the next one that is there or to the end of the video.
+    """The first missing segments, up to the next finished one or to the end of the video.
 
     Segments after them that begin elsewhere than their number says are forgotten: one that was cut
     short before them is lost.
@@ -194,7 +194,7 @@ class SegmentLog(SpanLog, Protocol):
 
     @property
     def ahead(self) -> Sequence[SegmentRecord]:
-        """Finished segments after the first one that lacks, in order."""
+        """Finished segments after the first missing one, in order."""
         ...
 
     @property

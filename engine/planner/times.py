@@ -147,7 +147,7 @@ def cpu_seconds(plan: Plan, known: Rates) -> float:
 
 
 def model_seconds(work: WorkPlan, frames: int, budget: Budget, known: Rates) -> float:
-    """Seconds that the model alone takes for so many frames, without any correction.
+    """Seconds that the model alone takes for n frames, without any correction.
 
     Args:
         work: Work of any family.
@@ -385,7 +385,7 @@ _HALF = ("float16", "bfloat16")
 
 
 def compute_seconds(gpu: GpuSpec, kind: WorkKind, dtype: str, operations: float) -> float:
-    """Seconds of so many floating-point operations.
+    """Seconds of a number of floating-point operations.
 
     Args:
         gpu: Specification with its theoretical maxima.
@@ -412,6 +412,6 @@ def with_copying(computing: float, copying: float) -> float:
 
 
 def restore_seconds(gpu: GpuSpec, pixels: float) -> float:
-    """Seconds of bringing so many pixels of the result to their size and colours, and away."""
+    """Seconds of bringing n pixels of the result to their size and colours, and away."""
     moving = pixels * _RESTORE_BYTES / (gpu.bandwidth * _BANDWIDTH_SHARE)
     return moving + pixels * _TRANSFER_BYTES / (gpu.link_bandwidth * _PAGED_SHARE)

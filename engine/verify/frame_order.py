@@ -195,7 +195,7 @@ def with_frozen(found: list[Edit], frozen: list[int], shown: list[int]) -> list[
 
 
 def _step_cost(frames: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Cost of so many frames missing at one place; below 0: of going back by so many."""
+    """Cost of n frames missing at one place; below 0: of going back by -n frames."""
     missing = _LEAVING_COST + _FURTHER_COST * (frames - 1)
     back = np.where(frames == -1, _LEAVING_COST, np.minimum(1 - _LEAVING_COST * frames, _BACK_COST))
     return np.where(frames > 0, missing, np.where(frames < 0, back, 0.0))

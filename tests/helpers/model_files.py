@@ -242,7 +242,7 @@ class _Pool:
 
 @cache
 def _random_pool() -> tuple[Tensor, Tensor]:
-    """Numbers in float32 and bytes; nobody changes them."""
+    """Numbers in float32 and bytes, which must not be changed."""
     generator = np.random.default_rng(20261120)
     numbers = torch.from_numpy(generator.standard_normal(_POOL, np.float32))
     return numbers, torch.from_numpy(generator.integers(0, 256, _POOL, np.uint8))

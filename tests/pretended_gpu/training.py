@@ -79,14 +79,14 @@ def step_memory(
     has_checkpoints: bool,
     precision: str = "bfloat16",
 ) -> StepMemory:
-    """What a step on one clip takes.
+    """Memory of a training step on one clip.
 
     Args:
-        config: Of the VAE.
-        frames: Of the clip.
-        side: Of its pictures, px.
+        config: Configuration of the VAE.
+        frames: Number of frames of the clip.
+        side: Side of its frames, px.
         has_checkpoints: Activations are computed twice in the place of being kept.
-        precision: Of activations; weights are in float32.
+        precision: Type of activations; weights are in float32.
     """
     clips = np.zeros((1, frames, side, side, 3), np.uint8)
     allocator = Allocator(_ROOM, MAX_SPLIT)

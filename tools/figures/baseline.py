@@ -29,7 +29,7 @@ class Baseline:
     moves: Sequence[Mapping[str, str]] = ()
 
     def moved(self, values: Mapping[str, float], reason: str) -> Baseline:
-        """With other values for the figures that were measured."""
+        """A baseline with new values for the measured figures."""
         move = {"date": date.today().isoformat(), "reason": reason, "machine": machine()}
         return Baseline(values={**self.values, **values}, moves=(*self.moves, move))
 
@@ -77,7 +77,7 @@ def compare(
 def better_of(
     figures: Sequence[Figure], one: Mapping[str, float], other: Mapping[str, float]
 ) -> dict[str, float]:
-    """Of two measurements the better one of each figure: what disturbs makes figures worse."""
+    """The better one of two measurements of each figure: what disturbs makes figures worse."""
     found = {}
     for figure in figures:
         values = [values[figure.name] for values in (one, other) if figure.name in values]
@@ -112,7 +112,7 @@ def save(baseline: Baseline, figures: Sequence[Figure]) -> None:
 
 
 def machine() -> str:
-    """What measures: CPU, system and Python."""
+    """The measuring computer: CPU, system and Python."""
     from engine.hardware import devices
 
     threads = devices.cpu_threads()

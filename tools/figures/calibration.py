@@ -49,7 +49,7 @@ def cpu_seconds(work: Callable[[], object], *, at_least: float = 0.0) -> float:
     """CPU seconds of one call, of all threads of this process.
 
     Args:
-        work: What is called.
+        work: Function that is timed.
         at_least: Seconds; short work is called until they have passed, and their mean counts.
     """
     begin, calls, spent = time.process_time(), 0, 0.0

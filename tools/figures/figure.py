@@ -11,12 +11,12 @@ class Figure:
 
     Attributes:
         name: Group and figure, as "start.help".
-        unit: Of the value. "s" and "ms" are those of the reference machine (see `calibration`).
+        unit: Its unit. "s" and "ms" are those of the reference machine (see `calibration`).
         limit: Worst value that is allowed.
         tolerance: Share by which it may be worse than the baseline; more than the figure's own
             spread. None: the figure spreads too much to be compared, only its limit counts.
         more_is_better: For quality.
-        about: What is measured, for people.
+        about: Description for people.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Figure:
 
     @property
     def group(self) -> str:
-        """What is measured together, in one process or in turns."""
+        """Group of figures that are measured together, in one process or in turns."""
         return self.name.partition(".")[0]
 
     def is_past_limit(self, value: float) -> bool:

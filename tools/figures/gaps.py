@@ -1,4 +1,4 @@
-"""How long the event loop of the window did not come round: a 10 ms timer measures it."""
+"""Longest pause of the event loop of the window, measured by a 10 ms timer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Gaps:
     own: float = 0.0
 
     def begin(self) -> None:
-        """From here on."""
+        """Start to measure."""
         self._last, self._waited = time.perf_counter(), _waited_s()
 
     def tick(self) -> None:

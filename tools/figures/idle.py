@@ -1,4 +1,4 @@
-"""What the window takes while nothing is done, and for a change of look, of language, for a drop.
+"""Costs of an idle window, and of a change of look, a change of language and a drop.
 
 `python -m tools.figures.idle` opens the window in this process, without a screen, leaves it alone,
 lets it upscale the sample clip, leaves it alone again, changes theme and language, drops fifty
@@ -38,7 +38,7 @@ _MIB = 2**20
 
 
 def measure(children: Children) -> dict[str, float]:
-    """Of one process; seconds are those of the reference machine.
+    """Figures of one process; seconds are those of the reference machine.
 
     Raises:
         FigureFailed: The job did not end well.

@@ -1,4 +1,4 @@
-"""What a start costs: imports of window and engine, the command line's help, the package's size."""
+"""Costs of a start: imports of window and engine, the command line's help, the package's size."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ _SHIFT = 100_000  # lines; no file is that long
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What follows from a condition: that a GPU computes, where it is true, where it is false."""
+    """Whether a condition, where it is true and where it is false, means that a GPU computes."""
 
     if_true: bool = False
     if_false: bool = False
@@ -76,11 +76,11 @@ class Meaning:
 
 @dataclass(slots=True)
 class GpuCode:
-    """What runs only for a GPU in a file.
+    """Code of a file that runs only for a GPU.
 
     Attributes:
         tree: The file.
-        lines: Of statements; comments and blank lines may be among them.
+        lines: Lines of statements; comments and blank lines may be among them.
         parts: Branches within a line of another statement, in order.
         owners: Function or class of each line.
     """
@@ -109,7 +109,7 @@ def parts_run(code: GpuCode, executed: set[int]) -> Iterator[tuple[int, bool]]:
 
 @cache
 def gpu_code() -> dict[Path, GpuCode]:
-    """What runs only for a GPU, by file of the rooms; files without any are left out."""
+    """Code that runs only for a GPU, by file of the engine; files without any are left out."""
     paths = sorted(path for room in ROOMS for path in (ENGINE / room).rglob("*.py"))
     texts = {path.relative_to(ENGINE).as_posix(): path.read_text("utf-8") for path in paths}
     found = find(texts)
@@ -117,7 +117,7 @@ def gpu_code() -> dict[Path, GpuCode]:
 
 
 def find(texts: dict[str, str]) -> dict[str, GpuCode]:
-    """The same for sources by their path below the engine."""
+    """Code that runs only for a GPU in some sources, by their path below the engine."""
     trees = {name: ast.parse(text) for name, text in texts.items()}
     known, before = SAY_SO, frozenset[str]()
     while known != before:
@@ -135,7 +135,7 @@ class _File:
     """One file, with names that are true only for a GPU; those of functions end with "()".
 
     Attributes:
-        code: What runs only for a GPU.
+        code: Code that runs only for a GPU.
         evidence: For each value of an attribute and each result of a function whether it is true
             only for a GPU: True, or None; False where it is never true.
     """
@@ -339,7 +339,7 @@ def _leaves(body: Sequence[ast.stmt]) -> bool:
 
 
 def _names(node: ast.expr | None) -> set[str]:
-    """What an expression names, without what that belongs to; "" for anything else."""
+    """Names in an expression, without their owners; "" for anything else."""
     match node:
         case ast.Name():
             return {node.id}

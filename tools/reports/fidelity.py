@@ -162,8 +162,8 @@ class _Described:
     chapters: list[tuple[str, float]]
     times: list[float]  # s, of each frame after the first
     start: float  # s, of the picture after the sound
-    photograph: Photograph | None  # of a still
-    sums: dict[int, str]  # of the packets of other streams
+    photograph: Photograph | None  # facts of a still
+    sums: dict[int, str]  # sums over the packets of other streams
     is_still: bool
 
 

@@ -31,7 +31,7 @@ class Photograph:
     pixels: NDArray[np.uint8]  # [h, w, 3]
     profile: bytes
     said: dict[str, Any]  # EXIF, by directory and number
-    sides: tuple[int, int]  # that EXIF states; those of the picture where it states none
+    sides: tuple[int, int]  # size by EXIF; the size of the image where EXIF has none
     orientation: int
 
     @property

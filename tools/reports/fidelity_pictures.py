@@ -44,13 +44,13 @@ _PARTS = {"444": (1, 1), "420": (2, 2), "422": (2, 1), "440": (1, 2), "411": (4,
 
 
 def fault(source: Path, result: Path, old: Film, new: Film) -> str:
-    """How the planes of a result differ from the source; "" where they do not.
+    """Difference of the planes of a result from the source; "" for none.
 
     Args:
         source: The file.
         result: The file made of it.
         old: The video of the source.
-        new: That of the result.
+        new: Properties of the result.
     """
     form = _Form(old, new)
     wanted, found = form.planes(source, old), form.planes(result, new)
@@ -104,7 +104,7 @@ def _fault_of_plane(
 
 
 def _moved(wanted: NDArray[np.float32], found: NDArray[np.float32], axis: int) -> float:
-    """How far a plane lies from another one, in samples: the least squares of its slopes."""
+    """Offset of a plane from another one, in samples: the least squares of its slopes."""
     slopes = np.gradient(wanted, axis=axis)
     whole = float(np.square(slopes).sum())
     return -float(((found - wanted) * slopes).sum()) / whole if whole > wanted.size else 0.0
@@ -180,7 +180,7 @@ class _Form:
         return f"{film.get('crop', '')}scale={width}:{height}:{_QUALITY}{self._places('in', film)}"
 
     def _places(self, side: str, film: Film) -> str:
-        """Where chroma is, along the axes in which it is reduced: elsewhere it would be moved.
+        """Position of chroma along the axes in which it is reduced: elsewhere it would be moved.
 
         The middle is FFmpeg's own choice, which goes with a format that changes within the video.
         """

@@ -115,7 +115,7 @@ class Case:
 
     gpu: GpuSpec
     height: int
-    choice: str  # of CHOICES
+    choice: str  # a key of CHOICES
     plan: Plan
 
     @property

@@ -1,4 +1,4 @@
-"""How right predicted times are: `python -m tools.reports.prediction`.
+"""Accuracy of predicted times: `python -m tools.reports.prediction`.
 
 Runs the speed test, then ten jobs that differ in size, model and codec, and compares the CPU
 time that was predicted for each with what it took. Models have random weights; of SeedVR2 the
@@ -46,7 +46,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """What was predicted of a job, and what it took, in seconds."""
+    """Predicted and measured seconds of a job."""
 
     title: str
     cpu: float
@@ -56,7 +56,7 @@ class Line:
 
     @property
     def error(self) -> float:
-        """Of the CPU time, as a share of what it was."""
+        """Error of the predicted CPU time, as a share of the measured one."""
         return self.cpu_predicted / self.cpu - 1
 
 
@@ -90,7 +90,7 @@ def compare(jobs: tuple[Job, ...], rates: Rates) -> Iterator[Line]:
 
 
 def median_error(lines: list[Line]) -> float:
-    """Of the CPU time, as a share."""
+    """Median error of predicted CPU times, as a share."""
     return statistics.median(abs(line.error) for line in lines)
 
 

@@ -1,4 +1,4 @@
-"""How close an enlargement comes to the original: PSNR and SSIM of luma, and the Lite tables.
+"""Similarity of an enlargement to the original: PSNR and SSIM of luma, and the Lite tables.
 
 python -m tools.reports.quality [--photographs FOLDER] prints the tables of the model card.
 """
@@ -43,7 +43,7 @@ def score_faithful(net: LiteNet, picture: Picture) -> dict[str, Score]:
 def score_compressed(
     faithful: LiteNet, restore: LiteNet, picture: Picture, *, crf: float
 ) -> dict[str, Score]:
-    """The same through H.264: a window gliding over the photograph; mean of every second frame."""
+    """Scores through H.264: a window gliding over the photograph; mean of every second frame."""
     target, source = _glide(picture, faithful.config.scale)
     damaged = h264_round_trip(source, crf=crf)
     return _scores(target[1::2], damaged[1::2], {"faithful": faithful, "restore": restore})

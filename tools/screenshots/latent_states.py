@@ -123,7 +123,7 @@ def _refused(player: Player) -> None:
 
 
 def _queued(player: Player) -> None:
-    """As it stands after an earlier run of the program: it was not decoded yet."""
+    """A latent file after an earlier run of the program: it was not decoded yet."""
     waiting = player.recording.until(events.JobStarted)
     player.add("sample", "ComfyUI_00001_.latent", JobSettings(model="none", latents="raw"))
     for event in waiting:

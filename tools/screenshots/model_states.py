@@ -60,7 +60,7 @@ def _companions(player: Player) -> list[PublishedState]:
 
 
 def _shared(player: Player) -> dict[str, State]:
-    """Those are here."""
+    """The model files are installed."""
     return {file.id.replace("-", "_"): "here" for file in _companions(player)}
 
 
@@ -96,7 +96,7 @@ def _fetching(player: Player) -> None:
 
 
 def progress(file: str, done: float, total: float) -> events.TaskProgress:
-    """How far the download of a file is; MB."""
+    """Progress of the download of a file, MB."""
     return events.TaskProgress(
         kind=FILE,
         subject=file,
@@ -132,14 +132,14 @@ def _complete(player: Player) -> None:
 
 
 def _missing(player: Player) -> None:
-    """As it is on the machine of the recording, which has no such files."""
+    """A plan on the computer of the recording, which has no such files."""
     _list(player)
     _choose(player)
     player.play(player.recording.seedvr2)
 
 
 def _chosen(player: Player) -> None:
-    """The same plan, as if the files were there."""
+    """A plan as if the files were installed."""
     _list(player, **_shared(player), seedvr2_3b_fp16="here")
     _choose(player)
     player.play([_allowed(event) for event in player.recording.seedvr2])
@@ -169,7 +169,7 @@ def _wan_missing(player: Player) -> None:
 
 
 def _wan(player: Player) -> None:
-    """The same plan, as if the file was there."""
+    """A plan as if the file was installed."""
     _list(player, wan_2x_fp32="here")
     player.add("sample", "upreel_sample.mp4", JobSettings(model="wan-2x"))
     player.play([_allowed(event) for event in player.recording.wan])

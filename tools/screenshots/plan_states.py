@@ -65,7 +65,7 @@ def _plan(said: list[events.Event]) -> Plan:
 
 
 def _as_if_here(plan: Plan) -> Plan:
-    """The same plan, as if GPU and model were there; its time stays a guess."""
+    """A plan as if GPU and model were installed; its time stays a guess."""
     notices = tuple(n for n in plan.notices if n.code not in _OF_THIS_MACHINE)
     return replace(plan, notices=notices, is_pretended=False)
 
@@ -219,7 +219,7 @@ def _last_minute(player: Player) -> None:
 
 
 def _last_minute_here(player: Player) -> None:
-    """The same on this machine, as it was recorded, without a GPU."""
+    """The last minute on the computer of the recording, without a GPU."""
     player.add("sample", "upreel_sample.mp4")
     player.program.telemetry.history.clear()
     for event in player.recording.part(0.9):
@@ -282,7 +282,7 @@ def _held_back(player: Player) -> None:
 
 
 def _after_queue(player: Player) -> None:
-    """The last video has ended; the computer shuts down unless the user is here."""
+    """The last video has ended; the computer shuts down unless the user cancels it."""
     _on_gpu(player)
     player.program.after_queue.bar.show_countdown("shut-down", "", 42)
     player.settle()

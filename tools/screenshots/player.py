@@ -24,8 +24,8 @@ class Recording:
     frame: list[events.Event] = field(default_factory=list)
     model_files: list[events.Event] = field(default_factory=list)
     community: list[events.Event] = field(default_factory=list)  # two seconds of the same video
-    community_frame: list[events.Event] = field(default_factory=list)  # of that result
-    seedvr2: list[events.Event] = field(default_factory=list)  # the same video, not started
+    community_frame: list[events.Event] = field(default_factory=list)  # a frame of that result
+    seedvr2: list[events.Event] = field(default_factory=list)  # a video, not started
     wan: list[events.Event] = field(default_factory=list)
     presets: list[events.Event] = field(default_factory=list)  # for the machine at hand
     on_gpu: list[events.Event] = field(default_factory=list)  # planned for a GPU of the table
@@ -153,7 +153,7 @@ class Player:
 
     @property
     def recording(self) -> Recording:
-        """What is played back."""
+        """The events that are played back."""
         return self._recording
 
     @property

@@ -57,7 +57,7 @@ def _unfinished_and_waiting(player: Player) -> None:
 
 
 def _unable(player: Player) -> None:
-    """What is left of an earlier run can only fail again."""
+    """A job of an earlier run that can only fail again."""
     queued(player)
     name = "Grandma's birthday, tape 3 of 7.avi"
     problem = CheckpointMismatch("source", name=name).info()

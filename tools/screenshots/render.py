@@ -85,7 +85,7 @@ def render(shots: Sequence[Shot], out: Path, recording: Path | None = None) -> N
     """Save each shot under its name.
 
     Args:
-        shots: What is shown.
+        shots: Pictures to render.
         out: Folder of the pictures; it is made.
         recording: File of what the engine says; it is made where it does not exist.
     """
@@ -166,7 +166,7 @@ def _finish(
 
 
 def _pretend(recording: Recording, output: Path) -> None:
-    """What the engine plans for GPUs of the table, after the presets that it offers for them."""
+    """Plans of the engine for GPUs of the table, after the presets that it offers for them."""
     from engine.api import Engine, pretended
 
     source = paths.resource("samples", "upreel_sample.mp4")

@@ -31,7 +31,7 @@ class Shot:
 
     @property
     def name(self) -> str:
-        """Of its file, without what is usual."""
+        """Name of its file, without usual values."""
         parts = [self.state, self.language]
         parts += [self.theme] if self.theme != "dark" else []
         parts += [f"{100 * self.scale:.0f}"] if self.scale != 1 else []
@@ -41,7 +41,7 @@ class Shot:
 
     @property
     def room(self) -> Size:
-        """What the screen leaves to windows, logical px; never less than any screen does."""
+        """Room for windows on the screen, logical px; at least that of the smallest one."""
         width, height = (
             round(self.screen.width / self.scale),
             round(self.screen.height / self.scale),

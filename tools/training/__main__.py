@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 _CHECK_SEED = 900_001
 _CHECK_PICTURES = 64
-_CHECK_SHARE = 16  # of clips of videos, one in so many is kept to check with
+_CHECK_SHARE = 16  # one of 16 clips of videos is kept for validation
 _REPORTED_EVERY = 100  # steps
 # How long, how often and where: a training may go on with others.
 _FREE = {"out", "resume", "until", "save_every", "threads", "device", "pool_folder", "command"}
@@ -137,7 +137,7 @@ def _run(
 
 
 def _pictures(options: argparse.Namespace) -> tuple[Pictures, Pictures]:
-    """Those to learn from and those to check with, uint8 [n, PICTURE, PICTURE, 3] each."""
+    """Images for training and for validation, uint8 [n, PICTURE, PICTURE, 3] each."""
     if not options.films:
         learnt = _drawn(options, options.seed, options.pool)
         return learnt, _drawn(options, _CHECK_SEED, _CHECK_PICTURES)

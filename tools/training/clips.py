@@ -31,11 +31,11 @@ def clips_in(folder: Path, *, frames: int, side: int, count: int, seed: int) -> 
     A picture is a video of one frame. Files that cannot be read are reported and left out.
 
     Args:
-        folder: Where the videos are; interlaced ones are taken as they are stored.
-        frames: Of a clip.
-        side: Of its pictures, px; videos with smaller frames give nothing.
+        folder: Folder with videos; interlaced ones are taken as they are stored.
+        frames: Number of frames of a clip.
+        side: Side of its frames, px; videos with smaller frames give nothing.
         count: Most clips.
-        seed: Of what is drawn.
+        seed: Seed of the drawing.
 
     Raises:
         argparse.ArgumentError: Nothing was found.

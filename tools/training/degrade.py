@@ -32,7 +32,7 @@ def make_pairs(
         pictures: uint8 [n, h, w, 3]; h and w >= WINDOW for the restore form.
         scale: Reduction, 2 or 4.
         form: "faithful" (reduced, nothing else) or "restore" (reduced, damaged, compressed).
-        seed: Of the damage.
+        seed: Seed of the damage.
 
     Returns:
         Sources uint8 [n, h/scale, w/scale, 3] and their targets.

@@ -1,4 +1,4 @@
-"""What a training leaves in its folder: a state to go on from, a line for each step, a curve."""
+"""Files of a training in its folder: a state to go on from, a line for each step, a curve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Lite learns: pictures from their reduced, perhaps damaged, selves."""
+"""Training of Lite: images from their reduced, perhaps damaged, selves."""
 
 from __future__ import annotations
 

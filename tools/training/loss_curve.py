@@ -44,7 +44,7 @@ def _limits(logs: np.ndarray) -> tuple[float, float]:
 
 
 def _means(logs: np.ndarray, length: int) -> np.ndarray:
-    """Of so many values up to each; of fewer at the beginning."""
+    """Means of the last `length` values up to each; of fewer at the beginning."""
     sums = np.concatenate(([0.0], np.cumsum(logs)))
     ends = np.arange(1, len(logs) + 1)
     starts = np.maximum(0, ends - length)

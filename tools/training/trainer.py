@@ -23,23 +23,23 @@ class Diverged(ArithmeticError):
 
 
 class Task(Protocol):
-    """What is learnt, and from what."""
+    """A network to train, with its data and its loss."""
 
     @property
     def net(self) -> nn.Module:
-        """Of it the parameters that need gradients are learnt."""
+        """The network; its parameters that need gradients are trained."""
         ...
 
     def batch(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        """What is given and what is wanted of it, on the CPU; drawn by `rng` alone."""
+        """Inputs and targets on the CPU; drawn by `rng` alone."""
         ...
 
     def result(self, given: Tensor) -> Tensor:
-        """What the network makes of it; in mixed precision."""
+        """Output of the network, in mixed precision."""
         ...
 
     def loss(self, result: Tensor, wanted: Tensor, progress: float) -> Tensor:
-        """How far a result in float32 is from what is wanted, after a share of all steps."""
+        """Loss of a result in float32 against the target, after a share of all steps."""
         ...
 
     def weights(self, learnt: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -49,7 +49,7 @@ class Task(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """How long and how fast to learn.
+    """Number of steps and learning rate.
 
     Attributes:
         steps: Optimiser steps.
@@ -72,13 +72,13 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecord:
-    """What a step showed.
+    """Measurements of a step.
 
     Attributes:
         step: Steps done, this one included.
         loss: Before it.
         rate: Its learning rate.
-        scale: What the loss was multiplied by, so that gradients in float16 do not become 0.
+        scale: Factor of the loss, so that gradients in float16 do not become 0.
     """
 
     step: int
@@ -94,12 +94,12 @@ class Trainer:
     goes on as that one would have, on a CPU bit for bit.
 
     Args:
-        task: What is learnt; its network goes to the device.
+        task: Task to train; its network goes to the device.
         schedule: Length and rates.
-        device: Where to compute.
-        precision: Of `PRECISIONS`; weights stay in float32. With float16 the loss is scaled, and a
-            step whose gradients are too large for it is left out.
-        seed: Of what is drawn.
+        device: Device to compute on.
+        precision: A name in `PRECISIONS`; weights stay in float32. With float16 the loss is
+            scaled, and a step whose gradients are too large for it is left out.
+        seed: Seed of the drawing.
     """
 
     def __init__(

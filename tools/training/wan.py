@@ -1,4 +1,4 @@
-"""What a Wan decoder learns: the pictures that a frozen encoder has made latents of."""
+"""Training of a Wan decoder: frames from the latents that a frozen encoder makes of them."""
 
 from __future__ import annotations
 

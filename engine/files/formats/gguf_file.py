@@ -129,7 +129,7 @@ class _Reader:
         self._reads += 1
 
     def _check(self, count: int, *, pieces: int) -> None:
-        """Refuse what takes at least n more bytes in so many pieces, before any is read."""
+        """Refuse a part of `count` bytes or more before it is read, if it cannot be whole."""
         place = self._file.tell()
         if count > self.size - place:
             raise truncated(self._path, self.size, place + count)

@@ -117,7 +117,7 @@ def fastest(
     *,
     allow_inexact: bool = False,
 ) -> str:
-    """Backend of `auto` for windows of so many tokens: measured once for each machine."""
+    """Backend of `auto` for windows of a number of tokens: measured once for each machine."""
     device = _full(device)
     return _auto(device, dtype, head_dim, rounded(length, device), allow_inexact)
 
@@ -163,7 +163,7 @@ def _auto(*problem: Any) -> str:
     """Name of the fastest; torch's own choice for now where there is no memory to measure."""
     try:
         return _fastest(*problem)
-    except Exception as err:
+    except RuntimeError as err:
         if not is_out_of_memory(err):
             raise
         return "sdpa"

@@ -118,7 +118,7 @@ def _faster(q: Tensor, backends: list[Backend]) -> Backend:
     problem = _SingleHead(device=q.device, dtype=q.dtype, head_dim=q.shape[2], length=length)
     try:
         name = _fastest(problem, tuple(backends))
-    except Exception as err:
+    except RuntimeError as err:
         if not is_out_of_memory(err):
             raise
         return backends[0]

@@ -81,7 +81,7 @@ class TemporalConv:
         Returns:
             [steps, O, H', W']: a new tensor, or `into` with the sum added in place.
 
-        Memory: the result. On a GPU, and in half precision, of so many steps at a time as have
+        Memory: the result. On a GPU, and in half precision, of as many steps at a time as have
             96 MiB, or of one: stacked frames, and results that are added. In three dimensions
             also the result of as many steps as one call can take, where that is not all of them.
         """

@@ -73,7 +73,7 @@ def grid_for(shape: torch.Size, vector: int, processors: int) -> ChannelNormGrid
 
 
 def lanes_and_packs(reads: int) -> tuple[int, int]:
-    """Lanes of a pixel and packs of each lane for so many reads; 0, 0: too many.
+    """Lanes of a pixel and packs of each lane for n reads; 0, 0: too many.
 
     As few idle lanes as possible, then as many lanes as possible.
     """

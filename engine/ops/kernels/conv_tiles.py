@@ -206,7 +206,7 @@ class Program:
 
 
 def tile_for(outer: int) -> Tile:
-    """The tile for so many channels of the result."""
+    """The tile for a number of channels of the result."""
     narrow = [tile for tile in TILES if outer <= tile.channels < _WIDE]
     if narrow:
         return narrow[-1]

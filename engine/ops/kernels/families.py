@@ -1,4 +1,7 @@
-"""All families of kernels: for the self-test, which tries each of them."""
+"""All families of kernels, for `doctor` and `bench kernel-errors`, which try each of them.
+
+A module of its own: each family imports `build`, which therefore cannot list them.
+"""
 
 from __future__ import annotations
 

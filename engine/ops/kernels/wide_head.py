@@ -153,7 +153,7 @@ class _Family(build.KernelFamily[WideHeadKernel]):
     def compile(
         self, device: torch.device, dtype: torch.dtype, vector: int, second: int
     ) -> WideHeadKernel:
-        """The kernel of PROGRAMS for so many channels, not tried yet."""
+        """The kernel of PROGRAMS for heads of some channels, not tried yet."""
         program = PROGRAMS[second]
         options = program.options()
         return WideHeadKernel(build.compiled(device, self.name, options), program)

@@ -117,8 +117,8 @@ def resident_parts(
 def unpacked_bytes(config: DitConfig, weights: WeightBytes, dtype: str = "bfloat16") -> int:
     """Bytes that a forward moves to unpack weights: each is read packed and written once.
 
-    Products read what was written as they read any weight, and text tokens of the last layer,
-    whose result nobody reads, count. 0: nothing is packed.
+    Products then read the result as they read any weight. The text part of the last layer counts
+    too, although its result is not used. 0: nothing is packed.
 
     Args:
         config: Configuration of the model.

@@ -66,7 +66,7 @@ class Tools:
         return self.workspace.flat(purpose, prod(shape)).view(shape)
 
     def chunk_rows(self, count: int) -> int:
-        """Tokens that are projected at a time, of so many."""
+        """Tokens that are projected at a time, of `count` in all."""
         return even_chunk(count, self._chunk if self.switches.token_chunks else count)
 
     def project(

@@ -52,7 +52,7 @@ _MOST_LOST_S = 1800.0
 CLIPS = {"cuda": (21, 17, 13, 9, 6, 4, 3, 2, 1), "cpu": (6, 4, 3, 2, 1)}  # latents
 _AS_FAST = 1.01  # times as long, at most, takes a plan that is as fast as another
 # Of main memory, without weights, for what waits there: other programs need the rest. The second
-# one is for frames of more than so many px.
+# one is for frames of more than `_LARGE` px.
 _WAITING_BYTES, _WAITING_BYTES_OF_LARGE, _LARGE = 20 * 10**9, 24 * 10**9, 4 * 10**6
 _SHORTER = 0.9  # of a span, at most, has the next one that is worth trying
 _BLOCKS_STEP = 12  # fewer that stay, from one plan to the next
@@ -116,7 +116,7 @@ class Quality:
 
 
 _LENGTHS = (range(9, 1 << 30), range(5, 9), range(3, 5), range(1, 3))
-# A poorer class is taken if the better one takes so many times as long: one of other clips, and
+# A poorer class is taken if the better one takes longer by these factors: one of other clips, and
 # one of the same clips with statistics of tiles.
 PRICES = {"clips": 2.0, "tile-statistics": 1.1}
 

@@ -56,7 +56,7 @@ def needs(plan: SeedVr2Plan) -> MemoryRequirement:
 
 
 def stage_work(plan: SeedVr2Plan, frames: int) -> dict[str, float]:
-    """Floating-point operations for so many frames, stage by stage."""
+    """Floating-point operations for n frames, stage by stage."""
     dit, _ = files.configs(plan)
     clip = dit_cost.forward_flops(dit, _grid(plan), files.TEXT_TOKENS).total
     encode, decode = vae_work(plan, frames)
@@ -83,7 +83,7 @@ def frames_around(plan: SeedVr2Plan) -> tuple[int, int]:
 
 
 def parked_bytes(plan: SeedVr2Plan, frames: int) -> tuple[dict[str, float], float]:
-    """Bytes of carries that go to main memory and come back for so many frames, by stage.
+    """Bytes of carries that go to main memory and come back for n frames, by stage.
 
     And the share of them for which there is pinned memory.
     """
@@ -192,7 +192,7 @@ def _at_most(plan: SeedVr2Plan, frames: int) -> int:
 
 
 def _finishing(plan: SeedVr2Plan, pictures: int) -> int:
-    """Bytes of frames that are finished, and of so many times as many pictures."""
+    """Bytes of finished frames, and of `pictures` results for each."""
     item, is_pooled = DTYPE_BYTES[plan.vae_dtype], plan.colour in _POOLED
     padded = _COLOURS * (_EXACT + (item if item < _EXACT else 0)) * (2 if is_pooled else 1)
     each = padded * plan.padded.pixels + pictures * _COLOURS * _EXACT * plan.size.pixels
@@ -278,7 +278,7 @@ def _stored(dit: DitConfig, plan: SeedVr2Plan) -> WeightBytes:
 
 
 def vae_work(plan: SeedVr2Plan, frames: int) -> tuple[float, float]:
-    """Operations of encoding and of decoding so many frames; what is computed twice counts."""
+    """Operations of encoding and decoding n frames; frames computed twice count twice."""
     _, vae = files.configs(plan)
     pixels = plan.padded.pixels
     calls = ("encode_slice", "decode_low", "decode_high")

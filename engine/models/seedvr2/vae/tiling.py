@@ -36,9 +36,9 @@ class Tiling:
             `split_tiles`.
         blend: Width of the ramp between decoded tiles, in pixels.
         warm_up: 0: every tile continues with its carry, which waits in host memory, some 8 KiB for
-            each pixel of the decoder and 4 of the encoder. Else it begins so many latents earlier,
-            which costs their time and gives nearly the same picture: from `decoder_reach` latents
-            on an exact one.
+            each pixel of the decoder and 4 of the encoder. Else the number of latents by which it
+            begins earlier, which costs their time and gives nearly the same picture: from
+            `decoder_reach` latents on an exact one.
         is_whole: Tiles go through all of the decoder: less memory, and neighbours differ a
             little. `blend` is WHOLE_BLEND then.
         span: Latents that a tile is visited for. Spans lie on a grid that the shot's first latent

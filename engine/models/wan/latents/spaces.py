@@ -79,7 +79,7 @@ MODELS = {space.model: space for space in SPACES.values()}
 
 
 def frames_of(length: int) -> int:
-    """Frames that so many latents give."""
+    """Number of frames that n latents give."""
     return TEMPORAL_FACTOR * (length - 1) + 1
 
 

@@ -112,7 +112,7 @@ def _delay(asked: Pass) -> int:
 
 
 def stage_work(plan: WanPlan, frames: int) -> dict[str, float]:
-    """Floating-point operations for so many frames, stage by stage."""
+    """Floating-point operations for n frames, stage by stage."""
     encode, decode = passes(plan)
     found = {"encode": frames * encode_work(encode), "decode": frames * decode_work(decode)}
     return {stage: found[stage] for stage in plan.stages}

@@ -28,7 +28,7 @@ _DECODER_LOW = 1  # whole stages
 _ENCODER_HIGH = 2
 
 LATENTS_PER_VISIT = 8
-"""Tiles are visited when there are so many latents, so that their carries move rarely."""
+"""Latents that wait before tiles are visited, so that carries are moved rarely."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,7 +44,7 @@ class Streaming:
         tile: Most px of a frame (encoder) or of a result (decoder) computed at a time, halo
             included; None for whole frames. Only the fast variant takes tiles.
         warm_up: 0: every tile continues with its carry, which waits in host memory. Else it begins
-            so many latents earlier, which costs their time; exact from `encode_warm_up` and
+            that many latents earlier, which costs their time; exact from `encode_warm_up` and
             `decode_warm_up` on.
         parks: Whether, with tiles, the carry of the low half waits on the host.
         slice_latents: Latents worked on at a time; at the start of a shot one more.

@@ -18,12 +18,12 @@ def weighted(result: Tensor) -> Tensor:
 
 
 def gradients(vae: Any, inputs: list[Tensor]) -> dict[str, Tensor]:
-    """Those of all parameters, and of a clip and a latent."""
+    """Gradients of all parameters, a clip and a latent; RuntimeError where one has none."""
     values = {**dict(vae.named_parameters()), **dict(zip(SIDES, inputs, strict=True))}
     for value in values.values():
-        value.requires_grad_(True).grad = None
-    (weighted(vae.posterior(inputs[0])) + weighted(vae.decode(inputs[1]))).backward()
-    return {name: value.grad for name, value in values.items()}  # type: ignore[misc]
+        value.requires_grad_(True)
+    loss = weighted(vae.posterior(inputs[0])) + weighted(vae.decode(inputs[1]))
+    return dict(zip(values, torch.autograd.grad(loss, [*values.values()]), strict=True))
 
 
 @EACH

@@ -9,12 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.settings.optimisations import VaeSwitches
+from engine.settings.optimisations import Convolution, VaeSwitches
 from tests.helpers.extended import extended
 from tests.helpers.vaes import ROWS, clip_of, latent_of
 
 BF16, FP16 = torch.bfloat16, torch.float16
 LIMITS = {FP16: 0.01, BF16: 0.08}  # errors of the plain variant, as a part of the values
+FORMS: tuple[Convolution, ...] = ("2d", "3d")
 CASES = [("seedvr2", 5, BF16), ("seedvr2", 1, FP16), ("wan 2.1", 5, BF16), ("wan 2.2", 1, FP16)]
 MORE = [case for case in product(ROWS, (1, 5), (BF16, FP16)) if case not in CASES]
 
@@ -33,11 +34,13 @@ def test_half_precision_is_as_near_to_the_truth_as_the_plain_variant(
         weights = plain.state_dict()
         truth.load_state_dict({key: value.double() for key, value in weights.items()})
         exact = truth.encode(clip.double()), truth.decode(latent.double())
-        for form in ("plain", "2d", "3d"):
-            vae = plain
-            if form != "plain":
-                switches = VaeSwitches(convolution=form)  # type: ignore[arg-type]
-                vae = row.code.loader.fast(row.half, weights, dtype=dtype, switches=switches)
+        vaes = {"plain": plain}
+        for convolution in FORMS:
+            switches = VaeSwitches(convolution=convolution)
+            vaes[convolution] = row.code.loader.fast(
+                row.half, weights, dtype=dtype, switches=switches
+            )
+        for form, vae in vaes.items():
             results = vae.encode(clip), vae.decode(latent)
             assert {one.dtype for one in results} == {dtype}
             for way, one, right in zip(("encode", "decode"), results, exact, strict=True):

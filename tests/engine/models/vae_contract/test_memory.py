@@ -193,12 +193,13 @@ def assert_clips_are_close(row: VaeRow, use: VaeUse, frames: int, *, whole: bool
     side, factor = row.side // row.wide.spatial_factor, row.wide.temporal_factor
     clip = clip_of(row.wide, frames, side, side, dtype=dtype)
     latent = latent_of(row.wide, 1 + (frames - 1) // factor, side, side, dtype=dtype)
-    for way, run, given in (("encode", fast.posterior, clip), ("decode", fast.decode, latent)):
+    runs = (fast.posterior, clip), (fast.decode, latent)
+    for way, (run, given) in zip(SIDES, runs, strict=True):
         if frames == 1:  # its tables for images are made once
             run(given)
         fast.release()
         found, ran = taken(lambda run=run, given=given: run(given))
-        measured = measured_clip(row, use, way, frames, whole=whole)  # type: ignore[arg-type]
+        measured = measured_clip(row, use, way, frames, whole=whole)
         assert_close(row, way, measured.peak_bytes, found)
         assert measured.operations == ran
 
@@ -264,9 +265,10 @@ def test_slices_take_as_many_operations_as_the_clip_at_once(row: VaeRow, slice_f
 def test_the_plain_variant_runs_what_is_counted_without_switches(row: VaeRow) -> None:
     plain, side = row.plain(dtype=torch.float32), 32 // row.config.spatial_factor
     clip, latent = clip_of(row.config, 5, side, side), latent_of(row.config, 2, side, side)
-    for way, run, given in (("encode", plain.posterior, clip), ("decode", plain.decode, latent)):
+    runs = (plain.posterior, clip), (plain.decode, latent)
+    for way, (run, given) in zip(SIDES, runs, strict=True):
         _, ran = taken(lambda run=run, given=given: run(given.float()))
-        assert counted(row, OFF, way, 5) == ran  # type: ignore[arg-type]
+        assert counted(row, OFF, way, 5) == ran
 
 
 CHANGING = ("upsampler_fold", "first_frame_fold", "temporal_winograd")

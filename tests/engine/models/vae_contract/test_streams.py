@@ -232,7 +232,7 @@ def test_the_plain_variant_takes_whole_frames_only(row: VaeRow) -> None:
 
 @EACH
 def test_the_caller_may_stop_the_work_between_slices_and_tiles(row: VaeRow) -> None:
-    """Where frames are counted, those of a tile are its share of them."""
+    """Counted frames of a tile are its share of all frames."""
     vae = fast_of(row.name)
     for side, tiled in row.tiled.items():
         if side.partition(" ")[0] not in row.counted:

@@ -310,7 +310,7 @@ SYNCHRONISATION = re.compile(r"__syncthreads\(\);|wait_for_groups<STAGES - 2>\(\
 
 
 def lines_that_synchronise() -> list[int]:
-    """Where each of them begins in the kernel, and not in what it includes."""
+    """Offsets of the statements that synchronise, in the kernel itself and not in its includes."""
     text = build.source("conv")
     start = text.index('extern "C"')
     return [found.start() for found in SYNCHRONISATION.finditer(text, start)]
