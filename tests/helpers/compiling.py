@@ -17,8 +17,6 @@ from engine.ops.compiler import Compilation, CompilerBackend, reporting
 
 EAGER = "aot_eager"  # traces as Inductor does, and generates no code
 
-Graphs = list[torch.fx.GraphModule]
-
 
 @contextmanager
 def compiling(backend: str | Callable[..., Any] = EAGER) -> Iterator[list[Compilation]]:
