@@ -17,7 +17,7 @@ M = TypeVar("M", bound=nn.Module)
 def unfilled(make: Callable[[], M]) -> M:
     """A model whose layers have any values: those that torch gives them take longest of all."""
     with pytest.MonkeyPatch.context() as patch:
-        for layer in (nn.modules.conv._ConvNd, nn.Linear):
+        for layer in (nn.Conv2d, nn.Conv3d, nn.Linear):
             patch.setattr(layer, "reset_parameters", lambda self: None)
         return make()
 
