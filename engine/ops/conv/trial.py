@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from engine.core import gpu_loss
 from engine.hardware.out_of_memory import is_out_of_memory
+from engine.ops.choices import settled
 from engine.ops.conv.temporal_conv import Form, TemporalConv, WinogradConv, laid_out
 from engine.ops.precision import current
 from engine.ops.trials import WORTH_IT, ResultFile, first_line, machine, seconds_of
@@ -81,10 +82,24 @@ class ConvolutionChoice:
     is_sound: bool = True  # False when no form was right
 
     @property
+    def way(self) -> str:
+        """Name of the form, and of F(2, 3) where it is used: a key of _WAYS."""
+        return f"{self.form}, F(2, 3)" if self.winograd else self.form
+
+    @property
     def text(self) -> str:
         """One line for users."""
         compared = "" if self.ratio is None else f" (3-D takes {self.ratio:.2f} x the time of 2-D)"
         return f"{self.form.upper()}: {self.reason}{compared}"
+
+
+# Ways of a layer that a job may be begun with.
+_WAYS: dict[str, dict[str, Any]] = {
+    "2d": {"form": "2d"},
+    "3d": {"form": "3d"},
+    "2d, F(2, 3)": {"form": "2d", "winograd": True},
+    "3d, F(2, 3)": {"form": "3d", "winograd": True},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,9 +132,34 @@ def choose_convolution(
     four frames of at most 2^21 values, and kept in a file of the cache folder. What fails while
     measuring leads to 2-D sums, never to an exception; after a lack of memory it is tried again.
 
+    A job keeps the form of its first frames, also after a lack of memory.
+
+    Raises:
+        ChoiceMissing: The form that the running job uses is not right on this device.
+
     Memory: for a moment, the first time, for layers of SeedVR2's VAE at most 0.16 GB in half
     precision and 0.32 GB in float32, and cuDNN's workspace; on the host 0.4 GB.
     """
+    own: list[ConvolutionChoice] = []
+
+    def propose() -> str:
+        own.append(_preferred(device, dtype, layer))
+        return own[0].way if own[0].is_sound else ""
+
+    way = settled(
+        device.type,
+        "convolution",
+        (dtype, layer.text),
+        propose=propose,
+        fault_of=lambda way: _fault_of_way(way, device, dtype, layer),
+    )
+    if own and way in ("", own[0].way):
+        return own[0]
+    return ConvolutionChoice(**_WAYS[way], reason="the job was begun with it")
+
+
+def _preferred(device: torch.device, dtype: torch.dtype, layer: LayerKind) -> ConvolutionChoice:
+    """The fastest form; 2-D sums for now where it cannot be measured."""
     try:
         return _choose(device, dtype, layer, current().cudnn_benchmark)
     except RuntimeError as err:
@@ -130,8 +170,7 @@ def choose_convolution(
 def _choose(
     device: torch.device, dtype: torch.dtype, layer: LayerKind, benchmark: bool
 ) -> ConvolutionChoice:
-    kind = str(dtype).removeprefix("torch.") + ("" if benchmark else ", no benchmark")
-    key = f"{machine(device)}, {kind}, {layer.text}"
+    key = _key(device, dtype, layer, benchmark)
     known = _choice_of(RESULTS.get(key))
     if known is not None:
         return known
@@ -141,6 +180,27 @@ def _choose(
         RESULTS.put(key, {name: getattr(choice, name) for name in names})
     logger.info("convolutions of %s: %s", key, choice.text)
     return choice
+
+
+def _key(device: torch.device, dtype: torch.dtype, layer: LayerKind, benchmark: bool) -> str:
+    """Everything that could change the result, as text."""
+    kind = str(dtype).removeprefix("torch.") + ("" if benchmark else ", no benchmark")
+    return f"{machine(device)}, {kind}, {layer.text}"
+
+
+def _fault_of_way(way: str, device: torch.device, dtype: torch.dtype, layer: LayerKind) -> str:
+    """Why a way of a layer that a job was begun with is not right here; "" if it is.
+
+    Raises:
+        torch.OutOfMemoryError: There is no memory to try it.
+    """
+    if way not in _WAYS:
+        return "it is unknown"
+    known = _choice_of(RESULTS.get(_key(device, dtype, layer, current().cudnn_benchmark)))
+    if known is not None and known.way == way:
+        return ""
+    with torch.inference_mode(), _as_models_do():
+        return _fault(_try(_problem(device, dtype, layer), **_WAYS[way]), _LIMITS[dtype])
 
 
 def _choice_of(entry: dict[str, object]) -> ConvolutionChoice | None:
