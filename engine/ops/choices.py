@@ -142,11 +142,13 @@ def uses(device: str, what: str, about: tuple[Hashable, ...], fault: Callable[[]
     Raises:
         ChoiceMissing: The job uses it, and it does not work here.
     """
+
+    def fault_of(choice: str) -> str:
+        if choice not in (_YES, _NO):
+            return "it is unknown"
+        return "" if choice == _NO else fault()
+
     choice = settled(
-        device,
-        what,
-        about,
-        propose=lambda: _NO if fault() else _YES,
-        fault_of=lambda choice: "" if choice == _NO else fault(),
+        device, what, about, propose=lambda: _NO if fault() else _YES, fault_of=fault_of
     )
     return choice == _YES

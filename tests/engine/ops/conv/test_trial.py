@@ -6,6 +6,8 @@ from unittest.mock import Mock
 import pytest
 import torch
 
+from engine.core.errors import ChoiceMissing
+from engine.ops.choices import Choices, following
 from engine.ops.conv import trial as conv_probe
 from engine.ops.conv.temporal_conv import TemporalConv
 from engine.ops.conv.trial import RESULTS, ConvolutionChoice, LayerKind, Trial, decide
@@ -171,3 +173,52 @@ def test_the_trial_is_made_as_the_job_computes() -> None:
     for benchmark in (True, False):
         with using(RunSwitches(cudnn_benchmark=benchmark)), conv_probe._as_models_do():
             assert torch.backends.cudnn.benchmark is benchmark
+
+
+WAYS = ["2d", "3d", "2d, F(2, 3)", "3d, F(2, 3)"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_job_keeps_the_way_of_a_layer_if_it_is_right_here(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No trial of speed is made for it."""
+    device, tried = torch.device("cpu"), list[Any]()
+    right = conv_probe._try
+
+    def counted(*given: Any, **form: Any) -> Trial:
+        tried.append(form)
+        return right(*given, **form)
+
+    monkeypatch.setattr(conv_probe, "_probe", Mock(side_effect=AssertionError))
+    monkeypatch.setattr(conv_probe, "_try", counted)
+    with following(Choices({f"convolution on cpu: torch.float32, {LAYER.text}": way})):
+        chosen = [conv_probe.choose_convolution(device, torch.float32, LAYER) for _ in range(2)]
+    assert [one.way for one in chosen] == [way] * 2
+    assert tried == [conv_probe._WAYS[way]]
+    monkeypatch.setattr(conv_probe, "_try", lambda *_, **__: Trial(error=1.0))
+    for wrong, why in ((way, "computes wrong results"), ("4d", "it is unknown")):
+        job = Choices({f"convolution on cpu: torch.float32, {LAYER.text}": wrong})
+        with following(job), pytest.raises(ChoiceMissing, match=why):
+            conv_probe.choose_convolution(device, torch.float32, LAYER)
+
+
+def test_a_way_that_a_stored_result_knows_to_be_right_is_not_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu = Gpu(monkeypatch)
+    gpu.ask()
+    monkeypatch.setattr(conv_probe, "_try", Mock(side_effect=AssertionError))
+    with following(Choices({f"convolution on cuda: torch.float16, {LAYER.text}": CHOICE.way})):
+        assert gpu.ask().way == CHOICE.way
+    assert gpu.measure.call_count == 1
+
+
+def test_what_was_not_right_is_not_kept_with_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    unsound = ConvolutionChoice(form="2d", reason="neither is right", is_sound=False)
+    gpu, job = Gpu(monkeypatch, unsound, CHOICE), Choices()
+    with following(job):
+        assert gpu.ask() == unsound
+        assert not job.known
+        assert gpu.ask() == CHOICE
+    assert list(job.known.values()) == ["3d, F(2, 3)"]
