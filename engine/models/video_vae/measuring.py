@@ -252,7 +252,7 @@ class Valueless:
         switches = use.switches
         if switches.compile:  # norms then take a frame, as they do without kernels
             switches = replace(switches, compile=False, kernels=False)
-        if use.device == "cuda" and switches.convolution == "auto":
+        if use.device == "cuda" and switches.convolution in ("auto", "kernel"):
             switches = replace(switches, convolution="2d")
         with torch.device("meta"):
             weights = vae.loader.plain(config).state_dict()

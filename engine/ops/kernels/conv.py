@@ -7,7 +7,8 @@ give statistics of what goes out; write every second pixel, as the phases of a f
 it. The PyTorch reference is `torch.nn.functional.conv3d`; tests run the same source on the CPU.
 
 Not for every layer: frames must be channels-last, and their channels a multiple of 8 (a video has
-3). `Work.store` and `find` say so, and cuDNN computes the others. No model uses the kernel yet.
+3). `Work.store` and `find` say so, and cuDNN computes the others. `engine.ops.conv.kernel_conv` has
+the layers of models.
 """
 
 from __future__ import annotations
@@ -220,7 +221,13 @@ _FULL_RATE = ((8, 0), (9, 0), (10, 0), (10, 3))
 
 
 def find(
-    taps: Taps, device: torch.device, *, store: int = UNIT, norm: Norm = "none", group: int = 0
+    taps: Taps,
+    device: torch.device,
+    *,
+    store: int = UNIT,
+    norm: Norm = "none",
+    group: int = 0,
+    half_sums: bool = True,
 ) -> ConvKernel | None:
     """The kernel of a kind of layer; None: cuDNN computes it.
 
@@ -230,13 +237,15 @@ def find(
         store: See `Work.store`.
         norm: Norm that input frames lack.
         group: Channels of a group whose statistics come with the result; 0: none.
+        half_sums: Products may be added up in half precision, see `Program.promote`; they are not
+            where float32 sums are as fast.
 
     Raises:
         torch.OutOfMemoryError: There is no memory to try it.
     """
     if not build.is_gpu(device) or not store or taps.inner % UNIT:
         return None
-    promote = 0 if _has_full_rate(device) else PROMOTE
+    promote = PROMOTE if half_sums and not _has_full_rate(device) else 0
     program = Program(
         taps=taps,
         tile=tile_for(taps.outer),
