@@ -51,7 +51,7 @@ class VaeUse:
             through copies in float32, up to 5 times these bytes; only a user's own choice of
             `vae_precision` asks for that there.
         device: On GPUs convolutions over time are counted as stacked ones ("2d"), which take more
-            than those in three dimensions and those of our kernel.
+            than those in three dimensions and, but for padded weights, those of our kernel.
         switches: Optimisations.
         slice_frames: Frames of all slices but the first, which has one more.
         is_image: One frame is all there is.

@@ -90,7 +90,7 @@ class WanFamily(ModelFamily[WanPlan]):
         return candidates.less_on_host(work)
 
     def wider(self, work: WanPlan) -> WanPlan | None:
-        """With sums in float32, or all values."""
+        """Plan with sums in float32, or all values."""
         if work.dtype == "float32":
             return None
         other = half_sums.after_overflow(work, work.vae, work.dtype)
