@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.ops.kernels import group_norm
+from engine.ops.kernels.conv import Factors
 from engine.ops.kernels.group_norm import BlockStatistics
 from engine.ops.norm.cache_blocks import blocks, rows_of, scratch_of, work_dtype
 
@@ -159,6 +160,49 @@ def group_norm_silu(
     normalise(x, scale, shift, out, silu=silu)
     if kept is not None:
         kept.copy_(out[-len(kept) :])
+
+
+def factors_of(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    groups: int,
+    eps: float,
+    *,
+    added: Tensor | None = None,
+    known: BlockStatistics | None = None,
+) -> Factors | None:
+    """Factors of GroupNorm for a convolution that normalises its input; see `group_norm_silu`.
+
+    Returns:
+        None without the kernels.
+    """
+    found = group_norm.find(x, groups)
+    if found is None:
+        return None
+    kernel, grid = found
+    blocks = known or kernel.statistics(x, grid, added)
+    return Factors(*kernel.scale_and_shift(blocks, (weight, bias), eps, added))
+
+
+def apply_factors(x: Tensor, factors: Factors, groups: int, out: Tensor) -> None:
+    """Write the last frames of x [T, C, H, W], normalised and through SiLU, into out [n, C, H, W].
+
+    Args:
+        x: All frames.
+        factors: Result of `factors_of` for all frames.
+        groups: Divides C.
+        out: n at most T.
+    """
+    scale, shift, _ = factors
+    assert shift is not None
+    x, scale, shift = (part[-len(out) :] for part in (x, scale, shift))
+    found = group_norm.find(x, groups, out)
+    if found is None:
+        normalise(x, scale, shift, out, silu=True)
+        return
+    kernel, grid = found
+    kernel.normalise((x, out), grid, (scale, shift), True)
 
 
 def add_residual(x: Tensor, change: Tensor, bias: Tensor, groups: int) -> BlockStatistics | None:

@@ -8,8 +8,9 @@ from typing import ClassVar, cast
 from torch import Tensor, nn
 
 from engine.models.video_vae.builder import Builder, Table, in_order, single_conv
-from engine.models.video_vae.layers import AttentionLayer, Mark, OutputLayer, Part, ResidualLayer
+from engine.models.video_vae.layers import AttentionLayer, Mark, OutputLayer, ResidualLayer
 from engine.models.video_vae.runner import FastSlicedVae, Parts
+from engine.models.video_vae.slice_context import Part
 from engine.models.video_vae.slicing import clamp_logvar
 from engine.models.wan.vae.config import Stage, WanConfig
 from engine.models.wan.vae.fast_layers import (
@@ -73,7 +74,7 @@ def _upsampler(build: Builder, plain: WanUpsampler) -> list[Part]:
     space: Enlarger
     if build.switches.upsampler_fold:
         weight, bias = build.exact(conv, "weight"), build.exact(conv, "bias")
-        space = NearestFold(weight, bias, build.options.dtype)
+        space = NearestFold(weight, bias, build.options)
     else:
         space = SteppedEnlarger(build.frame_conv(conv), conv.out_channels)
     return [FastWanUpsampler(build.name(plain), time, space)]

@@ -15,11 +15,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.models.video_vae.layers import CausalConv, NormInput, Part, SliceContext, keep_last
+from engine.models.video_vae.causal_layers import AnyCausalConv
+from engine.models.video_vae.slice_context import NormInput, Part, SliceContext, keep_last
 from engine.models.wan.vae.config import Stage
 from engine.ops.conv.frame_conv import FrameConv
 from engine.ops.conv.subpixel import NearestFold
 from engine.ops.conv.temporal_conv import memory_format
+from engine.ops.kernels.conv import Factors
 from engine.ops.norm import compiled
 from engine.ops.norm.rms_norm import rms_norm_silu
 
@@ -58,6 +60,14 @@ class FastWanRmsNorm:
         else:
             out.copy_(self._in_steps(frames, silu=silu))
         keep_last(out, kept)
+
+    def factors(self, given: NormInput, context: SliceContext) -> Factors | None:
+        """None: the lengths of positions take a pass as long as the norm; see `Norm`."""
+        return None
+
+    def apply(self, frames: Tensor, factors: Factors, out: Tensor) -> None:
+        """Not called, as there are no factors; see `Norm`."""
+        raise NotImplementedError
 
     def _in_steps(self, frames: Tensor, *, silu: bool) -> Tensor:
         """Norm as in the plain variant."""
@@ -117,7 +127,7 @@ class FastWanDownsampler:
         time: Three taps with stride 2, nothing before a clip; None leaves time alone.
     """
 
-    def __init__(self, name: str, space: CausalConv, time: CausalConv | None) -> None:
+    def __init__(self, name: str, space: AnyCausalConv, time: AnyCausalConv | None) -> None:
         self.name = name
         self._space, self._time = space, time
 
@@ -126,7 +136,10 @@ class FastWanDownsampler:
         frames = self._space.of(context.take(), context)
         if self._time is not None:
             later = self._time.of(frames, context)
-            frames = torch.cat([frames[:1], later]) if context.carry.first else later
+            if not context.carry.first:
+                frames = later
+            else:  # joined with none its layout would be another one
+                frames = torch.cat([frames[:1], later]) if len(later) else frames[:1]
         context.put(frames, self.name)
 
 
@@ -139,6 +152,8 @@ class SteppedEnlarger:
 
     Memory: four times the source and the result; where it is chunked those of one frame.
     """
+
+    reads_views = False
 
     def __init__(self, conv: FrameConv, channels: int) -> None:
         self._conv = conv
@@ -171,7 +186,7 @@ class FastWanUpsampler:
     """
 
     def __init__(
-        self, name: str, time: CausalConv | None, space: NearestFold | SteppedEnlarger
+        self, name: str, time: AnyCausalConv | None, space: NearestFold | SteppedEnlarger
     ) -> None:
         self.name = name
         self._time, self._space = time, space
@@ -200,7 +215,9 @@ class FastWanUpsampler:
             return
         both = self._time.of(source[head:], context)
         for half, frames in enumerate(both.chunk(2, dim=1)):
-            yield frames.contiguous(memory_format=memory_format(both)), slice(head + half, None, 2)
+            if not self._space.reads_views:
+                frames = frames.contiguous(memory_format=memory_format(both))
+            yield frames, slice(head + half, None, 2)
 
 
 class Averaged:
