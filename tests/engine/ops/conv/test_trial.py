@@ -290,3 +290,20 @@ def test_what_was_not_right_is_not_kept_with_a_job(monkeypatch: pytest.MonkeyPat
         assert not job.known
         assert gpu.ask() == CHOICE
     assert list(job.known.values()) == ["3d, F(2, 3)"]
+
+
+def test_a_job_keeps_our_kernel_if_it_is_right_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = Gpu(monkeypatch)  # which prefers another form
+    key = f"convolution on cuda: torch.float16, {AS_LAYER.text}"
+    job = {f"{key}, our kernel with sums promoted every 128 in 2 parts": "kernel", key: "kernel"}
+    monkeypatch.setattr(conv_probe, "_problem", Mock())
+    monkeypatch.setattr(conv_probe, "_try_kernel", lambda *_: FINE)
+    with following(Choices(job)):
+        choice = conv_probe.choose_convolution(GPU, torch.float16, AS_LAYER, kernel())
+        with pytest.raises(ChoiceMissing, match="it is unknown"):
+            conv_probe.choose_convolution(GPU, torch.float16, AS_LAYER)
+    assert choice.form == "kernel"
+    monkeypatch.setattr(conv_probe, "_try_kernel", lambda *_: Trial(failure="the launch failed"))
+    with following(Choices(job)), pytest.raises(ChoiceMissing, match="the launch failed"):
+        conv_probe.choose_convolution(GPU, torch.float16, AS_LAYER, kernel())
+    gpu.measure.assert_not_called()

@@ -19,6 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from engine.core.errors import ChoiceMissing
+from engine.ops.choices import Choices, following
 from engine.ops.conv import folds
 from engine.ops.kernels import build, conv, conv_tiles, nvrtc
 from engine.ops.kernels.conv import ConvKernel, Factors, Work
@@ -431,6 +433,34 @@ def test_gpus_of_full_rate_keep_sums_in_float32(gpu, monkeypatch, capability, pr
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     monkeypatch.setattr(conv, "load", lambda device, program: program)
     assert conv.find(Taps(128, 128, 3, 3, 3), gpu).promote == promote
+
+
+def test_a_job_keeps_the_sums_of_the_gpu_that_it_was_begun_on(gpu, monkeypatch):
+    monkeypatch.setattr(conv, "load", lambda device, program: program)
+    taps, capability = Taps(128, 128, 3, 3, 3), iter([(8, 6), (9, 0)])
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: next(capability))
+    job = Choices()
+    with following(job):
+        assert conv.find(taps, gpu).promote == 128
+        assert conv.find(taps, gpu, half_sums=False).promote == 0
+    with following(Choices(job.known)):
+        assert conv.find(taps, gpu).promote == 128
+    assert conv.find(taps, gpu).promote == 0
+
+
+def test_a_job_is_refused_where_its_kernel_does_not_work(gpu, monkeypatch):
+    job, taps = Choices(), Taps(32, 32, 3, 3, 3)
+    with following(job):
+        assert conv.find(taps, gpu) is not None
+    refused = Mock(side_effect=nvrtc.CompileFailed("no such architecture"))
+    monkeypatch.setattr(conv, "compile_for", refused)
+    conv.cache_clear()
+    without = Choices()
+    with following(without):
+        assert conv.find(taps, gpu) is None
+    with following(Choices(job.known)), pytest.raises(ChoiceMissing, match="kernel “convolution”"):
+        conv.find(taps, gpu)
+    assert "not used" in without.known.values()
 
 
 # --- sizes
