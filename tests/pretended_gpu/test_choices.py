@@ -23,7 +23,7 @@ def test_a_gpu_whose_trials_choose_otherwise_goes_on_by_the_choices_of_the_job(
     """The job is stopped after a segment, and what was stored of its trials is gone."""
     monkeypatch.setitem(trial._FRAME, "cuda", trial._FRAME["cpu"])  # small ones take no time
     plan = on_gpu(small_plan("wan-2x", tmp_path))
-    plan = replace(plan, span=FrameSpan(0, 2), segment_frames=1)
+    plan = replace(plan, span=FrameSpan(0, 6), segment_frames=3)
     one, two = tmp_path / "one", tmp_path / "two"
     with pretended_gpu(), devices() as device:
         device("2d")
