@@ -22,7 +22,7 @@ def test_a_gpu_whose_trials_choose_otherwise_goes_on_by_the_choices_of_the_job(
 ) -> None:
     """The job is stopped after a segment, and what was stored of its trials is gone."""
     monkeypatch.setitem(trial._FRAME, "cuda", trial._FRAME["cpu"])  # small ones take no time
-    plan = replace(on_gpu(planned("wan-2x", tmp_path, shots=(6,))), segment_frames=3)
+    plan = replace(on_gpu(planned("wan-2x", tmp_path, shots=(6, 1, 1))), segment_frames=3)
     one, two = tmp_path / "one", tmp_path / "two"
     with pretended_gpu(), devices() as device:
         device("2d")
