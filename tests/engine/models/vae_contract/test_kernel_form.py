@@ -6,6 +6,7 @@ The kernel itself is tested in `tests/engine/ops/kernels`: here is what layers g
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import pytest
@@ -125,20 +126,24 @@ def _zeros_for_copies(self: Any, given: Any, into: Any = None) -> Any:
     return self._into(given, into, self._usual.program.taps.reach - 1)
 
 
-def _nothing_kept(self: Any, frames: Any, past: Any, context: Any, write: Any) -> None:
-    _KEEP(self, frames, past, context, lambda out: out.zero_())
+@contextmanager
+def _nothing_kept(self: Any, *given: Any) -> Iterator[Tensor | None]:
+    with _KEEPING(self, *given) as kept:
+        yield kept
+        if kept is not None:
+            kept.zero_()
 
 
 def _without_past(self: Any, frames: Tensor, out: Tensor, past: Any = None) -> None:
     _WRITE(self, frames, out, None if past is None else torch.zeros_like(past))
 
 
-_RUN, _KEEP = KernelConv.run, KernelCausalConv._keep
+_RUN, _KEEPING = KernelConv.run, KernelCausalConv._keeping
 _WRITE = KernelPhases.write
 MISTAKES: dict[str, tuple[Any, str, Any, Cases]] = {
     "past frames in another order": (KernelConv, "run", _in_another_order, CLIPS),
     "zeros where copies belong": (KernelConv, "run_first", _zeros_for_copies, IMAGE),
-    "last frames that are not kept": (KernelCausalConv, "_keep", _nothing_kept, CLIPS),
+    "last frames that are not kept": (KernelCausalConv, "_keeping", _nothing_kept, CLIPS),
     "an upsampler without a past": (KernelPhases, "write", _without_past, CLIPS),
 }
 
