@@ -197,13 +197,22 @@ def _normalise(launch: Launch, *arguments: Any) -> None:
 
 
 def _rms_norm(launch: Launch, *arguments: Any) -> None:
-    *frames, gamma, shortest, silu = arguments
-    found, into = launch.frame_pair(*frames)
-    channels = found.shape[-1]
-    factors = launch.tensor(gamma, (channels,))
+    x, x_strides, out, strides, shape, gamma, shortest, silu, of_pixel, written = arguments
+    found, channels = launch.frames(x, x_strides, shape), shape.channels
+    factors, count = launch.tensor(gamma, (channels,)), len(found) - written
     if launch.has_values:
         values = F.normalize(found.double(), dim=-1, eps=shortest) * channels**0.5 * factors
-        into.copy_(F.silu(values) if silu else values)
+        values = F.silu(values) if silu else values
+    if count:
+        steps = strides.t, strides.y, strides.x, 1
+        sizes = count, *found.shape[1:]
+        into = launch.tensor(out, sizes, steps, found.dtype, is_written=True)
+        if launch.has_values:
+            into.copy_(values[written:])
+    if of_pixel:
+        lengths = launch.tensor(of_pixel, found.shape[:3], is_written=True)
+        if launch.has_values:
+            lengths.copy_(found.double().norm(dim=-1).clamp(min=shortest).reciprocal())
 
 
 def _rms_modulate(

@@ -88,9 +88,11 @@ def test_a_convolution_that_takes_too_much_memory_is_not_used(
     monkeypatch.setattr(convolutions, "_error", lambda *_: 1e-5)
     monkeypatch.setattr(TemporalConv, "apply", greedy)
     with pretended_gpu(has_values=False):
-        choice = convolutions.probe_convolution(GPU, torch.float16)
+        choice = convolutions.probe_convolution(GPU, torch.bfloat16)
+        half = convolutions.probe_convolution(GPU, torch.float16)
     assert choice.form == "2d"
     assert "needs 15 times its size as workspace" in choice.reason  # 27 times its input
+    assert half.form == "kernel"  # which takes part in half precision
 
 
 def test_the_fastest_attention_is_measured_once_for_a_gpu() -> None:

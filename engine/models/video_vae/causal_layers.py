@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
@@ -173,22 +174,20 @@ class KernelCausalConv:
     def of(self, frames: Tensor, context: SliceContext) -> Tensor:
         """Convolve frames as they are."""
         past = self._take_past(frames, context)
-        self._keep(frames, past, context, lambda out: out.copy_(frames[-len(out) :]))
+        with self._keeping(frames, past, context) as kept:
+            if kept is not None:
+                kept.copy_(frames[-len(kept) :])
         return self.over(ConvInput(frames, past is None, past)).frames
 
     def normed(self, norm: Norm, given: NormInput, context: SliceContext) -> ConvInput:
         """The input of the convolution of the normalised frames, through SiLU."""
         frames = given.frames
         past = self._take_past(frames, context)
-        factors = norm.factors(given, context) if self._conv.normalises else None
-        if factors is None:
-            new = context.workspace.frames("window", (*frames.shape,))
-            kept = self._room(frames, context) if len(frames) >= self._conv.history else None
-            norm.write(given, new, context, kept=kept)
-            if kept is None:
-                self._keep(new, past, context, lambda out: out.copy_(new[-len(out) :]))
-            return ConvInput(new, past is None, past)
-        self._keep(frames, past, context, lambda out: norm.apply(frames, factors, out))
+        with self._keeping(frames, past, context) as kept:
+            factors = norm.factors(given, context, kept) if self._conv.normalises else None
+            if factors is None:
+                frames = context.workspace.frames("window", (*frames.shape,))
+                norm.write(given, frames, context, kept=kept)
         return ConvInput(frames, past is None, past, factors)
 
     def over(self, window: ConvInput, into: Tensor | None = None) -> NormInput:
@@ -205,40 +204,25 @@ class KernelCausalConv:
             return frames[:0]
         return context.kept(self.name, (self._conv.history, *frames.shape[1:]))
 
-    def _room(self, frames: Tensor, context: SliceContext) -> Tensor | None:
-        """Memory for the frames that are kept; None: nothing is kept."""
-        if not self._conv.history or context.carry.last:
-            return None
-        return context.room(self.name, frames[:1].expand(self._conv.history, -1, -1, -1))
+    @contextmanager
+    def _keeping(
+        self, frames: Tensor, past: Tensor | None, context: SliceContext
+    ) -> Iterator[Tensor | None]:
+        """Memory for the last of the new frames, which the caller fills; None: nothing is kept.
 
-    def _keep(
-        self,
-        frames: Tensor,
-        past: Tensor | None,
-        context: SliceContext,
-        write: Callable[[Tensor], object],
-    ) -> None:
-        """Keep the last frames, from the past where there are too few new ones.
-
-        Args:
-            frames: The new ones.
-            past: See `_take_past`.
-            context: Context of the slice.
-            write: Fills its argument, [n, C, H, W], with the last of the new frames.
+        Where they are fewer than the next slice reads, those before them are added.
         """
-        kept = self._room(frames, context)
-        if kept is None:
+        history = self._conv.history
+        if not history or context.carry.last:
+            yield None
             return
-        older = max(0, len(kept) - len(frames))
-        write(kept[older:])
-        if not older:
-            return
-        if past is not None:
-            kept[:older] = past[len(past) - older :]
-        elif self._past == "copies":
-            kept[:older] = kept[older : older + 1]
-        else:
-            kept[:older] = 0
+        kept = context.room(self.name, frames[:1].expand(history, -1, -1, -1))
+        older = max(0, history - len(frames))
+        yield kept[older:]
+        if older and past is not None:
+            kept[:older] = past[history - older :]
+        elif older:
+            kept[:older] = kept[older : older + 1] if self._past == "copies" else 0
 
 
 AnyCausalConv = CausalConv | KernelCausalConv

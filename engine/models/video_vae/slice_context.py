@@ -151,17 +151,16 @@ class Norm(Protocol):
         """
         ...
 
-    def factors(self, given: NormInput, context: SliceContext) -> Factors | None:
-        """Factors for a convolution that normalises its input; None where there are none."""
-        ...
-
-    def apply(self, frames: Tensor, factors: Factors, out: Tensor) -> None:
-        """Write the last of some frames, normalised by factors of all, through SiLU.
+    def factors(
+        self, given: NormInput, context: SliceContext, kept: Tensor | None
+    ) -> Factors | None:
+        """Factors for a convolution that normalises its input; None where there are none.
 
         Args:
-            frames: [T, C, H, W].
-            factors: Result of `factors`.
-            out: [n, C, H, W], n at most T.
+            given: [T, C, H, W].
+            context: Context of the slice.
+            kept: [n, C, H, W], gets the last n frames through norm and SiLU, where there are
+                factors.
         """
         ...
 

@@ -24,7 +24,8 @@ from engine.ops.choices import settled
 from engine.ops.conv.causal_conv import ConvShape
 from engine.ops.conv.kernel_conv import Beside, KernelConv
 from engine.ops.conv.temporal_conv import Form, TemporalConv, WinogradConv, laid_out
-from engine.ops.kernels.conv import ConvKernel
+from engine.ops.kernels.conv import ConvKernel, find
+from engine.ops.kernels.conv_tiles import DTYPE, Taps
 from engine.ops.precision import current
 from engine.ops.trials import WORTH_IT, ResultFile, first_line, machine, seconds_of
 
@@ -266,7 +267,9 @@ def probe_convolution(device: torch.device | str, dtype: torch.dtype) -> Convolu
     """The choice for a usual layer, measured now, without the cache; some milliseconds."""
     device = torch.device(device)
     try:
-        return _probe(device, dtype, _SHOWN[device.type])
+        layer = _SHOWN[device.type]
+        kernel = find(Taps(*layer.weight), device) if dtype == DTYPE else None
+        return _probe(device, dtype, layer, kernel)
     except RuntimeError as err:
         return _untried(err)
 

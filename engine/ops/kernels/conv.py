@@ -217,6 +217,9 @@ def pixels_of_tiles(tile: Tile, height: int, width: int, device: torch.device) -
 
 # --- kernels that work
 
+TITLE = "convolution"
+_USUAL = Taps(32, 32, 3, 3, 3)
+
 # GPUs that multiply as fast with float32 sums: there half precision would gain nothing.
 _FULL_RATE = ((8, 0), (9, 0), (10, 0), (10, 3))
 
@@ -254,7 +257,15 @@ def find(
         norm=norm,
         group=group,
     )
-    return load(device, program) if program.can_group else None
+    return load(device, program) if program.can_group and working(device) else None
+
+
+def working(device: torch.device) -> bool:
+    """Whether the kernel of a small layer works on a GPU; if not, there is one warning in the log.
+
+    No other one is tried then.
+    """
+    return load(device, Program(taps=_USUAL, tile=tile_for(_USUAL.outer))) is not None
 
 
 def _adds_up_in_half(device: torch.device) -> bool:
@@ -292,7 +303,7 @@ def load(device: torch.device, program: Program) -> ConvKernel | None:
 @cache
 def _tried(device: torch.device, program: Program) -> ConvKernel | None:
     return build.checked(
-        ("convolution", device, DTYPE),
+        (TITLE, device, DTYPE),
         lambda: compile_for(device, program),
         lambda kernel: _error(kernel, device),
     )

@@ -171,38 +171,25 @@ def factors_of(
     *,
     added: Tensor | None = None,
     known: BlockStatistics | None = None,
+    kept: Tensor | None = None,
 ) -> Factors | None:
     """Factors of GroupNorm for a convolution that normalises its input; see `group_norm_silu`.
 
     Returns:
-        None without the kernels.
+        None without the kernels: then nothing is in `kept`, else the last frames through SiLU.
     """
     found = group_norm.find(x, groups)
-    if found is None:
+    last = x if kept is None else x[len(x) - len(kept) :]
+    of_last = found if kept is None else group_norm.find(last, groups, kept)
+    if found is None or of_last is None:
         return None
     kernel, grid = found
     blocks = known or kernel.statistics(x, grid, added)
-    return Factors(*kernel.scale_and_shift(blocks, (weight, bias), eps, added))
-
-
-def apply_factors(x: Tensor, factors: Factors, groups: int, out: Tensor) -> None:
-    """Write the last frames of x [T, C, H, W], normalised and through SiLU, into out [n, C, H, W].
-
-    Args:
-        x: All frames.
-        factors: Result of `factors_of` for all frames.
-        groups: Divides C.
-        out: n at most T.
-    """
-    scale, shift, _ = factors
-    assert shift is not None
-    x, scale, shift = (part[-len(out) :] for part in (x, scale, shift))
-    found = group_norm.find(x, groups, out)
-    if found is None:
-        normalise(x, scale, shift, out, silu=True)
-        return
-    kernel, grid = found
-    kernel.normalise((x, out), grid, (scale, shift), True)
+    scale, shift = kernel.scale_and_shift(blocks, (weight, bias), eps, added)
+    if kept is not None:
+        kernel, grid = of_last
+        kernel.normalise((last, kept), grid, (scale[-len(kept) :], shift[-len(kept) :]), silu=True)
+    return Factors(scale, shift)
 
 
 def add_residual(x: Tensor, change: Tensor, bias: Tensor, groups: int) -> BlockStatistics | None:

@@ -17,7 +17,7 @@ from engine.ops.conv.temporal_conv import Form, TemporalConv
 from engine.ops.kernels.conv import ConvKernel, Factors
 from engine.ops.kernels.conv_tiles import DTYPE
 from engine.ops.norm import compiled
-from engine.ops.norm.group_norm import apply_factors, factors_of, group_norm_silu
+from engine.ops.norm.group_norm import factors_of, group_norm_silu
 
 _PHASE_BYTES = 96 * 2**20  # of the phases that exist at once
 
@@ -67,7 +67,9 @@ class GroupNorm:
             out.copy_(self._in_steps(given.finished(), silu=silu))
             keep_last(out, kept)
 
-    def factors(self, given: NormInput, context: SliceContext) -> Factors | None:
+    def factors(
+        self, given: NormInput, context: SliceContext, kept: Tensor | None
+    ) -> Factors | None:
         """Factors for a convolution that normalises its input; see `Norm`."""
         switches = context.switches
         if switches.compile or not (switches.fused_norm and switches.kernels):
@@ -79,11 +81,8 @@ class GroupNorm:
             self._eps,
             added=given.bias,
             known=given.statistics,
+            kept=kept,
         )
-
-    def apply(self, frames: Tensor, factors: Factors, out: Tensor) -> None:
-        """Write the last of some frames, normalised; see `Norm`."""
-        apply_factors(frames, factors, self._groups, out)
 
     def _compiled(self, given: NormInput, out: Tensor, *, silu: bool) -> bool:
         """Norm compiled by torch, if it can."""

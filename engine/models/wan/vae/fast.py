@@ -49,7 +49,7 @@ def _residual(build: Builder, plain: WanResidualBlock) -> list[Part]:
     """A residual block."""
     norm1, conv1, norm2, conv2 = plain.residual.values()
     norms = (_norm(build, norm1), _norm(build, norm2))
-    convs = (build.conv(conv1), build.conv(conv2))
+    convs = (build.conv(conv1, norm="rms"), build.conv(conv2, norm="rms"))
     around = build.conv(plain.shortcut) if hasattr(plain, "shortcut") else None
     return [ResidualLayer(build.name(plain), norms, convs, around)]
 
@@ -83,7 +83,7 @@ def _upsampler(build: Builder, plain: WanUpsampler) -> list[Part]:
 def _head(build: Builder, plain: Head) -> list[Part]:
     """The last two layers of encoder or decoder."""
     norm, conv = plain.values()
-    return [OutputLayer(_norm(build, norm), build.conv(conv))]
+    return [OutputLayer(_norm(build, norm), build.conv(conv, norm="rms"))]
 
 
 def _down_stage(build: Builder, plain: DownStage) -> list[Part]:

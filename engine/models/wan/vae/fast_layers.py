@@ -23,7 +23,7 @@ from engine.ops.conv.subpixel import NearestFold
 from engine.ops.conv.temporal_conv import memory_format
 from engine.ops.kernels.conv import Factors
 from engine.ops.norm import compiled
-from engine.ops.norm.rms_norm import rms_norm_silu
+from engine.ops.norm.rms_norm import factors_of, rms_norm_silu
 
 _LEAST_LENGTH = 1e-12
 _PLACES = tuple((row, column) for row in range(2) for column in range(2))
@@ -61,13 +61,14 @@ class FastWanRmsNorm:
             out.copy_(self._in_steps(frames, silu=silu))
         keep_last(out, kept)
 
-    def factors(self, given: NormInput, context: SliceContext) -> Factors | None:
-        """None: the lengths of positions take a pass as long as the norm; see `Norm`."""
-        return None
-
-    def apply(self, frames: Tensor, factors: Factors, out: Tensor) -> None:
-        """Not called, as there are no factors; see `Norm`."""
-        raise NotImplementedError
+    def factors(
+        self, given: NormInput, context: SliceContext, kept: Tensor | None
+    ) -> Factors | None:
+        """Factors for a convolution that normalises its input; see `Norm`."""
+        switches = context.switches
+        if switches.compile or not (switches.fused_norm and switches.kernels):
+            return None
+        return factors_of(given.finished(), self._gamma, kept)
 
     def _in_steps(self, frames: Tensor, *, silu: bool) -> Tensor:
         """Norm as in the plain variant."""

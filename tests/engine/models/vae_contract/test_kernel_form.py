@@ -6,14 +6,18 @@ The kernel itself is tested in `tests/engine/ops/kernels`: here is what layers g
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, Literal
 
 import pytest
 import torch
 from torch import Tensor
 
 from engine.models.video_vae.causal_layers import KernelCausalConv
+from engine.ops.conv import frame_conv
 from engine.ops.conv.kernel_conv import KernelConv, KernelPhases
+from engine.ops.conv.trial import ConvolutionChoice, LayerKind
+from engine.ops.kernels import build, nvrtc
 from engine.settings.optimisations import VaeSwitches
 from tests.helpers.tensors import relative_rms
 from tests.helpers.vaes import EACH, ROWS, VaeRow, clip_of, latent_of
@@ -81,6 +85,35 @@ def test_switches_change_nothing(name: str, gpu: PretendedGpu) -> None:
     assert_equal(ROWS["seedvr2"], gpu, CLIPS[:1], switches)
 
 
+@pytest.mark.parametrize("works", [True, False])
+def test_layers_are_left_to_cudnn_where_the_kernel_does_not_work(
+    works: bool, gpu: PretendedGpu, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """With one line in the log; it is the same VAE that a trial would have given the kernel."""
+    compiled, row = build.compiled, ROWS["wan 2.1"]
+
+    def failing(device: torch.device, name: str, options: tuple[str, ...]) -> Any:
+        if name == "conv" and not works:
+            raise nvrtc.CompileFailed("no such architecture")
+        return compiled(device, name, options)
+
+    def choose(
+        device: torch.device, dtype: torch.dtype, layer: LayerKind, kernel: object
+    ) -> ConvolutionChoice:
+        form: Literal["3d", "kernel"] = "3d" if kernel is None else "kernel"
+        return ConvolutionChoice(form=form, reason="tried")
+
+    monkeypatch.setattr(build, "compiled", failing)
+    monkeypatch.setattr(frame_conv, "choose_convolution", choose)
+    plain = row.plain(row.half)
+    vae = on_gpu(row, plain, VaeSwitches())
+    clip, latent = clip_of(row.half, 5, 2, 1), latent_of(row.half, 2, 2, 1)
+    assert_near(both_ways(vae, clip.half(), latent.half()), both_ways(plain, clip, latent))
+    assert bool(gpu.record.launches["kernel convolve"]) == works
+    lines = [one for one in caplog.records if "convolution kernel" in one.getMessage()]
+    assert len(lines) == (0 if works else 1)
+
+
 # --- mistakes
 
 
@@ -93,20 +126,24 @@ def _zeros_for_copies(self: Any, given: Any, into: Any = None) -> Any:
     return self._into(given, into, self._usual.program.taps.reach - 1)
 
 
-def _nothing_kept(self: Any, frames: Any, past: Any, context: Any, write: Any) -> None:
-    _KEEP(self, frames, past, context, lambda out: out.zero_())
+@contextmanager
+def _nothing_kept(self: Any, *given: Any) -> Iterator[Tensor | None]:
+    with _KEEPING(self, *given) as kept:
+        yield kept
+        if kept is not None:
+            kept.zero_()
 
 
 def _without_past(self: Any, frames: Tensor, out: Tensor, past: Any = None) -> None:
     _WRITE(self, frames, out, None if past is None else torch.zeros_like(past))
 
 
-_RUN, _KEEP = KernelConv.run, KernelCausalConv._keep
+_RUN, _KEEPING = KernelConv.run, KernelCausalConv._keeping
 _WRITE = KernelPhases.write
 MISTAKES: dict[str, tuple[Any, str, Any, Cases]] = {
     "past frames in another order": (KernelConv, "run", _in_another_order, CLIPS),
     "zeros where copies belong": (KernelConv, "run_first", _zeros_for_copies, IMAGE),
-    "last frames that are not kept": (KernelCausalConv, "_keep", _nothing_kept, CLIPS),
+    "last frames that are not kept": (KernelCausalConv, "_keeping", _nothing_kept, CLIPS),
     "an upsampler without a past": (KernelPhases, "write", _without_past, CLIPS),
 }
 
