@@ -274,7 +274,7 @@ def _adds_up_in_half(device: torch.device) -> bool:
     sums = settled(
         device.type,
         "sums",
-        ("convolution",),
+        (TITLE,),
         propose=lambda: full if _has_full_rate(device) else half,
         fault_of=lambda sums: "" if sums in (half, full) else "it is unknown",
     )
@@ -295,7 +295,7 @@ def load(device: torch.device, program: Program) -> ConvKernel | None:
         works = _tried(device, program.smallest) is not None
         return "" if works else "it cannot be compiled, or is wrong"
 
-    is_used = uses(device.type, "kernel", ("convolution", *program.smallest.options()), fault)
+    is_used = uses(device.type, "kernel", (TITLE, *program.smallest.options()), fault)
     tried = _tried(device, program.smallest) if is_used else None
     return None if tried is None else ConvKernel(tried.module, program)
 
