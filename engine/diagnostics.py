@@ -155,6 +155,7 @@ def _kernels() -> Iterator[DoctorLine]:
 
     if not torch.cuda.is_available():
         return
+    from engine.ops.kernels import conv, conv_tiles
     from engine.ops.kernels.families import FAMILIES
 
     with torch_memory.selected():
@@ -162,11 +163,14 @@ def _kernels() -> Iterator[DoctorLine]:
         for dtype in (torch.float16, torch.bfloat16):
             name = f"kernels (GPU, {str(dtype).removeprefix('torch.')})"
             families = [one for one in FAMILIES if dtype in one.dtypes]
-            failed = tuple(one.title for one in families if not one.working(gpu, dtype))
+            failed = [one.title for one in families if not one.working(gpu, dtype)]
+            count = len(families) + (dtype == conv_tiles.DTYPE)
+            if dtype == conv_tiles.DTYPE and not conv.working(gpu):
+                failed.append(conv.TITLE)
             if failed:
-                yield _warning(name, "kernels.fail", names=failed)
+                yield _warning(name, "kernels.fail", names=tuple(failed))
             else:
-                yield _ok(name, "kernels.work", count=len(families))
+                yield _ok(name, "kernels.work", count=count)
 
 
 def _video() -> Iterator[DoctorLine]:

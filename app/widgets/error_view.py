@@ -39,8 +39,8 @@ ACTIONS = {  # names of actions, with the codes of the errors that they help wit
     "restart": "gpu-lost",
     "result": "disk-full",
     "retry": (
-        "source-missing source-unreadable out-of-memory job-error job-busy port-taken "
-        "already-lent machine-unreachable pairing-failed segment-damaged"
+        "choice-missing source-missing source-unreadable out-of-memory job-error job-busy "
+        "port-taken already-lent machine-unreachable pairing-failed segment-damaged"
     ),
     "run_again": "result-gone",
     "runtime": (

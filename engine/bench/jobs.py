@@ -25,6 +25,7 @@ from torch import Tensor
 from engine.core.control import Control
 from engine.core.errors import InputError
 from engine.core.geometry import Size
+from engine.ops.choices import Choices
 from engine.pipeline.context import HandOut, JobContext
 from engine.pipeline.publication import Publication
 from engine.pipeline.run import run_job
@@ -289,6 +290,7 @@ class SegmentList(FinishedSegments):
         super().__init__()
         self._folder = folder
         self.is_complete = False
+        self.choices = Choices()
 
     def path(self, number: int) -> Path:
         """File of a segment."""

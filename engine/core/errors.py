@@ -305,6 +305,10 @@ class FeatureMissing(HardwareError, code="feature-missing"):
     """This device, or this build of torch, cannot do what was chosen; the hint names what can."""
 
 
+class ChoiceMissing(HardwareError, code="choice-missing"):
+    """A job was begun with a way to compute that does not work on this device."""
+
+
 class CapacityError(EngineError, code="capacity-error"):
     """Too little memory."""
 

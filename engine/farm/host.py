@@ -199,6 +199,11 @@ class Host:
         assert member is not None
         self._scheduler.loop.add_callback(self._dismiss, member)
 
+    def check_sender(self, comm: Comm, number: int) -> None:
+        """Accept processes of this computer, and another one under its own number."""
+        if _fingerprint(comm) not in self._own:
+            self._at_work(comm, number)
+
     def learn(self, paces: dict[int, tuple[float, float]]) -> None:
         """Keep the speed of computers for later plans."""
         members = {number: self._member(number) for number in paces}

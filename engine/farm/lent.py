@@ -14,14 +14,11 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 from distributed import Worker, rpc
 from distributed.utils import get_ip
@@ -39,13 +36,13 @@ from engine.models import registry
 from engine.protocol.events import PreviewReady
 from engine.protocol.plan import WorkPlan
 from engine.video.read.media_file import lies_elsewhere
-from engine.workers.worker import JobOrder, SpanWorker
+from engine.workers.worker import ANSWER_S, JobOrder, SpanWorker
 
 logger = logging.getLogger(__name__)
 
 _TRY_S = 2.0  # between two questions
 _IDLE_S = 60.0  # without an answer, after which it ends and gives its memory back
-_CONNECT_S, _ANSWER_S = 5.0, 60.0
+_CONNECT_S = 5.0
 _STALLED_S = 10.0  # after the end of a job, in which the work has to end as well
 _ALONE_S = 15.0  # most, after the parent has gone; what it has written goes at the next start
 _REFUSED_S = 10.0  # until it asks again: the owner may have put a file there
@@ -131,14 +128,14 @@ class _Process:
         lent, name = self._lent, self._lent.endpoint.name
         async with rpc(f"tls://{host}", timeout=_CONNECT_S, connection_args=self._args) as there:
             question = there.upreel_ask(version=__version__, name=name)
-            reply = await asyncio.wait_for(question, _ANSWER_S)
+            reply = await asyncio.wait_for(question, ANSWER_S)
             if "needs" in reply:
                 needs = from_plain(Requirements, reply["needs"])
                 files = await asyncio.to_thread(fit.own_files, needs)
                 device = fit.now(lent.device)
                 offer = await asyncio.to_thread(fit.offer_of, device, files)
                 question = there.upreel_join(offer=to_plain(offer), name=name)
-                reply = await asyncio.wait_for(question, _ANSWER_S)
+                reply = await asyncio.wait_for(question, ANSWER_S)
         if "refused" in reply:
             self._tell("refused", str(from_plain(Message, reply["refused"])))
             return None
@@ -173,7 +170,7 @@ class _Process:
             local_directory=str(self._lent.folder / "dask"),
             dashboard_address="127.0.0.1:0",
             memory_limit=0,
-            death_timeout=_ANSWER_S,
+            death_timeout=ANSWER_S,
             plugins=(spans,),
         )
 
@@ -211,11 +208,10 @@ class LentWorker(SpanWorker):
     def setup(self, worker: Worker) -> None:
         """Begin, in the thread of the connections."""
         super().setup(worker)
-        self._loop = asyncio.get_running_loop()
         source = RemoteSource(
             self._order.media.path,
             self._size,
-            lambda begin, count: self._ask("read", begin=begin, count=count),
+            lambda begin, count: self.ask("read", begin=begin, count=count),
         )
         self._mounted.enter_context(lies_elsewhere(source.path, source.open))
 
@@ -241,7 +237,7 @@ class LentWorker(SpanWorker):
 
         def send(begin: int, piece: bytes, sha256: str) -> bool:
             about = {"segment": number, "begin": begin, "piece": piece, "sha256": sha256}
-            return bool(self._ask("keep", **about).result(_ANSWER_S))
+            return bool(self.ask("keep", **about).result(ANSWER_S))
 
         send_segment(path, send)
 
@@ -250,18 +246,12 @@ class LentWorker(SpanWorker):
         if preview is None:
             return
         pixels = [picture and picture.rgb for picture in (preview.source, preview.result)]
-        question = self._ask("picture", preview=to_plain(preview), pixels=pixels)
-        advised(lambda: question.result(_ANSWER_S), None)
+        question = self.ask("picture", preview=to_plain(preview), pixels=pixels)
+        advised(lambda: question.result(ANSWER_S), None)
 
     def ends_job(self, error: Exception) -> bool:
         """Whether any worker would fail like this: a disk, a driver, a link are this computer's."""
         return isinstance(error, NumericOverflow)
-
-    def _ask(self, what: str, **about: Any) -> Future[Any]:
-        """Call a method of the host in the thread of the connections."""
-        answer: Callable[..., Any] = getattr(self._worker.scheduler, f"upreel_{what}")
-        question = answer(number=self._number, **about)
-        return asyncio.run_coroutine_threadsafe(question, self._loop)
 
 
 def _free_port() -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from engine.core import atomic_file
@@ -16,6 +17,7 @@ from engine.core.serialization import from_plain, read_json, to_plain
 from engine.jobs import made_results
 from engine.jobs.job_store import StoredJob
 from engine.models import registry
+from engine.ops.choices import Choices
 from engine.pipeline.publication import Publication
 from engine.pipeline.segments import FinishedSegments, SegmentRecord, segment_path
 from engine.protocol.plan import Notice, Plan
@@ -23,8 +25,17 @@ from engine.settings.schema import JobSettings
 
 logger = logging.getLogger(__name__)
 
+CHOICES_VERSION = 1  # of choices.json
 _PIECE_BYTES = 1 << 22
 _NOT_IN_SEGMENTS = ("container", "overwrite", "accept_damaged", "workers", "machines")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ChoiceRecord:
+    """Content of `choices.json`: the choices of a job by their keys."""
+
+    version: int
+    choices: Mapping[str, str]
 
 
 class Checkpoint:
@@ -34,11 +45,15 @@ class Checkpoint:
     is finished when its record exists and has the size of its file. The record is written after the
     file was closed, so killing the program at any moment leaves whole segments only. The SHA-256 in
     it is compared before the segments are joined; records of earlier versions have none.
+
+    The choices that segments were made by are written before the first record that depends on
+    them, so a job that was killed has all that it needs to go on alike.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._finished = FinishedSegments(_whole_records(folder))
+        self._kept = 0  # choices in their file
 
     @property
     def records(self) -> list[SegmentRecord]:
@@ -72,8 +87,35 @@ class Checkpoint:
         path = self.path(record.number)
         with writing(path):
             record = replace(record, sha256=_sha256_of(path))
+        self._keep_choices()
         self._write(_record_file(self._folder, record.number), record)
         self._finished.add(record)
+
+    @cached_property
+    def choices(self) -> Choices:
+        """Choices that the segments were made by; none where an earlier version made them.
+
+        Raises:
+            CheckpointMismatch: Their file is damaged or of another version.
+        """
+        try:
+            if not self.frames:
+                raise FileNotFoundError
+            record = from_plain(_ChoiceRecord, read_json(self._choices))
+        except FileNotFoundError:
+            return Choices()
+        except (OSError, ValueError, TypeError, KeyError) as err:
+            raise CheckpointMismatch("record-unreadable", job=self._folder.name) from err
+        if record.version != CHOICES_VERSION:
+            raise CheckpointMismatch("other-version", job=self._folder.name)
+        self._kept = len(record.choices)
+        return Choices(record.choices)
+
+    def _keep_choices(self) -> None:
+        known = self.choices.known
+        if len(known) > self._kept:
+            self._write(self._choices, _ChoiceRecord(version=CHOICES_VERSION, choices=known))
+            self._kept = len(known)
 
     def complete(self) -> None:
         """Record that the frames of `records` are all that the source has."""
@@ -104,9 +146,11 @@ class Checkpoint:
     def clear(self) -> None:
         """Delete all segments and the record of a finished result."""
         found = self._finished.drop(0)
+        self._kept = 0
+        self.__dict__.pop("choices", None)
         paths = [self.path(record.number) for record in found]
         notes = [_record_file(self._folder, record.number) for record in found]
-        for path in (self._result, self._end, *reversed(notes), *paths):
+        for path in (self._result, self._end, *reversed(notes), self._choices, *paths):
             with writing(path):
                 path.unlink(missing_ok=True)
 
@@ -133,6 +177,10 @@ class Checkpoint:
     @property
     def _result(self) -> Path:
         return self._folder / "result.json"
+
+    @property
+    def _choices(self) -> Path:
+        return self._folder / "choices.json"
 
     @property
     def _end(self) -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
@@ -22,6 +22,7 @@ from engine.protocol.model_file_state import Kind, NetworkFacts
 from engine.protocol.plan import Notice, PicturePlan, WorkPlan
 from engine.protocol.report import State
 from engine.settings.schema import JobSettings
+from engine.settings.switches import Switches
 
 if TYPE_CHECKING:
     from engine.models.latents import LatentFormat
@@ -213,8 +214,15 @@ class ModelFamily(ABC, Generic[W]):
         return None
 
     def wider(self, work: W) -> W | None:
-        """Plan in a dtype that does not overflow; None where there is none."""
+        """Plan in whose dtype, or sums, values do not overflow; None where there is none.
+
+        What overflowed may be remembered, see `with_switches`.
+        """
         return None
+
+    def with_switches(self, work: W, switches: Switches) -> W:
+        """Plan with switches, but for those that its files are known not to bear."""
+        return replace(work, switches=switches)
 
     # what it takes
 

@@ -161,8 +161,9 @@ class _Encoding:
         work = replace(
             self.format.encoding(self.model, vae, video.seen_size, settings, device),
             threads=budget.threads,
-            switches=switches_of(settings.switches, device, budget.capability),
         )
+        switches = switches_of(settings.switches, device, budget.capability)
+        work = family.with_switches(work, switches)
         found: WorkPlan = family.fitted(work, room)
         if room.holds(found):
             return found

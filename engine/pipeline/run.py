@@ -14,6 +14,7 @@ from engine.core.file_access import advised
 from engine.core.geometry import FrameSpan
 from engine.core.messages import message
 from engine.hardware.telemetry import RamPeak
+from engine.ops.choices import following
 from engine.pipeline.context import JobContext, Throttle
 from engine.pipeline.gpu_guard import taken_over
 from engine.pipeline.model_file_check import check_weights, files_used
@@ -190,11 +191,12 @@ def _segment_bytes(plan: Plan, segments: SegmentLog) -> int:
 def _make_with(context: JobContext, segments: SegmentLog) -> None:
     """One try, with the plan as it is now; it may end with some segments made."""
     context.check_source()  # a pause may have lasted for days
-    if context.hand_out is not None:
-        context.hand_out(context, segments)
-    if not segments.is_complete:
-        with taken_over(context), closing(SpanMaker(context)) as maker:
-            maker.make(first_lacking(segments, context.plan.segment_frames), segments)
+    with following(segments.choices):
+        if context.hand_out is not None:
+            context.hand_out(context, segments)
+        if not segments.is_complete:
+            with taken_over(context), closing(SpanMaker(context)) as maker:
+                maker.make(first_lacking(segments, context.plan.segment_frames), segments)
 
 
 def _try_mux(context: JobContext) -> None:

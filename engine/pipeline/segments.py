@@ -10,6 +10,7 @@ from typing import Protocol
 
 from engine.core import atomic_file
 from engine.core.control import Control
+from engine.ops.choices import Choices
 from engine.pipeline.publication import Publication
 from engine.protocol.media import FrameMark
 
@@ -191,6 +192,15 @@ class SpanLog(Protocol):
 
 class SegmentLog(SpanLog, Protocol):
     """Store of finished segments; `jobs.checkpoint` keeps them in the job's folder."""
+
+    @property
+    def choices(self) -> Choices:
+        """Choices that they were made by; `add` keeps those that were made since.
+
+        Raises:
+            CheckpointMismatch: They cannot be read.
+        """
+        ...
 
     @property
     def ahead(self) -> Sequence[SegmentRecord]:

@@ -174,5 +174,7 @@ def _changes_of(old: WorkPlan, new: WorkPlan) -> Iterator[Message]:
     """Differences of two plans of one pass."""
     if old.dtype != new.dtype:
         yield message("change.dtype", before=old.dtype, after=new.dtype)
+    if old.switches.vae.fp16_sums != new.switches.vae.fp16_sums:
+        yield message("change.fp16-sums")
     if old.family == new.family:
         yield from registry.family_of(new).changes(old, new)

@@ -155,7 +155,7 @@ def _plan_within(request: Request, budget: Budget, rates: Rates) -> Plan:
         span=FrameSpan(0, frames_between(media.video, start, stop)),
         start=start,
         stop=stop,
-        work=replace(work, switches=switches),
+        work=registry.family_of(work).with_switches(work, switches),
         latent=latents.choose(media, settings, work.device) if media.holds_latents else None,
         picture=picture,
         streams=containers.plan_streams(media, container),

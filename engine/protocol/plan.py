@@ -69,6 +69,7 @@ class LatentPlan:
     at_once: int = 1  # tiles in work at a time
     warm_up: int = 0  # latents that tiles begin early; 0 where they go on with a carry
     parks: bool = False  # carries of whole frames wait in main memory while tiles are visited
+    fp16_sums: bool = True  # False: none, whatever the switch says
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from engine.settings.requirements import (
     COMPILER,
     COMPILERS,
     COMPILING,
+    CONVOLUTIONS,
     CPU,
     CUDA,
     MATMUL,
@@ -39,7 +40,7 @@ from engine.settings.requirements import (
 Exactness = Literal["exact", "rounding", "inexact"]
 Group = Literal["vae", "dit", "run"]
 Value = bool | str
-Convolution = Literal["auto", "2d", "3d"]
+Convolution = Literal["auto", "2d", "3d", "kernel"]
 Allocator = Literal["native", "expandable", "async"]
 Compiler = Literal["inductor", "max-autotune"]
 
@@ -234,13 +235,12 @@ class VaeSwitches(SwitchSet):
     chunked_upsampling: bool = _switch()
     planned_buffers: bool = _switch()
     temporal_winograd: bool = _switch(False, "rounding")
-    fp16_accumulation: bool = _switch(False, "inexact", needs=on_gpu((7, 0)))
+    fp16_sums: bool = _switch(
+        True, "rounding", needs=on_gpu((7, 5)), old_names=("fp16_accumulation",)
+    )
     compile: bool = _switch(False, "rounding", needs=COMPILING)
     convolution: Convolution = field(
-        default="auto",
-        metadata=_about(
-            SwitchChoice, values=dict.fromkeys(("auto", "2d", "3d"), NOTHING), plain="3d"
-        ),
+        default="auto", metadata=_about(SwitchChoice, values=CONVOLUTIONS, plain="3d")
     )
 
 

@@ -74,6 +74,7 @@ ALLOCATORS = {
     "expandable": Requirement(devices=GPU, systems=("linux",)),
     "async": ON_GPU,
 }
+CONVOLUTIONS = {"auto": NOTHING, "2d": NOTHING, "3d": NOTHING, "kernel": on_gpu((7, 5))}
 COMPILERS = {"inductor": NOTHING, "max-autotune": ON_GPU}
 VAE_DTYPES = {
     "auto": NOTHING,

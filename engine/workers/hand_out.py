@@ -147,8 +147,9 @@ class _HandOut:
         """Work until all segments are made, or no worker is left."""
         folder, team = self._order.folder, self._team
         forget_made(folder)  # by workers that were killed with their job
+        choices = self._segments.choices
         with WorkerPool(
-            worker(self._order), folder, len(team.workers), self._inbox.put, self._remote
+            worker(self._order), folder, len(team.workers), self._inbox.put, self._remote, choices
         ) as pool:
             self._threads.start("survey", self._read_ahead)
             try:

@@ -7,6 +7,7 @@ with the scheduler could run code here. Workers end when this process is gone.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import multiprocessing
 from collections.abc import Callable, Sequence
@@ -14,16 +15,18 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from distributed import Client, Future, KilledWorker, LocalCluster, Scheduler
+from distributed.comm.core import Comm
 from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.security import Security
 
 from engine.core.errors import Cancelled, EngineError
 from engine.core.file_access import reported
 from engine.core.messages import Message, message
+from engine.ops.choices import Choices
 from engine.pipeline.segments import Span
 from engine.protocol.events import PreviewReady
 from engine.workers import dask_internals
-from engine.workers.reports import Report, reports_in
+from engine.workers.reports import Report, check, read, reports_in
 from engine.workers.worker import CONTROL, TOPIC, ControlWord, SpanWorker, make_span
 
 logger = logging.getLogger(__name__)
@@ -33,6 +36,9 @@ SpanFuture = Future[PreviewReady | None]
 PRELOADED = [dask_internals.__name__]  # modules that a worker loads first
 _SHORT_S = 0.2  # of a span, on average: some times as long as messages to another computer take
 _FORGOTTEN = 8  # finished spans at a time; some have images
+_LONGEST_CHOICE, _MOST_CHOICES = 500, 5000  # characters of a key; keys of a job
+# Others wait as long in all for the workers of this computer to choose first.
+_PATIENCE_S, _POLL_S = 45.0, 0.1
 _CLOSING_S = 60.0  # at most: a worker that starts ends once it has started
 
 
@@ -57,6 +63,13 @@ class RemoteWorkers(Protocol):
     def refusal(self, error: RuntimeError) -> EngineError | None:
         """Error for the user if the scheduler cannot listen; None if that is not the reason."""
         ...
+
+    def check_sender(self, comm: Comm, number: int) -> None:
+        """Refuse a question that does not come from the worker with a number.
+
+        Raises:
+            InvalidReport: It comes from another computer.
+        """
 
     async def open(self, scheduler: Scheduler) -> None:
         """Let other computers join, in the thread of the scheduler."""
@@ -98,6 +111,7 @@ class WorkerPool:
         received: Takes the future of each span that has ended, and before it what its worker has
             reported, in threads of Dask.
         remote: Workers of other computers.
+        choices: Choices of the job, which all workers follow.
 
     Memory: some MB in this process.
     """
@@ -109,7 +123,10 @@ class WorkerPool:
         count: int,
         received: Callable[[SpanFuture | Report], None],
         remote: RemoteWorkers | None = None,
+        choices: Choices | None = None,
     ) -> None:
+        self._choices = choices or Choices()
+        self._patience_s = _PATIENCE_S if count else 0.0
         self._worker, self._folder, self._count = worker, folder, count
         self._received, self._remote = received, remote
         self._dead: set[str] = set()  # addresses of workers
@@ -127,6 +144,7 @@ class WorkerPool:
         self._cluster.sync(self._scheduler.listen, "inproc://")  # for the client: without TLS
         here = self._scheduler.listeners[-1].contact_address
         self._client = Client(here, loop=self._cluster.loop, set_as_default=False)
+        self._scheduler.handlers["upreel_choose"] = self._choose
         if self._remote is not None:
             self._cluster.sync(self._remote.open, self._scheduler)
         self._receiver = _Receiver(self._scheduler, self._received)
@@ -261,6 +279,25 @@ class WorkerPool:
                 raise
             return self._owner_of(future), reported(err, "a span", logger).as_message
         return self._owner_of(future), None
+
+    async def _choose(self, comm: Comm, number: int, key: str, choice: str) -> str:
+        """Choice of the job for a key, for a worker, in the thread of the scheduler.
+
+        Others wait for the workers of this computer, which should be able to go on alone.
+
+        Raises:
+            InvalidReport: No worker of the job asks like this.
+        """
+        number, key, choice = read(int, number), read(str, key), read(str, choice)
+        if self._remote is not None:
+            self._remote.check_sender(comm, number)
+        check(max(len(key), len(choice)) <= _LONGEST_CHOICE, "a choice that is too long")
+        check(len(self._choices.known) < _MOST_CHOICES, "too many choices")
+        is_own = number < self._count
+        while not is_own and choice and not self._choices.agree(key) and self._patience_s > 0:
+            await asyncio.sleep(_POLL_S)
+            self._patience_s -= _POLL_S
+        return self._choices.agree(key, choice)
 
     def _owner_of(self, future: SpanFuture) -> int | None:
         return dask_internals.worker_that_had(self._scheduler, future.key)

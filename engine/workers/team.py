@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from engine.core.errors import ChoiceMissing
 from engine.core.messages import Message, Param
 from engine.protocol.plan import Notice, Plan
 from engine.workers.pool import RemoteWorkers, SpanFuture
@@ -103,17 +104,20 @@ class Team:
             self.workers[number].has_left = True
 
     def failed(self, number: int, why: Message) -> Notice | None:
-        """Count a failure of a worker; the notice if it is left out from now on."""
+        """Count a failure of a worker; the notice if it is left out from now on.
+
+        One that cannot compute as the job does is left out at once.
+        """
         self.rests(number)
         worker = self.workers.get(number)
         has_slept = time.monotonic() - self._awake < _WAKING_S
         if worker is None or worker.has_left or has_slept:
             return None
         worker.failures += 1
-        if worker.failures < _MOST_FAILURES:
+        if worker.failures < _MOST_FAILURES and why.code != ChoiceMissing.code:
             return None
         del self.workers[number]
-        return self._notice("worker-left-out", number, count=str(_MOST_FAILURES), why=why)
+        return self._notice("worker-left-out", number, count=str(worker.failures), why=why)
 
     def may_load(self, number: int) -> bool:
         """Whether a worker has made no segment yet."""

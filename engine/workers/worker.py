@@ -6,20 +6,22 @@ to be requested, which only previews are worth.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
 from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from distributed import Worker, WorkerPlugin, get_worker
 
 from engine.core.control import Control
-from engine.core.errors import EngineError, GpuLost, NumericOverflow
+from engine.core.errors import ChoiceMissing, EngineError, GpuLost, NumericOverflow
 from engine.core.file_access import reported
 from engine.core.log import job_log
 from engine.core.messages import Message, message
@@ -28,6 +30,7 @@ from engine.hardware import devices
 from engine.hardware.out_of_memory import forget_frames, free_memory
 from engine.hardware.process import at_work
 from engine.hardware.telemetry import peak_ram_bytes
+from engine.ops.choices import Choices, following
 from engine.pipeline.context import JobContext, MemoryReleased, Throttle
 from engine.pipeline.gpu_guard import cared_for, loss_noticed, switched
 from engine.pipeline.recovery import reason_of
@@ -44,6 +47,8 @@ logger = logging.getLogger(__name__)
 
 PLUGIN, TOPIC, CONTROL = "spans", "upreel", "upreel_control"
 ControlWord = Literal["pause", "resume", "cancel"]
+
+ANSWER_S = 60.0  # most, of an answer of the process of the job
 
 _PROGRESS_S = 0.25  # between reports of progress
 _REPORTS_S = 0.05  # a report waits for others: each message costs some milliseconds of CPU
@@ -114,6 +119,7 @@ class SpanWorker(WorkerPlugin):
         """Begin, in the main thread of the worker process."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process of the job
         self._worker, self.control = worker, Control()
+        self._choices = Choices(ask=self._agree)
         worker.stream_handlers[CONTROL] = self._obey
         dask_internals.send_at_once(worker)
         self._reports: deque[Mapping[str, object]] = deque()  # not yet sent
@@ -125,6 +131,18 @@ class SpanWorker(WorkerPlugin):
         self.is_progress_due = Throttle(_PROGRESS_S)
         if self._order.is_paused:
             self.control.pause()
+
+    def _agree(self, key: str, proposed: str) -> str:
+        """Choice of the job for a key, which the workers make together."""
+        question = self.ask("choose", key=key, choice=proposed)
+        return str(question.result(ANSWER_S))
+
+    def ask(self, what: str, **about: Any) -> Future[Any]:
+        """Call a method of the process of the job, in the thread of the connections."""
+        answer: Callable[..., Any] = getattr(self._worker.scheduler, f"upreel_{what}")
+        loop: Any = self._worker.loop  # its type does not say that it is one of asyncio
+        question = answer(number=self._number, **about)
+        return asyncio.run_coroutine_threadsafe(question, loop.asyncio_loop)
 
     def _obey(self, word: ControlWord) -> None:
         """Pause, resume or cancel the span, at once."""
@@ -186,10 +204,8 @@ class SpanWorker(WorkerPlugin):
 
     def ends_job(self, error: Exception) -> bool:
         """Whether any worker would fail like this."""
-        is_memory = reason_of(error) is not None
-        return isinstance(error, NumericOverflow) or (
-            isinstance(error, EngineError) and not is_memory
-        )
+        is_own = reason_of(error) is not None or isinstance(error, ChoiceMissing)
+        return isinstance(error, NumericOverflow) or (isinstance(error, EngineError) and not is_own)
 
     @property
     def _gpu_is_gone(self) -> bool:
@@ -239,6 +255,7 @@ class SpanWorker(WorkerPlugin):
             self._around.enter_context(job_log(order.folder, f"worker-{number + 1}"))
             self._around.enter_context(at_work(on_processor=plan.work.device == "cpu"))
             self._around.enter_context(switched(self._context))
+            self._around.enter_context(following(self._choices))
             self._around.enter_context(cared_for(self._context))
             self._maker = SpanMaker(self._context)
             self._around.callback(self._maker.close)

@@ -88,6 +88,7 @@ def test_the_variant_of_convolutions_is_shown(monkeypatch: pytest.MonkeyPatch) -
 def test_kernels_that_fail_on_a_gpu_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
+    from engine.ops.kernels import conv
     from engine.ops.kernels.blocks import KERNELS
 
     assert not lines_of(diagnostics._kernels)
@@ -95,6 +96,11 @@ def test_kernels_that_fail_on_a_gpu_are_named(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     works = "engine.ops.kernels.build.KernelFamily.working"
     monkeypatch.setattr(works, lambda family, *_: True)
+    monkeypatch.setattr(conv, "working", lambda gpu: False)
+    half, bfloat = lines_of(diagnostics._kernels).values()
+    assert (half.state, bfloat.state) == ("warning", "ok")
+    assert "convolution" in str(half.message)
+    monkeypatch.setattr(conv, "working", lambda gpu: True)
     assert {line.state for line in lines_of(diagnostics._kernels).values()} == {"ok"}
     monkeypatch.setattr(works, lambda family, *_: family is not KERNELS)
     lines = lines_of(diagnostics._kernels)

@@ -38,6 +38,7 @@ def _go_wrong(folder: Path) -> None:
     """In the process that computes: let go wrong what the file names, each time it is asked."""
     from engine.core.serialization import to_plain
     from engine.farm import lent
+    from engine.ops.conv import temporal_conv
     from engine.video.write import segment_writer
     from engine.workers.reports import Made
 
@@ -48,6 +49,7 @@ def _go_wrong(folder: Path) -> None:
     right_send, right_write = lent.send_segment, segment_writer._VideoFile.write
     right_asked, right_version = lent._Process._job_of, lent.__version__
     right_tell, right_make = lent.LentWorker.report, lent.LentWorker.make
+    right_sums = temporal_conv._fault_in_place
 
     def send(path: Path, on: Any) -> None:
         def wrong(begin: int, piece: bytes, sha256: str) -> bool:
@@ -86,6 +88,10 @@ def _go_wrong(folder: Path) -> None:
             return None
         return right_make(self, span)
 
+    def fault_in_place() -> str:
+        return "it has been removed" if fault() == "sums in place" else right_sums()
+
+    temporal_conv._fault_in_place = fault_in_place
     lent.send_segment = send
     lent.LentWorker.report, lent.LentWorker.make = tell, make
     segment_writer._VideoFile.write = write

@@ -25,8 +25,8 @@ from engine.models.seedvr2.vae.fast_layers import GroupNorm
 from engine.models.seedvr2.vae.streams import SeedVr2DecodeStream, SeedVr2EncodeStream
 from engine.models.upscalers import DecodedTile
 from engine.models.video_vae.frame_slices import as_clip, as_frames
-from engine.models.video_vae.layers import keep_last
 from engine.models.video_vae.measured_memory import MeasuredVae
+from engine.models.video_vae.slice_context import keep_last
 from engine.models.video_vae.vae_use import Side
 from engine.models.wan.planning.vae_memory import VAES as WAN_VAES
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22, WanConfig

@@ -57,11 +57,15 @@ class PretendedModule:
 
 
 class Launch:
-    """One launch: the memory that it reads and writes."""
+    """One launch: the memory that it reads and writes.
+
+    Attributes:
+        share: Share of tensors that counts, where other launches have the rest.
+    """
 
     def __init__(self, module: PretendedModule, grid: Grid) -> None:
         self.module, self.gpu, self.grid = module, module.gpu, grid
-        self.has_values = module.gpu.has_values
+        self.has_values, self.share = module.gpu.has_values, 1.0
         self.reads: list[tuple[int, int]] = []
         self.writes: list[tuple[int, int]] = []
 
@@ -86,7 +90,7 @@ class Launch:
         assert first + last < room, f"a kernel goes beyond its memory: {first} + {last} of {room}"
         found = torch.empty(0, dtype=dtype, device=device)
         found.set_(memory.storage, first, tuple(shape), tuple(strides))
-        part = memory.storage._cdata, found.numel() * dtype.itemsize
+        part = memory.storage._cdata, int(found.numel() * dtype.itemsize * self.share)
         (self.writes if is_written else self.reads).append(part)
         return found
 
@@ -193,13 +197,22 @@ def _normalise(launch: Launch, *arguments: Any) -> None:
 
 
 def _rms_norm(launch: Launch, *arguments: Any) -> None:
-    *frames, gamma, shortest, silu = arguments
-    found, into = launch.frame_pair(*frames)
-    channels = found.shape[-1]
-    factors = launch.tensor(gamma, (channels,))
+    x, x_strides, out, strides, shape, gamma, shortest, silu, of_pixel, written = arguments
+    found, channels = launch.frames(x, x_strides, shape), shape.channels
+    factors, count = launch.tensor(gamma, (channels,)), len(found) - written
     if launch.has_values:
         values = F.normalize(found.double(), dim=-1, eps=shortest) * channels**0.5 * factors
-        into.copy_(F.silu(values) if silu else values)
+        values = F.silu(values) if silu else values
+    if count:
+        steps = strides.t, strides.y, strides.x, 1
+        sizes = count, *found.shape[1:]
+        into = launch.tensor(out, sizes, steps, found.dtype, is_written=True)
+        if launch.has_values:
+            into.copy_(values[written:])
+    if of_pixel:
+        lengths = launch.tensor(of_pixel, found.shape[:3], is_written=True)
+        if launch.has_values:
+            lengths.copy_(found.double().norm(dim=-1).clamp(min=shortest).reciprocal())
 
 
 def _rms_modulate(
@@ -377,20 +390,26 @@ def _convolve(
     parts = -(-outer // macros["TILE_CHANNELS"])
     frames = range(first.z, first.z + count)
     rows = slice(high * first.y, min(high * (first.y + down), result.height))
-    into = launch.strided(result, (first.z + count, result.height, result.width, outer))
-    into = into[first.z :, rows]
-    clip = _clip(launch, given, (frames[-1] * given.time_stride + given.reach))
-    weight = _unpacked(launch, packed, given, outer)
-    added = launch.tensor(bias, (outer,)) if bias else 0
-    if residual.first:
-        shape = first.z + count, result.height, result.width, outer
-        added = added + launch.strided(residual, shape, is_written=False)[first.z :, rows].double()
     blocks = torch.arange(result.width)[:, None] // wide * parts
     blocks = blocks + torch.arange(outer) // macros["TILE_CHANNELS"]
     mine = (blocks >= first.x) & (blocks < first.x + across)
+    of_columns = float(mine.double().mean())
+    of_rows = (rows.stop - rows.start) / result.height
+    shape = frames.stop, result.height, result.width, outer
+    launch.share = of_rows * of_columns * count / frames.stop
+    into = launch.strided(result, shape)[first.z :, rows]
+    added = 0
+    if residual.first:
+        added = launch.strided(residual, shape, is_written=False)[first.z :, rows].double()
+    length = frames[-1] * given.time_stride + given.reach
+    launch.share = of_rows * ((count - 1) * given.time_stride + given.reach) / length
+    clip = _clip(launch, given, length)
+    launch.share = 1.0
+    weight = _unpacked(launch, packed, given, outer)
+    if bias:
+        added = added + launch.tensor(bias, (outer,))
     taps = given.reach * macros["ROWS"] * macros["COLUMNS"]
-    share = float(mine.double().mean())
-    launch.gpu.record.operations += int(2 * into.numel() * share * given.channels * taps)
+    launch.gpu.record.operations += int(2 * into.numel() * of_columns * given.channels * taps)
     if not launch.has_values:
         return
     margins = given.left, result.width * step, given.above, result.height * step
@@ -415,7 +434,8 @@ def _clip(launch: Launch, given: Any, length: int) -> Tensor:
     )
     for source, norm, count in sources:
         if not source.first:
-            found.append(torch.zeros(max(0, count), *sizes, dtype=torch.float64))
+            zeros = {"dtype": torch.float64, "device": "cpu" if launch.has_values else "meta"}
+            found.append(torch.zeros(max(0, count), *sizes, **zeros))
         elif count > 0:
             x = launch.strided(source, (count, *sizes), is_written=False).double()
             found.append(_without_lack(launch, x, norm, silu=given.silu))

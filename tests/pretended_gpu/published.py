@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,7 @@ class Figures:
         waits: Waits of the host.
         convolutions: Shapes that cuDNN measures, in all slices so far.
         peak_gib: Allocated at most, weights included.
+        besides: Gigabytes that convolutions do not read and write themselves, of a VAE.
     """
 
     launches: int
@@ -58,6 +59,7 @@ class Figures:
     waits: int
     convolutions: int
     peak_gib: float
+    besides: float = 0.0
 
 
 def figures(gpu: PretendedGpu, work: Callable[[], Any]) -> tuple[Any, Figures]:
@@ -68,6 +70,7 @@ def figures(gpu: PretendedGpu, work: Callable[[], Any]) -> tuple[Any, Figures]:
     last = work()[-1]
     record = gpu.record
     assert not record.problems, record.problems
+    own = sum(record.touched[name] for name in ("convolution", "kernel convolve"))
     return last, Figures(
         launches=sum(record.launches.values()),
         gigabytes=round(sum(record.touched.values()) / 1e9, 3),
@@ -75,13 +78,18 @@ def figures(gpu: PretendedGpu, work: Callable[[], Any]) -> tuple[Any, Figures]:
         waits=sum(record.waits.values()),
         convolutions=len(convolutions),
         peak_gib=round(gpu.allocator.peak / 2**30, 3),
+        besides=round((sum(record.touched.values()) - own) / 1e9, 3) if own else 0.0,
     )
 
 
 def vae_steps(size: Size) -> Iterator[tuple[str, Figures]]:
-    """A steady slice of four frames through encoder and decoder, in float16."""
+    """A steady slice of four frames through encoder and decoder, in float16.
+
+    Convolutions are those of cuDNN, and of our kernel.
+    """
     for name in ("encode", "decode"):
         yield name, vae_step(name, size, VAE)
+        yield f"{name}, kernel", vae_step(name, size, replace(VAE, convolution="kernel"))
 
 
 def vae_step(name: str, size: Size, switches: VaeSwitches) -> Figures:
@@ -150,7 +158,7 @@ def all_figures() -> dict[str, Figures]:
     found = {}
     for title, size in SIZES.items():
         for name, step in vae_steps(size):
-            found[f"{name} {title}"] = step
+            found[f"{name} {title}"] = step  # "decode, kernel 1080p"
         for name, config in (("3B", DIT_3B), ("7B", DIT_7B)):
             found[f"{name} {title}"] = transformer_step(config, size)
     return found
@@ -179,6 +187,8 @@ def page(found: dict[str, Figures], before: dict[str, Figures]) -> str:
         "Launches, bytes and operations are counted; no time is measured. Encode and decode are a",
         "later slice of four frames, 3B and 7B a clip of 21 frames. At 1080p the decoder has a",
         "convolution with more than 2^31 values, which is computed in parts ([h100.md](h100.md)).",
+        'In rows with "kernel", Upreel computes the convolutions that its kernel can; "before" is',
+        "then the row above, in which cuDNN does. Its bytes include those of the residual stream.",
         "",
         '"Before" is the count of an earlier version, in which biases, residual sums, statistics',
         "of the next norm and copies for the next slice had passes of their own. The bias of a",
@@ -186,9 +196,9 @@ def page(found: dict[str, Figures], before: dict[str, Figures]) -> str:
         "cuDNN also measured the shapes at the start of a clip: 40 in total for encoding, 41 for",
         "decoding.",
         "",
-        "| step | launches | before | GB touched | before | change | TFLOP | host waits |"
-        " convolutions measured | peak GiB |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| step | launches | before | GB touched | before | change | GB besides convolutions |"
+        " TFLOP | host waits | convolutions measured | peak GiB |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, figures in found.items():
         earlier = before[name]
@@ -198,6 +208,7 @@ def page(found: dict[str, Figures], before: dict[str, Figures]) -> str:
             f"{figures.gigabytes:.1f}",
             f"{earlier.gigabytes:.1f}",
             f"{figures.gigabytes / earlier.gigabytes - 1:+.1%}",
+            f"{figures.besides:.1f}" if figures.besides else "",
             f"{figures.teraflops:.2f}",
             str(figures.waits),
             str(figures.convolutions),
@@ -213,6 +224,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the page and the baseline")
     options = parser.parse_args()
     found, (_, before) = all_figures(), known()
+    before |= {name: found[name.replace(", kernel", "")] for name in found if "kernel" in name}
     text = page(found, before)
     print(text)
     if options.write:

@@ -34,6 +34,7 @@ STEPS: dict[str, tuple[SwitchSet, str, Callable[[Any], Figures]]] = {
 }
 _CAPABILITY = (12, 0)
 _NOT_COUNTED = (
+    "fp16_sums",  # takes less time, with as many operations and bytes
     "compile",  # kernels of the compiler
     "image_mode",  # a clip has no images
     "folded_modulation",  # torch counts no operations of some of its products

@@ -294,8 +294,10 @@ def test_kept_frames_of_another_layout_are_copied() -> None:
 
 
 def test_a_vae_takes_the_forms_that_a_trial_chose(monkeypatch: pytest.MonkeyPatch) -> None:
-    def choose(device: torch.device, dtype: torch.dtype, layer: LayerKind) -> ConvolutionChoice:
-        assert (device, dtype) == (GPU, torch.float32)
+    def choose(
+        device: torch.device, dtype: torch.dtype, layer: LayerKind, kernel: object
+    ) -> ConvolutionChoice:
+        assert (device, dtype, kernel) == (GPU, torch.float32, None)
         form: Form = forms.setdefault(layer, "3d" if len(forms) % 2 else "2d")
         return ConvolutionChoice(form=form, reason="tried", winograd=True)
 

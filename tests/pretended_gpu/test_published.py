@@ -34,11 +34,23 @@ def test_steps_take_no_more_than_the_baseline() -> None:
     found = {**dict(vae_steps(size)), "3B": transformer_step(DIT_3B, size)}
     for name, figures in found.items():
         committed = baseline[f"{name} {QUICK}"]
-        for kind in ("launches", "gigabytes", "teraflops", "peak_gib"):
+        for kind in ("launches", "gigabytes", "teraflops", "peak_gib", "besides"):
             now, before = getattr(figures, kind), getattr(committed, kind)
             assert before / MOST <= now <= before * MOST, f"{name}: {kind} {before} -> {now}"
         assert figures.waits <= committed.waits, name
         assert figures.convolutions <= committed.convolutions, name
+
+
+def test_our_kernel_spares_what_is_besides_convolutions() -> None:
+    """At least a quarter at each size, and launches of the decoder."""
+    now, _ = known()
+    for title in SIZES:
+        for name in ("encode", "decode"):
+            ours, usual = now[f"{name}, kernel {title}"], now[f"{name} {title}"]
+            assert ours.besides <= 0.75 * usual.besides
+            assert ours.gigabytes < usual.gigabytes
+            assert ours.peak_gib < usual.peak_gib
+        assert ours.launches <= usual.launches
 
 
 def test_weights_in_blocks_cost_one_pass_each() -> None:

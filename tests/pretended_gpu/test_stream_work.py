@@ -125,6 +125,22 @@ def test_the_streams_take_what_is_predicted(name: str) -> None:
     assert gpu.allocator.most_apart == took
 
 
+@pytest.mark.parametrize("name", rest_extended(PLANS, "whole, on the GPU"))
+def test_with_our_kernel_the_streams_take_no_more_than_is_predicted(name: str) -> None:
+    """And hardly more operations: of a clip's second frame all taps are computed."""
+    plan, frames = plan_of("kernel", **PLANS[name]), FRAMES.get(name, 21)
+    needs = requirements.needs(plan)
+    vae = requirements._vae_weights(VaeConfig(), plan)
+    predicted = vae + max(needs.working["encode"], needs.working["decode"])
+    limit = Budget(ram_bytes=0, threads=1, vram_bytes=predicted).vram_limit_bytes
+    with streamed(plan, frames, limit) as gpu:
+        took, ran = gpu.allocator.most_requested, gpu.record.operations
+    assert gpu.record.launches["kernel convolve"]
+    assert sum(requirements.vae_work(plan, frames)) == pytest.approx(ran, rel=0.05)
+    assert 1 <= predicted / took <= 1.5
+    assert gpu.allocator.most_apart == took
+
+
 TWO = [
     *rest_extended([("tiles that begin early", way) for way in ("encode", "decode")]),
     pytest.param("all in tiles", "decode", marks=pytest.mark.slow),

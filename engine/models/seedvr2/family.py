@@ -46,9 +46,11 @@ from engine.models.seedvr2.planning import candidates, requirements
 from engine.models.seedvr2.planning.vae_memory import VAES
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
 from engine.models.upscalers import ShotModel
+from engine.models.video_vae import half_sums
 from engine.models.video_vae.measured_memory import VaeModel
 from engine.protocol.plan import Notice, WeightsPlan
 from engine.settings.schema import JobSettings
+from engine.settings.switches import Switches
 
 _FOLD_S = 2.2e-8  # CPU seconds to fold the weights of a byte of the VAE, measured in float32
 
@@ -140,8 +142,15 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         return candidates.less_on_host(work)
 
     def wider(self, work: SeedVr2Plan) -> SeedVr2Plan | None:
-        """Plan with the VAE in float32."""
-        return None if work.vae_dtype == "float32" else replace(work, vae_dtype="float32")
+        """Plan with sums of the VAE in float32, or all of it."""
+        if work.vae_dtype == "float32":
+            return None
+        other = half_sums.after_overflow(work, work.vae, work.vae_dtype)
+        return other or replace(work, vae_dtype="float32")
+
+    def with_switches(self, work: SeedVr2Plan, switches: Switches) -> SeedVr2Plan:
+        """Plan without sums in half precision where they are known to overflow."""
+        return replace(work, switches=half_sums.allowed(switches, work.vae))
 
     # what it takes
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from engine.models.video_vae.layers import CausalConv, ConvLayer, Part
-from engine.ops.conv.frame_conv import ConvOptions, ConvShape, FrameConv
+from engine.models.video_vae.causal_layers import AnyCausalConv, CausalConv, KernelCausalConv
+from engine.models.video_vae.layers import ConvLayer
+from engine.models.video_vae.slice_context import Part
+from engine.ops.conv.causal_conv import ConvShape
+from engine.ops.conv.frame_conv import ConvOptions, FrameConv, Method
+from engine.ops.conv.kernel_conv import KernelConv
+from engine.ops.kernels.conv_tiles import Norm as KernelNorm
 from engine.settings.optimisations import VaeSwitches
 
 
@@ -59,23 +65,43 @@ class Builder:
         *,
         pad: int = 0,
         late: bool = False,
-        adds_bias: bool = True,
         bias: Tensor | None = None,
-    ) -> CausalConv:
+        adds_bias: bool = True,
+        leaves_bias: bool = False,
+        norm: KernelNorm = "none",
+        groups: int = 0,
+    ) -> AnyCausalConv:
         """A causal convolution and its input window.
 
         Args:
             plain: A Conv3d, or a Conv2d, which sees one frame.
-            pad: Passed to `CausalConv`, as are `late` and `bias`.
+            pad: Passed to `CausalConv`, as is `late`.
             late: See `CausalConv`.
-            adds_bias: False leaves the bias to the reader of the result.
-            bias: Bias that is left to the reader.
+            bias: [O], in the place of its own.
+            adds_bias: False: it has none; the bias of another one includes its own.
+            leaves_bias: The bias may be left to the reader of the result.
+            norm: Norm before it that our kernel may apply.
+            groups: Groups of the result whose statistics are of use; 0: none.
         """
-        conv = self.frame_conv(plain, adds_bias=adds_bias)
-        return CausalConv(self.name(plain), conv, pad=pad, late=late, bias=bias)
+        name, (weight, shape, method) = self.name(plain), self._layer(plain)
+        if bias is None and adds_bias:
+            bias = self.exact(plain, "bias")
+        if method.kernel is not None:
+            group = len(weight) // groups if groups else 0
+            own = KernelConv(weight, bias, shape, method.kernel, pad=pad, norm=norm, group=group)
+            return KernelCausalConv(name, own, shape.past, late=late)
+        left = bias if leaves_bias else None
+        conv = FrameConv(weight, None if leaves_bias else bias, shape, self.options, method)
+        return CausalConv(name, conv, pad=pad, late=late, bias=left)
 
-    def frame_conv(self, plain: nn.Module, *, adds_bias: bool = True) -> FrameConv:
+    def frame_conv(self, plain: nn.Module) -> FrameConv:
         """A convolution without an input window; see `conv`."""
+        weight, shape, _ = self._layer(plain)
+        method = replace(self.options, kernels=False).method(weight.shape, self.device, shape)
+        return FrameConv(weight, self.exact(plain, "bias"), shape, self.options, method)
+
+    def _layer(self, plain: nn.Module) -> tuple[Tensor, ConvShape, Method]:
+        """Weight [O, I, K, kh, kw] of a convolution, where it lies, and how it is computed."""
         assert isinstance(plain, nn.Conv3d | nn.Conv2d)
         weight, stride = self.exact(plain, "weight"), plain.stride
         shape = ConvShape(
@@ -84,9 +110,8 @@ class Builder:
             space_stride=stride[-1],
             past=getattr(plain, "past", "none"),  # a Conv2d has none
         )
-        bias = self.exact(plain, "bias") if adds_bias else None
         weight = weight if weight.ndim == 5 else weight.unsqueeze(2)
-        return FrameConv(weight, bias, shape, self.options)
+        return weight, shape, self.options.method(weight.shape, self.device, shape)
 
     def linear(self, *plain: nn.Module) -> tuple[Tensor, Tensor]:
         """Weight [O, I] and bias [O] of linear layers or 1x1 convolutions, one below the other."""

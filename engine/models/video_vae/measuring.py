@@ -33,6 +33,7 @@ from engine.models.video_vae.vae_use import (
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.temporal_conv import adds_in_place
 from engine.ops.kernels.build import VALUELESS
+from engine.settings.optimisations import Convolution
 
 _aten = torch.ops.aten
 _CONVOLUTION = _aten.convolution.default
@@ -243,17 +244,18 @@ class Valueless:
         vae: Its family.
         config: Its sizes.
         use: Use of the VAE.
+        form: Form on a GPU where trials choose it: the one that takes the most.
     """
 
-    def __init__(self, vae: VaeCode, config: Any, use: VaeUse) -> None:
+    def __init__(self, vae: VaeCode, config: Any, use: VaeUse, form: Convolution = "2d") -> None:
         self._vae, self._config, self._use = vae, config, use
         self.dtype: torch.dtype = getattr(torch, use.dtype)
 
         switches = use.switches
         if switches.compile:  # norms then take a frame, as they do without kernels
             switches = replace(switches, compile=False, kernels=False)
-        if use.device == "cuda" and switches.convolution == "auto":
-            switches = replace(switches, convolution="2d")
+        if use.device == "cuda" and switches.convolution in ("auto", "kernel"):
+            switches = replace(switches, convolution=form)
         with torch.device("meta"):
             weights = vae.loader.plain(config).state_dict()
         self.meter = Meter(use.device)

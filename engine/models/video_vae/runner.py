@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from engine.hardware.stage_meter import end_part
 from engine.models.video_vae.builder import Builder, Table
-from engine.models.video_vae.layers import Mark, Part, SliceContext, Trace
+from engine.models.video_vae.layers import Mark
+from engine.models.video_vae.slice_context import Part, SliceContext, Trace
 from engine.models.video_vae.slicing import ClipSizes, SlicedVae, clamp_logvar
 from engine.ops.compiler import require_compiler
 from engine.ops.conv.causal_conv import Carry
@@ -124,6 +125,8 @@ class FastSlicedVae(SlicedVae, Generic[AnyPlain, AnyConfig]):
             form=_form(self.switches, self.device, self.dtype),
             fold=self.switches.first_frame_fold or self.switches.image_mode,
             winograd=self.switches.temporal_winograd,
+            kernels=self.switches.kernels and self.switches.channels_last,
+            fp16_sums=self.switches.fp16_sums,
         )
 
     def release(self) -> None:
@@ -156,7 +159,7 @@ class FastSlicedVae(SlicedVae, Generic[AnyPlain, AnyConfig]):
             raise ValueError("the carry belongs to a larger batch")
         tunes = direction in self._begun or not working.first
         self._begun.add(direction)
-        with no_gradients(), exact_arithmetic(self.switches.fp16_accumulation, tunes=tunes):
+        with no_gradients(), exact_arithmetic(tunes=tunes):
             results = [
                 self._clip(direction, clip, working, batch).movedim(0, 1)
                 for batch, clip in enumerate(clips)
@@ -175,7 +178,7 @@ class FastSlicedVae(SlicedVae, Generic[AnyPlain, AnyConfig]):
 
     def run_parts(self, parts: Sequence[Part], context: SliceContext) -> tuple[Tensor, Carry]:
         """Run some parts on a context; the frames that come out, and the next carry."""
-        with no_gradients(), exact_arithmetic(self.switches.fp16_accumulation):
+        with no_gradients(), exact_arithmetic():
             result = _through(parts, context)
         return result, context.carry.done()
 

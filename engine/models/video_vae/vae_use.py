@@ -50,7 +50,8 @@ class VaeUse:
         dtype: Type of values and weights. TRAP: a CPU without AVX-512 convolves 16-bit values
             through copies in float32, up to 5 times these bytes; only a user's own choice of
             `vae_precision` asks for that there.
-        device: On GPUs convolutions over time are counted as stacked ones ("2d"), which take more.
+        device: On GPUs convolutions over time are counted as stacked ones ("2d"), which take more
+            than those in three dimensions and, but for padded weights, those of our kernel.
         switches: Optimisations.
         slice_frames: Frames of all slices but the first, which has one more.
         is_image: One frame is all there is.
@@ -75,9 +76,9 @@ class VaeUse:
         return ", ".join((f"{self.device} {dtype} {what}", *self._changes()))
 
     def _changes(self) -> Iterator[str]:
-        asked = replace(self.switches, fp16_accumulation=False)
+        asked = replace(self.switches, fp16_sums=True)
         is_half = DTYPE_BYTES[self.dtype] == 2
-        if asked.convolution == ("3d" if self.device == "cpu" and is_half else "2d"):
+        if asked.convolution in ("kernel", "3d" if self.device == "cpu" and is_half else "2d"):
             asked = replace(asked, convolution="auto")
         if asked.first_frame_fold:
             asked = replace(asked, image_mode=True)

@@ -21,6 +21,7 @@ from engine.models.planning.candidates import (
 )
 from engine.models.planning.memory import MemoryRequirement, Room
 from engine.models.upscalers import ShotModel
+from engine.models.video_vae import half_sums
 from engine.models.video_vae.measured_memory import VaeModel
 from engine.models.wan import files
 from engine.models.wan.latents.format import WanLatents
@@ -31,6 +32,7 @@ from engine.models.wan.vae.config import WAN2X, WAN21, WAN22, WanConfig
 from engine.models.wan.vae.receptive_field import decoder_reach, encoder_reach
 from engine.models.wan.vae.split import LATENTS_PER_VISIT
 from engine.protocol.plan import Notice
+from engine.settings.switches import Switches
 
 
 class WanFamily(ModelFamily[WanPlan]):
@@ -88,8 +90,15 @@ class WanFamily(ModelFamily[WanPlan]):
         return candidates.less_on_host(work)
 
     def wider(self, work: WanPlan) -> WanPlan | None:
-        """In float32."""
-        return None if work.dtype == "float32" else replace(work, dtype="float32")
+        """Plan with sums in float32, or all values."""
+        if work.dtype == "float32":
+            return None
+        other = half_sums.after_overflow(work, work.vae, work.dtype)
+        return other or replace(work, dtype="float32")
+
+    def with_switches(self, work: WanPlan, switches: Switches) -> WanPlan:
+        """Plan without sums in half precision where they are known to overflow."""
+        return replace(work, switches=half_sums.allowed(switches, work.vae))
 
     # what it takes
 

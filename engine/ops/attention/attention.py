@@ -26,6 +26,7 @@ from engine.core.errors import FeatureMissing
 from engine.core.paths import cache_folder
 from engine.hardware.out_of_memory import is_out_of_memory
 from engine.ops.attention.backends import BACKENDS, Backend
+from engine.ops.choices import settled
 from engine.ops.trials import WORTH_IT, ResultFile, first_line, machine, seconds_of, trial
 
 _log = logging.getLogger(__name__)
@@ -159,7 +160,31 @@ def error_of(
     return _error_of(BACKENDS[name], _full(device), dtype, head_dim, shape)
 
 
-def _auto(*problem: Any) -> str:
+def _auto(
+    device: torch.device, dtype: torch.dtype, head_dim: int, length: int, allow_inexact: bool
+) -> str:
+    """Name of the backend that the running job uses; without a job, of the fastest."""
+
+    def fault(name: str) -> str:
+        if name not in BACKENDS:
+            return "it is unknown"
+        return fault_of(BACKENDS[name], device, dtype, head_dim)
+
+    return settled(
+        device.type,
+        "attention",
+        (_kind(allow_inexact), dtype, head_dim, length),
+        propose=lambda: _proposed(device, dtype, head_dim, length, allow_inexact),
+        fault_of=fault,
+    )
+
+
+def _kind(allow_inexact: bool) -> str:
+    """Word for the candidates of `auto`."""
+    return "any" if allow_inexact else "exact"
+
+
+def _proposed(*problem: Any) -> str:
     """Name of the fastest; torch's own choice for now where there is no memory to measure."""
     try:
         return _fastest(*problem)
@@ -176,8 +201,9 @@ def _fastest(
     found = [BACKENDS[name] for name in working(device, dtype, head_dim)]
     quick = [x for x in found if (x.is_exact or allow_inexact) and x.name != "math"]
     problem = Problem(device=device, dtype=dtype, head_dim=head_dim, length=length)
-    kind = "any" if allow_inexact else "exact"
-    return fastest_of(problem, quick, kind) if quick else "math"  # slow, but always works
+    return (
+        fastest_of(problem, quick, _kind(allow_inexact)) if quick else "math"
+    )  # slow, but always works
 
 
 def _or_by_torch(name: str, qkv: tuple[Tensor, Tensor, Tensor], scale: float) -> Tensor:

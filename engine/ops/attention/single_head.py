@@ -11,6 +11,7 @@ from torch import Tensor
 from engine.hardware.out_of_memory import is_out_of_memory
 from engine.ops.attention.attention import Problem, fastest_of, fault_of, rounded
 from engine.ops.attention.backends import BACKENDS, Backend
+from engine.ops.choices import settled, uses
 from engine.ops.kernels import wide_head
 from engine.ops.kernels.build import VALUELESS
 
@@ -82,7 +83,9 @@ def _memory_efficient(q: Tensor, k: Tensor, v: Tensor) -> bool:
     )
     if not torch.backends.cuda.can_use_efficient_attention(params):
         return False
-    return not fault_of(BACKENDS["efficient"], q.device, q.dtype, q.shape[-1])
+    where = q.device, q.dtype, q.shape[-1]
+    about = "efficient", q.dtype, q.shape[-1]
+    return uses(q.device.type, "attention", about, lambda: fault_of(BACKENDS["efficient"], *where))
 
 
 def _own_kernel(q: Tensor, k: Tensor, v: Tensor) -> bool:
@@ -113,16 +116,28 @@ class _SingleHead(Problem):
 
 
 def _faster(q: Tensor, backends: list[Backend]) -> Backend:
-    """The fastest of some that work; the first where there is no memory to measure."""
+    """The backend that the running job uses; without a job, the fastest of some that work."""
+    names = {one.name: one for one in backends}
     length = rounded(q.shape[1], q.device)
+    name = settled(
+        q.device.type,
+        "attention",
+        ("single head", q.dtype, q.shape[2], length, *names),
+        propose=lambda: _proposed(q, length, backends),
+        fault_of=lambda name: "" if name in names else "it is unknown",
+    )
+    return names[name]
+
+
+def _proposed(q: Tensor, length: int, backends: list[Backend]) -> str:
+    """Name of the fastest of some; of the first where there is no memory to measure."""
     problem = _SingleHead(device=q.device, dtype=q.dtype, head_dim=q.shape[2], length=length)
     try:
-        name = _fastest(problem, tuple(backends))
+        return _fastest(problem, tuple(backends))
     except RuntimeError as err:
         if not is_out_of_memory(err):
             raise
-        return backends[0]
-    return next(one for one in backends if one.name == name)
+        return backends[0].name
 
 
 _fastest = cache(partial(fastest_of, kind="single head"))

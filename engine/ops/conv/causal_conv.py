@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
@@ -11,6 +12,20 @@ from torch import Tensor, nn
 from engine.ops.transfer.parking import Parking
 
 Past = Literal["copies", "zeros", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvShape:
+    """Position of a convolution on its frames.
+
+    Before a clip are copies of its frame 0, or frames of zeros, or none: then the first output
+    needs a whole kernel of frames.
+    """
+
+    padding: int = 1  # zeros on each side of height and width
+    time_stride: int = 1
+    space_stride: int = 1
+    past: Past = "copies"
 
 
 class Carry:

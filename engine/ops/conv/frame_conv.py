@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from engine.ops.conv import folds
-from engine.ops.conv.causal_conv import Past
+from engine.ops.conv.causal_conv import ConvShape
 from engine.ops.conv.temporal_conv import Form, TemporalConv, WinogradConv, laid_out
 from engine.ops.conv.trial import LayerKind, choose_convolution
+from engine.ops.kernels.conv import ConvKernel, find
+from engine.ops.kernels.conv_tiles import DTYPE, UNIT, Taps
 from engine.settings.optimisations import Convolution
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConvShape:
-    """Position of a convolution on its frames.
+class Method(NamedTuple):
+    """Way in which a layer is computed.
 
-    Before a clip are copies of its frame 0, or frames of zeros, or none: then the first output
-    needs a whole kernel of frames.
+    Attributes:
+        form: See `TemporalConv`.
+        winograd: It takes F(2, 3).
+        kernel: Our kernel computes it instead; None: it does not.
     """
 
-    padding: int = 1  # zeros on each side of height and width
-    time_stride: int = 1
-    space_stride: int = 1
-    past: Past = "copies"
+    form: Form
+    winograd: bool = False
+    kernel: ConvKernel | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,22 +41,44 @@ class ConvOptions:
     form: Convolution  # see `TemporalConv`; "auto" is what a trial of each layer on a GPU finds
     fold: bool = True  # make the tables of `FrameConv.run_first`
     winograd: bool = False  # see `WinogradConv`; with "auto" where the trial finds it the fastest
+    kernels: bool = False  # "auto" may choose our kernel
+    fp16_sums: bool = False  # which may add products up in half precision, see `find`
 
-    def form_of(self, weight: Tensor, shape: ConvShape) -> tuple[Form, bool]:
-        """The form of a layer, and whether it takes F(2, 3).
+    def method(
+        self, weight: Sequence[int], device: torch.device, shape: ConvShape, parts: int = 1
+    ) -> Method:
+        """The way in which a layer is computed.
 
         Args:
-            weight: [O, I, K, kh, kw], on the device.
+            weight: O, I, K, kh, kw.
+            device: Device of the layer.
             shape: Padding and strides of the layer.
+            parts: Layers that our kernel would compute in its place, each of a share of O.
         """
+        kernel = self._kernel_for(weight, device, shape, parts)
+        if self.form == "kernel":
+            return Method("2d", kernel=kernel)
         if self.form != "auto":
-            return self.form, self.winograd
-        if weight.shape[2] == 1:
-            return "2d", False
+            return Method(self.form, self.winograd)
+        if kernel is None and weight[2] == 1:
+            return Method("2d")
         stride = (shape.time_stride, shape.space_stride)
-        layer = LayerKind(tuple(weight.shape), shape.padding, stride)
-        choice = choose_convolution(weight.device, self.dtype, layer)
-        return choice.form, self.winograd and choice.winograd
+        layer = LayerKind(tuple(weight), shape.padding, stride)
+        choice = choose_convolution(device, self.dtype, layer, kernel)
+        if choice.form == "kernel":
+            return Method("2d", kernel=kernel)
+        return Method(choice.form, self.winograd and choice.winograd)
+
+    def _kernel_for(
+        self, weight: Sequence[int], device: torch.device, shape: ConvShape, parts: int
+    ) -> ConvKernel | None:
+        """Our kernel where it may be used and works: that of one of the parts."""
+        if not self.kernels or self.dtype != DTYPE or self.form not in ("auto", "kernel"):
+            return None
+        outer, inner, reach, rows, columns = weight
+        taps = Taps(outer // parts, inner, reach, rows, columns, shape.space_stride)
+        store = math.gcd(taps.outer, UNIT)
+        return find(taps, device, store=store, half_sums=self.fp16_sums)
 
 
 class FrameConv:
@@ -66,18 +93,25 @@ class FrameConv:
         weight: On the device, in the precision in which folds are computed.
         bias: [O]; None where it is added elsewhere.
         shape: Padding and strides.
-        options: Precision, method, folds.
+        options: Precision, folds.
+        method: Way in which it is computed, not by our kernel; None: that of `options`.
 
     Memory: the weights; for the fold of copies one tap more, and again on a CPU once an
         image came.
     """
 
     def __init__(
-        self, weight: Tensor, bias: Tensor | None, shape: ConvShape, options: ConvOptions
+        self,
+        weight: Tensor,
+        bias: Tensor | None,
+        shape: ConvShape,
+        options: ConvOptions,
+        method: Method | None = None,
     ) -> None:
         self._shape, self._dtype, self._fold = shape, options.dtype, options.fold
         self._bias = None if bias is None else bias.to(options.dtype)
-        self._form, pairs = options.form_of(weight, shape)
+        method = method or options.method(weight.shape, weight.device, shape)
+        self._form = method.form
         self._all = TemporalConv(
             self._laid_out(weight),
             self._bias,
@@ -96,7 +130,7 @@ class FrameConv:
         self._newest = self._all.with_taps(kept[:, :, -1:], self._bias)
         if options.fold and shape.time_stride == 1:  # output 1 sees the past, too
             self._older = self._older_taps(weight)
-        if pairs and shape.time_stride == 1:
+        if method.winograd and shape.time_stride == 1:
             self._run = WinogradConv(weight, self._all)
 
     @property

@@ -6,7 +6,10 @@ import torch
 from torch import Tensor
 
 from engine.ops.conv import folds
+from engine.ops.conv.causal_conv import ConvShape
 from engine.ops.conv.folds import PHASES, PhaseBias
+from engine.ops.conv.frame_conv import ConvOptions
+from engine.ops.conv.kernel_conv import KernelPhases
 from engine.ops.conv.temporal_conv import TemporalConv
 
 
@@ -47,10 +50,10 @@ def interleave(
         else:
             target.copy_(part)
     if bias is not None:
-        _correct_lines(out, bias)
+        correct_lines(out, bias)
 
 
-def _correct_lines(out: Tensor, bias: PhaseBias) -> None:
+def correct_lines(out: Tensor, bias: PhaseBias) -> None:
     """Add the corrections of rows, columns and corners; a line may be both first and last."""
     for side, line in enumerate((0, -1)):
         for sub in range(2):
@@ -72,19 +75,27 @@ class NearestFold:
     Args:
         weight: [O, I, 3, 3], on its device, in the precision in which folds are computed.
         bias: [O].
-        dtype: Type of the table that is kept, rounded once.
+        options: Type of the table that is kept, rounded once, and whether our kernel may use it.
 
     Attributes:
         channels: O, of the result.
+        reads_views: Frames may be views of some channels of others.
 
     Memory: the table of 16 * O * I values.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor, options: ConvOptions) -> None:
         self.channels = weight.shape[0]
-        table = folds.nearest(weight).to(dtype).unsqueeze(2)
+        dtype, table = options.dtype, folds.nearest(weight).unsqueeze(2)
+        kernel = options.method(table.shape, table.device, ConvShape(), PHASES).kernel
+        self.reads_views = kernel is not None
+        biases = bias.repeat(PHASES)
+        self._phases = KernelPhases(table, biases, kernel) if kernel is not None else None
+        if self._phases is not None:
+            return
+        table = table.to(dtype)
         table = table.contiguous(memory_format=torch.channels_last_3d)
-        self._taps = TemporalConv(table, bias.to(dtype).repeat(PHASES), padding=1)
+        self._taps = TemporalConv(table, biases.to(dtype), padding=1)
 
     def write(self, frames: Tensor, out: Tensor, *, chunked: bool = True) -> None:
         """Enlarge frames.
@@ -95,8 +106,11 @@ class NearestFold:
             chunked: Some frames at a time.
 
         Memory: the phases of one frame, or `_PHASE_BYTES` if that is more; of all frames where it
-        is not chunked.
+        is not chunked; none with our kernel.
         """
+        if self._phases is not None:
+            self._phases.write(frames, out)
+            return
         step = self._chunk(frames) if chunked else max(1, frames.shape[0])
         for start in range(0, frames.shape[0], step):
             part = slice(start, start + step)

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from engine.ops.choices import uses
 from engine.ops.conv import folds
 from engine.ops.trials import trial
 
@@ -209,7 +210,8 @@ def _add_in_place(
 
 def adds_in_place(device: str, dtype: torch.dtype) -> bool:
     """Whether oneDNN's convolution that adds into its result exists and is right."""
-    return device == "cpu" and dtype is torch.float32 and not _fault_in_place()
+    serves = device == "cpu" and dtype is torch.float32
+    return serves and uses(device, "onednn", ("sums in place",), _fault_in_place)
 
 
 @trial(2e-5, AttributeError, RuntimeError, TypeError)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +20,12 @@ from torch import Tensor
 
 from engine.core import gpu_loss
 from engine.hardware.out_of_memory import is_out_of_memory
+from engine.ops.choices import settled
+from engine.ops.conv.causal_conv import ConvShape
+from engine.ops.conv.kernel_conv import Beside, KernelConv
 from engine.ops.conv.temporal_conv import Form, TemporalConv, WinogradConv, laid_out
+from engine.ops.kernels.conv import ConvKernel, find
+from engine.ops.kernels.conv_tiles import DTYPE, Taps
 from engine.ops.precision import current
 from engine.ops.trials import WORTH_IT, ResultFile, first_line, machine, seconds_of
 
@@ -74,17 +79,33 @@ _SHOWN = {"cuda": LayerKind((256, 256, 3, 3, 3)), "cpu": LayerKind((32, 32, 3, 3
 class ConvolutionChoice:
     """The form to use, and why."""
 
-    form: Form
+    form: Form | Literal["kernel"]
     reason: str  # for users: a clause without a full stop
     winograd: bool = False  # F(2, 3) is faster still
     ratio: float | None = None  # time of 3-D over that of 2-D sums; None where not compared
     is_sound: bool = True  # False when no form was right
 
     @property
+    def way(self) -> str:
+        """Name of the form, and of F(2, 3) where it is used: a key of _WAYS."""
+        return f"{self.form}, F(2, 3)" if self.winograd else self.form
+
+    @property
     def text(self) -> str:
         """One line for users."""
         compared = "" if self.ratio is None else f" (3-D takes {self.ratio:.2f} x the time of 2-D)"
-        return f"{self.form.upper()}: {self.reason}{compared}"
+        name = "kernel" if self.form == "kernel" else self.form.upper()
+        return f"{name}: {self.reason}{compared}"
+
+
+# Ways of a layer that a job may be begun with.
+_WAYS: dict[str, dict[str, Any]] = {
+    "2d": {"form": "2d"},
+    "3d": {"form": "3d"},
+    "kernel": {"form": "kernel"},
+    "2d, F(2, 3)": {"form": "2d", "winograd": True},
+    "3d, F(2, 3)": {"form": "3d", "winograd": True},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,33 +130,71 @@ class _Problem:
 
 
 def choose_convolution(
-    device: torch.device, dtype: torch.dtype, layer: LayerKind
+    device: torch.device,
+    dtype: torch.dtype,
+    layer: LayerKind,
+    kernel: ConvKernel | None = None,
 ) -> ConvolutionChoice:
     """The form of a layer that is right and fastest on a GPU.
 
-    Measured once for each kind of layer, GPU, driver, version of torch and cuDNN, and dtype, on
-    four frames of at most 2^21 values, and kept in a file of the cache folder. What fails while
-    measuring leads to 2-D sums, never to an exception; after a lack of memory it is tried again.
+    Measured once for each kind of layer, GPU, driver, version of torch and cuDNN, dtype, and sums
+    of our kernel, on four frames of at most 2^21 values, and kept in a file of the cache folder.
+    What fails while measuring leads to 2-D sums, never to an exception; after a lack of memory it
+    is tried again. A job keeps the form of its first frames, also after a lack of memory.
+
+    Args:
+        device: The GPU.
+        dtype: Type of the frames.
+        layer: Kind of the layer.
+        kernel: Our kernel for it, or for equal parts of its channels; None: it is no choice.
+
+    Raises:
+        ChoiceMissing: The form that the running job uses is not right on this device.
 
     Memory: for a moment, the first time, for layers of SeedVR2's VAE at most 0.16 GB in half
     precision and 0.32 GB in float32, and cuDNN's workspace; on the host 0.4 GB.
     """
+    own: list[ConvolutionChoice] = []
+
+    def propose() -> str:
+        own.append(_preferred(device, dtype, layer, kernel))
+        return own[0].way if own[0].is_sound else ""
+
+    way = settled(
+        device.type,
+        "convolution",
+        (dtype, layer.text + _words(layer, kernel)),
+        propose=propose,
+        fault_of=lambda way: _fault_of_way(way, device, dtype, layer, kernel),
+    )
+    if own and way in ("", own[0].way):
+        return own[0]
+    return ConvolutionChoice(**_WAYS[way], reason="the job was begun with it")
+
+
+def _preferred(
+    device: torch.device, dtype: torch.dtype, layer: LayerKind, kernel: ConvKernel | None
+) -> ConvolutionChoice:
+    """The fastest form; 2-D sums for now where it cannot be measured."""
     try:
-        return _choose(device, dtype, layer, current().cudnn_benchmark)
+        return _choose(device, dtype, layer, current().cudnn_benchmark, kernel)
     except RuntimeError as err:
         return _untried(err)
 
 
 @cache
 def _choose(
-    device: torch.device, dtype: torch.dtype, layer: LayerKind, benchmark: bool
+    device: torch.device,
+    dtype: torch.dtype,
+    layer: LayerKind,
+    benchmark: bool,
+    kernel: ConvKernel | None,
 ) -> ConvolutionChoice:
-    kind = str(dtype).removeprefix("torch.") + ("" if benchmark else ", no benchmark")
-    key = f"{machine(device)}, {kind}, {layer.text}"
+    key = _key(device, dtype, layer, benchmark, kernel)
     known = _choice_of(RESULTS.get(key))
     if known is not None:
         return known
-    choice = _probe(device, dtype, layer)
+    choice = _probe(device, dtype, layer, kernel)
     if choice.is_sound:
         names = "form", "winograd", "ratio", "reason"
         RESULTS.put(key, {name: getattr(choice, name) for name in names})
@@ -143,9 +202,61 @@ def _choose(
     return choice
 
 
+def _key(
+    device: torch.device,
+    dtype: torch.dtype,
+    layer: LayerKind,
+    benchmark: bool,
+    kernel: ConvKernel | None,
+) -> str:
+    """Everything that could change the result, as text."""
+    kind = str(dtype).removeprefix("torch.") + ("" if benchmark else ", no benchmark")
+    return f"{machine(device)}, {kind}{_words(layer, kernel)}, {layer.text}"
+
+
+def _fault_of_way(
+    way: str,
+    device: torch.device,
+    dtype: torch.dtype,
+    layer: LayerKind,
+    kernel: ConvKernel | None,
+) -> str:
+    """Why a way of a layer that a job was begun with is not right here; "" if it is.
+
+    Raises:
+        torch.OutOfMemoryError: There is no memory to try it.
+    """
+    if way not in _WAYS or (way == "kernel" and kernel is None):
+        return "it is unknown"
+    key = _key(device, dtype, layer, current().cudnn_benchmark, kernel)
+    known = _choice_of(RESULTS.get(key))
+    if known is not None and known.way == way:
+        return ""
+    with torch.inference_mode(), _as_models_do():
+        problem = _problem(device, dtype, layer)
+        if way == "kernel" and kernel is not None:
+            found = _try_kernel(problem, kernel)
+        else:
+            found = _try(problem, **_WAYS[way])
+    return _fault(found, _LIMITS[dtype])
+
+
+def _words(layer: LayerKind, kernel: ConvKernel | None) -> str:
+    """Our kernel in the key of a result."""
+    if kernel is None:
+        return ""
+    sums = f"promoted every {kernel.program.promote}" if kernel.program.promote else "in float32"
+    parts = layer.weight[0] // kernel.program.taps.outer
+    return f", our kernel with sums {sums}" + (f" in {parts} parts" if parts > 1 else "")
+
+
 def _choice_of(entry: dict[str, object]) -> ConvolutionChoice | None:
     match entry:
-        case {"form": "2d" | "3d" as form, "winograd": bool(winograd), "reason": str(reason)}:
+        case {
+            "form": "2d" | "3d" | "kernel" as form,
+            "winograd": bool(winograd),
+            "reason": str(reason),
+        }:
             ratio = entry.get("ratio")
             known = ratio if isinstance(ratio, float) else None
             return ConvolutionChoice(form=form, winograd=winograd, ratio=known, reason=reason)
@@ -156,7 +267,9 @@ def probe_convolution(device: torch.device | str, dtype: torch.dtype) -> Convolu
     """The choice for a usual layer, measured now, without the cache; some milliseconds."""
     device = torch.device(device)
     try:
-        return _probe(device, dtype, _SHOWN[device.type])
+        layer = _SHOWN[device.type]
+        kernel = find(Taps(*layer.weight), device) if dtype == DTYPE else None
+        return _probe(device, dtype, layer, kernel)
     except RuntimeError as err:
         return _untried(err)
 
@@ -165,15 +278,27 @@ def _untried(error: RuntimeError) -> ConvolutionChoice:
     return ConvolutionChoice(form="2d", reason=f"the self-test failed: {first_line(error)}")
 
 
-def _probe(device: torch.device, dtype: torch.dtype, layer: LayerKind) -> ConvolutionChoice:
+def _probe(
+    device: torch.device, dtype: torch.dtype, layer: LayerKind, kernel: ConvKernel | None = None
+) -> ConvolutionChoice:
     with torch.inference_mode(), _as_models_do():
         problem = _problem(device, dtype, layer)
         trials = [_try(problem, form) for form in ("2d", "3d")]
         choice = decide(*trials, dtype=dtype, on_card=device.type == "cuda")
+        if kernel is not None:
+            ours = _try_kernel(problem, kernel)
+            fault = _fault(ours, _LIMITS[dtype])
+            if fault:
+                logger.warning("our kernel for convolutions of %s %s", layer.text, fault)
+            best = trials[choice.form == "3d"].seconds if choice.is_sound else math.inf
+            if not fault and ours.seconds < WORTH_IT * best:
+                reason = "our kernel is right and the fastest"
+                return replace(choice, form="kernel", reason=reason, is_sound=True)
         if not choice.is_sound or layer.weight[2] != 3 or layer.stride[0] > 1:
             return choice
-        pairs, best = _try(problem, choice.form, winograd=True), trials[choice.form == "3d"]
-    faster = pairs.seconds < WORTH_IT * best.seconds
+        is_3d = choice.form == "3d"
+        pairs = _try(problem, "3d" if is_3d else "2d", winograd=True)
+    faster = pairs.seconds < WORTH_IT * trials[is_3d].seconds
     return replace(choice, winograd=faster and not _fault(pairs, _LIMITS[dtype]))
 
 
@@ -250,13 +375,40 @@ def _exact(layer: LayerKind, frames: Tensor, weight: Tensor, spots: Tensor) -> T
 
 
 def _try(problem: _Problem, form: Form, *, winograd: bool = False) -> Trial:
-    layer, device = problem.layer, problem.frames.device
-    try:
+    layer = problem.layer
+
+    def make() -> Callable[[], Tensor]:
         weight = laid_out(problem.weight, form)
         taps = TemporalConv(weight, None, padding=layer.padding, stride=layer.stride, form=form)
         conv = WinogradConv(problem.weight, taps) if winograd else taps
-        error = _error(conv.apply(problem.frames), problem)
-        work = partial(conv.apply, problem.frames)
+        return partial(conv.apply, problem.frames)
+
+    return _tried(problem, make)
+
+
+def _try_kernel(problem: _Problem, kernel: ConvKernel) -> Trial:
+    layer, frames = problem.layer, Beside(problem.frames)
+    shape = ConvShape(
+        padding=layer.padding,
+        time_stride=layer.stride[0],
+        space_stride=layer.stride[1],
+        past="none",
+    )
+
+    def make() -> Callable[[], Tensor]:
+        weights = problem.weight.chunk(layer.weight[0] // kernel.program.taps.outer)
+        parts = [KernelConv(weight, None, shape, kernel) for weight in weights]
+        return lambda: torch.cat([part.run_first(frames).frames for part in parts], 1)
+
+    return _tried(problem, make)
+
+
+def _tried(problem: _Problem, make: Callable[[], Callable[[], Tensor]]) -> Trial:
+    """Result of a way that `make` prepares."""
+    device = problem.frames.device
+    try:
+        work = make()
+        error = _error(work(), problem)
         workspace = _workspace(work, problem) if device.type == "cuda" else 0.0
         seconds = min(seconds_of(work, device) for _ in range(_RUNS))
     except RuntimeError as err:

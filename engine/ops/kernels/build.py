@@ -7,13 +7,14 @@ import logging
 import math
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
 
+from engine.ops.choices import uses
 from engine.ops.kernels import driver, nvrtc
 
 _log = logging.getLogger(__name__)
@@ -148,9 +149,25 @@ class KernelFamily(Generic[Kernels]):
         """
         self.title, self.name, self.second, self.kernels = title, name, second, kernels
         self.error, self.usual, self.dtypes = error, usual, dtypes
-        self.load = cache(self._load)
+        self._tried = cache(self._try)
 
-    def _load(
+    def load(
+        self, device: torch.device, dtype: torch.dtype, vector: int, second: int
+    ) -> Kernels | None:
+        """The compiled kernels; None if they do not work, or if the job does not use them.
+
+        Raises:
+            ChoiceMissing: The job uses them, and they do not work here.
+        """
+        kernels = partial(self._tried, device, dtype, vector, second)
+
+        def fault() -> str:
+            return "" if kernels() is not None else "it cannot be compiled, or is wrong"
+
+        about = self.title, dtype, vector, second
+        return kernels() if uses(device.type, "kernel", about, fault) else None
+
+    def _try(
         self, device: torch.device, dtype: torch.dtype, vector: int, second: int
     ) -> Kernels | None:
         """The compiled kernels; None, with one warning in the log, if they do not work."""
@@ -179,7 +196,7 @@ class KernelFamily(Generic[Kernels]):
 
     def cache_clear(self) -> None:
         """Forget all trials: for tests."""
-        self.load.cache_clear()
+        self._tried.cache_clear()
 
 
 def pointer(tensor: Tensor | None) -> ctypes.c_void_p:

@@ -17,12 +17,14 @@ struct Shape { int width, pixels, per_block, channels; };
 // The first of a thread's channels in its i-th pack.
 __device__ inline int channel_of(int i) { return (threadIdx.x + i * blockDim.x) * VECTOR; }
 
-// out = x / max(|x|, shortest) * sqrt(channels) * gamma, with SiLU if `silu`; out may be x.
+// out = x / max(|x|, shortest) * sqrt(channels) * gamma, with SiLU if `silu`; out may be x. It has
+// the frames from `written` on. `of_pixel`, [frames, pixels], gets 1 / max(|x|, shortest), if given.
 extern "C" __global__ void __launch_bounds__(THREADS) rms_norm(
     const Scalar *x, Strides at, Scalar *out, Strides into, Shape shape, const float *gamma,
-    float shortest, int silu) {
+    float shortest, int silu, float *of_pixel, int written) {
   const Scalar *frame = x + blockIdx.y * at.t;
-  Scalar *target = out + blockIdx.y * into.t;
+  int place = (int)blockIdx.y - written;
+  Scalar *target = out + place * into.t;
   float factors[PACKS][VECTOR], root = sqrtf((float)shape.channels);
 #pragma unroll
   for (int i = 0; i < PACKS; i++) {
@@ -58,9 +60,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) rms_norm(
     for (int away = blockDim.x / 2; away > 0; away /= 2)
       squares += __shfl_xor_sync(0xffffffffu, squares, away);
     float inverse = 1.0f / fmaxf(sqrtf(squares), shortest);
+    if (of_pixel != 0 && threadIdx.x == 0 && pixel < end)
+      of_pixel[(long long)blockIdx.y * shape.pixels + pixel] = inverse;
 #pragma unroll
     for (int i = 0; i < PACKS; i++) {
-      if (pixel < end && channel_of(i) < shape.channels) {
+      if (place >= 0 && pixel < end && channel_of(i) < shape.channels) {
 #pragma unroll
         for (int c = 0; c < VECTOR; c++) {
           float value = to_float(pack[i].channel[c]) * inverse * factors[i][c];

@@ -7,7 +7,8 @@ give statistics of what goes out; write every second pixel, as the phases of a f
 it. The PyTorch reference is `torch.nn.functional.conv3d`; tests run the same source on the CPU.
 
 Not for every layer: frames must be channels-last, and their channels a multiple of 8 (a video has
-3). `Work.store` and `find` say so, and cuDNN computes the others. No model uses the kernel yet.
+3). `Work.store` and `find` say so, and cuDNN computes the others. `engine.ops.conv.kernel_conv` has
+the layers of models.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from engine.ops.choices import settled, uses
 from engine.ops.kernels import build, driver, group_norm
 from engine.ops.kernels.build import pointer
 from engine.ops.kernels.conv_tiles import (
@@ -215,12 +217,21 @@ def pixels_of_tiles(tile: Tile, height: int, width: int, device: torch.device) -
 
 # --- kernels that work
 
+TITLE = "convolution"
+_USUAL = Taps(32, 32, 3, 3, 3)
+
 # GPUs that multiply as fast with float32 sums: there half precision would gain nothing.
 _FULL_RATE = ((8, 0), (9, 0), (10, 0), (10, 3))
 
 
 def find(
-    taps: Taps, device: torch.device, *, store: int = UNIT, norm: Norm = "none", group: int = 0
+    taps: Taps,
+    device: torch.device,
+    *,
+    store: int = UNIT,
+    norm: Norm = "none",
+    group: int = 0,
+    half_sums: bool = True,
 ) -> ConvKernel | None:
     """The kernel of a kind of layer; None: cuDNN computes it.
 
@@ -230,22 +241,44 @@ def find(
         store: See `Work.store`.
         norm: Norm that input frames lack.
         group: Channels of a group whose statistics come with the result; 0: none.
+        half_sums: Products may be added up in half precision, see `Program.promote`; they are not
+            where float32 sums are as fast.
 
     Raises:
         torch.OutOfMemoryError: There is no memory to try it.
     """
     if not build.is_gpu(device) or not store or taps.inner % UNIT:
         return None
-    promote = 0 if _has_full_rate(device) else PROMOTE
     program = Program(
         taps=taps,
         tile=tile_for(taps.outer),
-        promote=promote,
+        promote=PROMOTE if half_sums and _adds_up_in_half(device) else 0,
         store=store,
         norm=norm,
         group=group,
     )
-    return load(device, program) if program.can_group else None
+    return load(device, program) if program.can_group and working(device) else None
+
+
+def working(device: torch.device) -> bool:
+    """Whether the kernel of a small layer works on a GPU; if not, there is one warning in the log.
+
+    No other one is tried then.
+    """
+    return load(device, Program(taps=_USUAL, tile=tile_for(_USUAL.outer))) is not None
+
+
+def _adds_up_in_half(device: torch.device) -> bool:
+    """Whether the running job adds products up in half precision; without a job, what is faster."""
+    half, full = f"promoted every {PROMOTE} products", "in float32"
+    sums = settled(
+        device.type,
+        "sums",
+        (TITLE,),
+        propose=lambda: full if _has_full_rate(device) else half,
+        fault_of=lambda sums: "" if sums in (half, full) else "it is unknown",
+    )
+    return sums == half
 
 
 def _has_full_rate(device: torch.device) -> bool:
@@ -253,18 +286,24 @@ def _has_full_rate(device: torch.device) -> bool:
 
 
 def load(device: torch.device, program: Program) -> ConvKernel | None:
-    """A kernel that was compiled and tried; None, with one warning in the log: it does not work.
+    """A kernel that was compiled and tried; None: it does not work, or the job does not use it.
 
     One of few channels is tried, once for all layers that have the same macros.
     """
-    tried = _tried(device, program.smallest)
+
+    def fault() -> str:
+        works = _tried(device, program.smallest) is not None
+        return "" if works else "it cannot be compiled, or is wrong"
+
+    is_used = uses(device.type, "kernel", (TITLE, *program.smallest.options()), fault)
+    tried = _tried(device, program.smallest) if is_used else None
     return None if tried is None else ConvKernel(tried.module, program)
 
 
 @cache
 def _tried(device: torch.device, program: Program) -> ConvKernel | None:
     return build.checked(
-        ("convolution", device, DTYPE),
+        (TITLE, device, DTYPE),
         lambda: compile_for(device, program),
         lambda kernel: _error(kernel, device),
     )

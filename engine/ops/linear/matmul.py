@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from engine.ops.choices import uses
 from engine.ops.trials import trial
 
 Activation = Literal["none", "gelu", "swish"]
@@ -51,7 +52,8 @@ def onednn_product(
 
 def onednn_serves(x: Tensor) -> bool:
     """Whether `onednn_product` is available for such tensors, and faster."""
-    return x.device.type == "cpu" and x.dtype == torch.float32 and not _fault()
+    serves = x.device.type == "cpu" and x.dtype == torch.float32
+    return serves and uses("cpu", "onednn", ("product",), _fault)
 
 
 @trial(2e-5, AttributeError, NotImplementedError, RuntimeError, TypeError)

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.ops.kernels import group_norm
+from engine.ops.kernels.conv import Factors
 from engine.ops.kernels.group_norm import BlockStatistics
 from engine.ops.norm.cache_blocks import blocks, rows_of, scratch_of, work_dtype
 
@@ -159,6 +160,36 @@ def group_norm_silu(
     normalise(x, scale, shift, out, silu=silu)
     if kept is not None:
         kept.copy_(out[-len(kept) :])
+
+
+def factors_of(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    groups: int,
+    eps: float,
+    *,
+    added: Tensor | None = None,
+    known: BlockStatistics | None = None,
+    kept: Tensor | None = None,
+) -> Factors | None:
+    """Factors of GroupNorm for a convolution that normalises its input; see `group_norm_silu`.
+
+    Returns:
+        None without the kernels: then nothing is in `kept`, else the last frames through SiLU.
+    """
+    found = group_norm.find(x, groups)
+    last = x if kept is None else x[len(x) - len(kept) :]
+    of_last = found if kept is None else group_norm.find(last, groups, kept)
+    if found is None or of_last is None:
+        return None
+    kernel, grid = found
+    blocks = known or kernel.statistics(x, grid, added)
+    scale, shift = kernel.scale_and_shift(blocks, (weight, bias), eps, added)
+    if kept is not None:
+        kernel, grid = of_last
+        kernel.normalise((last, kept), grid, (scale[-len(kept) :], shift[-len(kept) :]), silu=True)
+    return Factors(scale, shift)
 
 
 def add_residual(x: Tensor, change: Tensor, bias: Tensor, groups: int) -> BlockStatistics | None:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from engine.ops.kernels import channel_norm
 from engine.ops.kernels.channel_norm import SHORTEST
+from engine.ops.kernels.conv import Factors
 from engine.ops.norm.cache_blocks import blocks, rows_of, scratch_of, work_dtype
 
 
@@ -59,6 +60,28 @@ def rms_norm_silu(
     elif frames.numel():
         _in_blocks(frames, gamma, out, silu)
     return out
+
+
+def factors_of(
+    frames: Tensor, gamma: Tensor, kept: Tensor | None, *, silu: bool = True
+) -> Factors | None:
+    """Factors for a convolution that normalises its input; see `rms_norm_silu`.
+
+    Args:
+        frames: [T, C, H, W].
+        gamma: [C], any precision.
+        kept: [n, C, H, W], gets the last n frames, normalised.
+        silu: SiLU of those.
+
+    Returns:
+        None without the kernel.
+    """
+    found = channel_norm.find(frames, *(() if kept is None else (kept,)))
+    if found is None:
+        return None
+    kernel, grid = found
+    lengths = kernel.inverse_lengths(frames, grid, gamma, silu, kept)
+    return Factors((gamma * len(gamma) ** 0.5).float(), None, lengths)
 
 
 def _in_blocks(frames: Tensor, gamma: Tensor, out: Tensor, silu: bool) -> None:

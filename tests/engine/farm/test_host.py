@@ -294,3 +294,16 @@ def test_a_picture_has_all_its_pixels(rgb: Any) -> None:
     assert _read_preview(to_plain(preview), [bytes(12), None]) == preview
     with pytest.raises(InvalidReport):
         _read_preview(to_plain(preview), [rgb, None])
+
+
+def test_a_worker_asks_for_choices_under_its_own_number_only(host: AskedHost) -> None:
+    async def talk() -> None:
+        await host.open()
+        number = await host.join()
+        host.host.check_sender(host.comms["own"], 0)
+        host.host.check_sender(host.comms["one"], number)
+        for who, wrong in (("two", number), ("one", number + 1), ("one", -1)):
+            with pytest.raises(InvalidReport):
+                host.host.check_sender(host.comms[who], wrong)
+
+    asyncio.run(talk())

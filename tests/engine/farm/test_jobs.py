@@ -15,12 +15,14 @@ from typing import Any
 
 import pytest
 
+from engine.core.errors import Cancelled
 from engine.farm import planning, present
 from engine.farm.endpoint import Endpoint
 from engine.farm.errors import PortTaken
 from engine.farm.host import hand_out_at
 from engine.farm.identity import Peers
 from engine.jobs.checkpoint import Checkpoint
+from engine.ops.conv import temporal_conv
 from engine.pipeline.run import run_job
 from engine.planner.rates import load_rates
 from engine.protocol.events import Event, SegmentDone, Warned
@@ -231,6 +233,37 @@ def test_a_machine_that_fails_three_times_is_left_out(
     assert "“machine 1” failed 3 times" in text
     assert seen.states("machine 1")[-1] == "left-out"
     assert not list((tmp_path / "farm").glob("*.part"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("begun", ["used", "not used"])
+def test_a_machine_computes_by_the_choices_of_the_job_or_is_left_out_at_once(
+    begun: str, tmp_path: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own trial would choose otherwise each time."""
+    monkeypatch.setattr("engine.workers.team._GONE_S", 30.0)  # there is no other worker
+    in_place = temporal_conv._fault_in_place()
+    assert not in_place, "this processor cannot show it"
+    with monkeypatch.context() as patch:
+        patch.setattr(temporal_conv, "_fault_in_place", lambda: "" if begun == "used" else "no")
+        plan = made_by_one("wan-2x", tmp_path)
+        with pytest.raises(Cancelled):
+            run(plan, tmp_path / "farm", stop_after=1)
+    endpoint, (other,) = paired(tmp_path, 1)
+    for file in plan.work.weights_files:
+        (other.models / file.path.name).write_bytes(file.path.read_bytes())
+    other.go_wrong("sums in place" if begun == "used" else "")
+    events = made_together(plan, tmp_path, endpoint, [other], local=0)
+    if begun == "used":
+        assert codes(events) == ["worker-left-out.machine", "workers-gone"]
+        text = events.of(Warned)[0].notice.message
+        assert "“machine 1” failed 1 time" in text
+        assert "The job was started with “sums in place” by oneDNN" in text
+        assert seen.spans("machine 1") == 0
+        assert seen.states("machine 1")[-1] == "left-out"
+    else:
+        assert not events.of(Warned)
+        assert seen.spans("machine 1") > 0
 
 
 def stalled(machine: Machine) -> Callable[[Event], None]:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine.api import unfinished
-from engine.core import errors
+from engine.core import atomic_file, errors
 from engine.core.errors import UnknownJob
 from engine.core.geometry import FrameSpan
 from engine.jobs.checkpoint import Checkpoint, check_unchanged, fits_segments, with_fate_of_segments
@@ -156,6 +156,29 @@ def test_only_whole_segments_count(tmp_path):
     again = Checkpoint(tmp_path)
     assert [r.number for r in again.records] == [0]
     assert not again.is_complete
+
+
+def test_choices_are_written_before_the_first_segment_that_depends_on_them(tmp_path, monkeypatch):
+    """A job may be killed between the two; a segment without new choices writes none."""
+    checkpoint, written = Checkpoint(tmp_path), []
+    write = atomic_file.write_json
+
+    def noted(path, *rest, **named):
+        written.append(path.name)
+        write(path, *rest, **named)
+
+    monkeypatch.setattr(atomic_file, "write_json", noted)
+    for number, key in enumerate(("a", "b", "b")):
+        checkpoint.choices.agree(key, "1")
+        checkpoint.path(number).write_bytes(b"12345")
+        checkpoint.add(record(number, 5))
+        assert Checkpoint(tmp_path).choices.known == checkpoint.choices.known
+    assert written == [
+        *("choices.json", "segment_000000.json"),
+        *("choices.json", "segment_000001.json"),
+        "segment_000002.json",
+    ]
+    assert checkpoint.choices.known == {"a": "1", "b": "1"}
 
 
 def test_complete_means_all_segments_are_there(tmp_path):

@@ -186,8 +186,8 @@ def test_too_little_memory_is_refused(
 
 def test_what_the_device_cannot_do_is_refused(tmp_path: Path, vaes: Any) -> None:
     film = a_film(tmp_path / "film.mkv", 1)
-    with pytest.raises(FeatureMissing, match=r"vae\.fp16_accumulation=on cannot be used"):
-        encoded(film, vaes["wan21-vae"], switches="vae.fp16_accumulation=on")
+    with pytest.raises(FeatureMissing, match=r"vae\.fp16_sums=on cannot be used"):
+        encoded(film, vaes["wan21-vae"], switches="vae.fp16_sums=on")
     assert [path.name for path in tmp_path.iterdir()] == ["film.mkv"]
 
 

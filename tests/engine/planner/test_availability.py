@@ -112,7 +112,7 @@ def test_the_environment_counts_and_other_models_are_left_alone(
 ) -> None:
     monkeypatch.setenv("UPREEL_DIT_ATTENTION", "flash2")
     monkeypatch.setenv("UPREEL_VAE_FP16_ACCUMULATION", "on")
-    names = {"attention=flash2", "vae.fp16_accumulation=on"}
+    names = {"attention=flash2", "vae.fp16_sums=on"}
     assert set(refused(planned(CPU))) == names
     assert not refused(planned(CPU, "matmul=nvfp4", "dit.compile=on", model="lite"))
     assert set(refused(planned(CPU, "matmul=nvfp4", model="wan-2x"))) == names - {
@@ -126,9 +126,9 @@ def test_inexact_switches_that_work_have_a_notice_each() -> None:
         notices = choice_notices(plan, JobSettings(switches=text), budget)
         return {n.params["switch"] for n in notices if n.code == "switch-inexact"}
 
-    text = "run.tf32=on,vae.fp16_accumulation=on,vae.temporal_winograd=on"
-    assert found(text, ADA) == {"run.tf32", "vae.fp16_accumulation"}
-    assert found(text, TURING) == {"vae.fp16_accumulation"}
+    text = "run.tf32=on,dit.fp16_accumulation=on,vae.temporal_winograd=on"
+    assert found(text, ADA) == {"run.tf32", "dit.fp16_accumulation"}
+    assert found(text, TURING) == {"dit.fp16_accumulation"}
     assert found("run.tf32=off", ADA) == set()
 
 

@@ -121,6 +121,23 @@ def test_every_change_has_a_text() -> None:
     )
 
 
+def test_sums_of_latents_become_wider_before_their_values() -> None:
+    latent = replace(LATENT, device="cuda", dtype="float16")
+    plan, found = a_plan(latent=latent), []
+    while (after := next_plan(plan, "overflow", failed="latent")) is not None:
+        assert after.work == plan.work
+        assert after.latent is not None
+        found.append((after.latent.fp16_sums, after.latent.dtype))
+        text = notice_of(plan, after, "overflow").message
+        plan = after
+        if len(found) == 1:
+            assert text == (
+                "Values became too large for float16: the job continues with convolution sums in "
+                "float32."
+            )
+    assert found == [(False, "float16"), (False, "float32")]
+
+
 def test_lite_takes_fewer_frames_then_smaller_tiles_down_to_a_floor() -> None:
     first = replace(a_plan(work=LITE), reasons=Reasons(limited_by="memory"))
     plan, words = first, []

@@ -1,6 +1,7 @@
 """Files written before settings and switches were renamed are still read.
 
-`form` became `treatment`, `products` became `matmul`, `dit.onednn_products` `dit.onednn_matmul`.
+`form` became `treatment`, `products` became `matmul`, `dit.onednn_products` `dit.onednn_matmul`,
+`vae.fp16_accumulation` `vae.fp16_sums`.
 """
 
 import json
@@ -14,7 +15,7 @@ from engine.jobs.job_store import JobStore
 from engine.settings import presets, store
 from engine.settings.presets import applied
 from engine.settings.schema import EngineSettings, JobSettings, known, with_environment
-from engine.settings.switches import Switches, changes_of
+from engine.settings.switches import Switches, changes_of, switches_of
 
 FILES = Path(__file__).parent / "before_renames"
 
@@ -35,6 +36,15 @@ def test_a_job(tmp_path: Path) -> None:
     assert changes_of(settings.switches) == {"dit.onednn_matmul": False, "dit.matmul": "fp8"}
     planned = from_plain(Switches, data["plan"]["model"]["switches"])
     assert not planned.dit.onednn_matmul
+    assert not planned.vae.fp16_sums  # computed as it was
+
+
+def test_sums_in_half_precision() -> None:
+    place = "cuda", (8, 6)
+    assert switches_of("", *place, {}).vae.fp16_sums
+    assert not switches_of("vae.fp16_accumulation=off", *place, {}).vae.fp16_sums
+    assert not switches_of("", *place, {"UPREEL_VAE_FP16_ACCUMULATION": "0"}).vae.fp16_sums
+    assert not switches_of("vae.all=off", *place, {}).vae.fp16_sums
 
 
 def test_a_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

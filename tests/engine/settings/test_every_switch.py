@@ -27,6 +27,7 @@ from engine.models.seedvr2.vae.plain import SeedVr2Vae
 from engine.models.video_vae import runner, tile_stream
 from engine.ops import compiler
 from engine.ops.attention import single_head
+from engine.ops.conv import frame_conv
 from engine.ops.kernels import group_norm, heads, token_rows
 from engine.ops.linear.matmul import onednn_serves
 from engine.ops.precision import arithmetic_of, current, exact_arithmetic, using
@@ -146,25 +147,31 @@ def _flags() -> tuple[object, ...]:
     return cudnn.benchmark, cudnn.allow_tf32, matmul.fp32_precision, matmul.allow_fp16_accumulation
 
 
-def _fp16_sums(case: Case, changed: tuple[str, bool]) -> object:
+def _kernel_sums(case: Case, on: bool) -> object:
+    """Whether kernels that are asked for may add products up in half precision."""
+    asked: list[object] = []
+
+    def find(*_: object, half_sums: bool, **__: object) -> None:
+        asked.append(half_sums)
+
+    case.patch.setattr(frame_conv, "find", find)
+    chosen = VaeSwitches(convolution="kernel", fp16_sums=on)
+    FastVae(case.vae.config, case.vae.state_dict(), dtype=torch.float16, switches=chosen)
+    return asked
+
+
+def _fp16_sums(case: Case, on: bool) -> object:
     """Whether matrix products may add up in half precision while the model works."""
     seen: list[object] = []
 
     def note(*_: object) -> None:
         seen.append(torch.backends.cuda.matmul.allow_fp16_accumulation)
 
-    model, on = changed
-    if model == "vae":
-        chosen = VaeSwitches(fp16_accumulation=on)
-        fast = FastVae(case.vae.config, case.vae.state_dict(), switches=chosen)
-        fast.trace = note
-        fast.posterior(random_frames(1, 3, 1, 16, 16, dtype=torch.float32))
-    else:
-        with torch.device("meta"):
-            dit = FastDit(case.dit.config, DitSwitches(fp16_accumulation=on))
-        dit.load_state_dict(case.dit.state_dict(), assign=True)
-        dit.between = note
-        dit(*random_inputs(case.dit.config, (1, 2, 2), text=1), 1000.0)
+    with torch.device("meta"):
+        dit = FastDit(case.dit.config, DitSwitches(fp16_accumulation=on))
+    dit.load_state_dict(case.dit.state_dict(), assign=True)
+    dit.between = note
+    dit(*random_inputs(case.dit.config, (1, 2, 2), text=1), 1000.0)
     assert not torch.backends.cuda.matmul.allow_fp16_accumulation
     return set(seen)
 
@@ -255,13 +262,13 @@ def _variables(case: Case, switches: RunSwitches) -> object:
 UNFOLDED = {"first_frame_fold": False}
 # Key of a switch -> what is observed with its usual value and with another one.
 _OBSERVATIONS: dict[str, tuple[Callable[[Case, Any], object], Any, Any]] = {
-    "vae.fp16_accumulation": (_fp16_sums, ("vae", False), ("vae", True)),
+    "vae.fp16_sums": (_kernel_sums, True, False),
     "vae.compile": (_compiled_norms, False, True),
     "vae.convolution": (_vae_calls, {"convolution": "2d"}, {"convolution": "3d"}),
     "vae.image_mode": (_vae_calls, UNFOLDED, {**UNFOLDED, "image_mode": False}),
     "vae.chunked_attention": (_wide_attention, True, False),
     "dit.onednn_matmul": (_dit_calls, {"onednn_matmul": True}, {"onednn_matmul": False}),
-    "dit.fp16_accumulation": (_fp16_sums, ("dit", False), ("dit", True)),
+    "dit.fp16_accumulation": (_fp16_sums, False, True),
     "dit.compile": (_dit_steps, False, True),
     "run.cudnn_benchmark": (_flags_of, RunSwitches(), RunSwitches(cudnn_benchmark=False)),
     "run.tf32": (_flags_of, RunSwitches(), RunSwitches(tf32=True)),

@@ -34,12 +34,14 @@ PLACES = [("cpu", None), ("cuda", (7, 5)), ("cuda", (8, 6)), ("cuda", (12, 0))]
 WORD = {True: "on", False: "off"}
 
 
-def test_defaults_never_change_results_and_all_is_what_works_on_the_device() -> None:
+def test_defaults_hardly_round_and_all_is_what_works_on_the_device() -> None:
+    """No default changes results but for rounding; of one kind there is more of that."""
     for place in PLACES:
         usual, everything = default_switches(*place), switches_of("all=on", *place, {})
         for entry in optimisations():
             if getattr(getattr(usual, entry.group), entry.name):
-                assert entry.exactness == "exact"
+                exactness = "rounding" if entry.key == "vae.fp16_sums" else "exact"
+                assert entry.exactness == exactness
                 assert entry.works_on(*place)
             is_on = getattr(getattr(everything, entry.group), entry.name)
             assert is_on == entry.works_on(*place)

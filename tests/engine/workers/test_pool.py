@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +13,11 @@ import dask
 import pytest
 from distributed import Worker, WorkerPlugin
 
+from engine.ops.choices import Choices
+from engine.workers import pool as pool_module
 from engine.workers.dask_internals import SETTINGS
 from engine.workers.pool import WorkerPool
+from engine.workers.reports import InvalidReport
 from engine.workers.worker import SpanWorker
 
 
@@ -60,6 +64,47 @@ def test_a_worker_has_the_next_span_ready_only_where_spans_are_short(
     pool._client = SimpleNamespace(map=lambda *_, **__: [])
     assert pool.hand_out([]) == []
     assert saturation == scheduler.WORKER_SATURATION
+
+
+def choosing(count: int, choices: Choices, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A pool with workers of this computer; others wait for them no longer than half a second."""
+    monkeypatch.setattr(pool_module, "_PATIENCE_S", 0.5)
+    return WorkerPool(cast(SpanWorker, None), Path(), count, print, None, choices)
+
+
+def test_workers_of_this_computer_choose_first_and_others_follow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    choices = Choices()
+    pool = choosing(1, choices, monkeypatch)
+
+    async def talk() -> None:
+        assert await pool._choose(None, 1, "a", "") == ""  # a question: it does not wait
+        other = asyncio.create_task(pool._choose(None, 1, "a", "flash2"))
+        await asyncio.sleep(0.05)
+        assert await pool._choose(None, 0, "a", "sdpa") == "sdpa"
+        assert await other == "sdpa"
+        assert await pool._choose(None, 1, "a", "") == "sdpa"
+        for key in ("b", "c"):  # which no worker of this computer meets
+            assert await pool._choose(None, 1, key, "flash2") == "flash2"
+        assert await pool._choose(None, 0, "b", "sdpa") == "flash2"
+
+    asyncio.run(talk())
+    assert pool._patience_s <= 0
+    assert choices.known == {"a": "sdpa", "b": "flash2", "c": "flash2"}
+
+
+@pytest.mark.parametrize(
+    "about",
+    [("1", "a", "b"), (1, ["a"], "b"), (1, "a", None), (1, "a" * 501, ""), (1, "a", "b" * 501)],
+)
+def test_a_choice_that_makes_no_sense_is_not_kept(
+    about: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choices = Choices()
+    with pytest.raises(InvalidReport):
+        asyncio.run(choosing(0, choices, monkeypatch)._choose(None, *about))
+    assert not choices.known
 
 
 class _NoSpans(WorkerPlugin):

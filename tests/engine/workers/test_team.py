@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.core.errors import ChoiceMissing
 from engine.core.messages import Message
 from engine.protocol.plan import WorkerPlan
 from engine.workers import team
@@ -53,6 +54,14 @@ def test_the_third_failure_leaves_a_worker_out(one: Team) -> None:
     assert notice.message == "Process 1 failed 3 times and is no longer used: its process has ended"
     assert not one.workers
     assert one.failed(0, WHY) is None
+
+
+def test_a_worker_that_cannot_compute_as_the_job_does_is_left_out_at_once(one: Team) -> None:
+    why = ChoiceMissing(work="x", fault="y").as_message
+    notice = one.failed(0, why)
+    assert notice is not None
+    assert notice.params == {"worker": "1", "count": "1", "why": why}
+    assert not one.workers
 
 
 def test_what_is_lost_while_this_computer_wakes_is_no_failure(one: Team, clock: Clock) -> None:

@@ -9,7 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from engine.models.seedvr2.vae.config import VaeConfig
-from engine.models.seedvr2.vae.fast_layers import FastSeedVr2Upsampler, FoldedUpsampler, GroupNorm
+from engine.models.seedvr2.vae.fast_layers import (
+    FastSeedVr2Upsampler,
+    FoldedUpsampler,
+    GroupNorm,
+    KernelUpsampler,
+)
 from engine.models.seedvr2.vae.plain import (
     DownBlock,
     FrameNorm,
@@ -22,18 +27,20 @@ from engine.models.seedvr2.vae.plain import (
     UpBlock,
 )
 from engine.models.video_vae.builder import Builder, Table, in_order, single_conv
+from engine.models.video_vae.causal_layers import AnyCausalConv
 from engine.models.video_vae.layers import (
     AddResidual,
     AttentionLayer,
     ConvLayer,
     Mark,
     OutputLayer,
-    Part,
     ResidualLayer,
 )
 from engine.models.video_vae.runner import FastSlicedVae, Parts
+from engine.models.video_vae.slice_context import Part
 from engine.ops.conv import folds
-from engine.ops.conv.causal_conv import Carry, CausalConv3d
+from engine.ops.conv.causal_conv import Carry, CausalConv3d, ConvShape
+from engine.ops.conv.folds import PHASES
 from engine.ops.kernels.group_norm import working
 from engine.ops.norm import compiled
 from engine.ops.norm.group_norm import add_residual
@@ -48,21 +55,28 @@ def _norm(build: Builder, plain: FrameNorm) -> GroupNorm:
 def _residual(build: Builder, plain: SeedVr2ResidualBlock) -> list[Part]:
     """A residual block; biases are added where the results are read next, if one pass can."""
     name, norms = build.name(plain), (_norm(build, plain.norm1), _norm(build, plain.norm2))
-    shortcut = plain.conv_shortcut if hasattr(plain, "conv_shortcut") else None
-    if not _leaves_biases(build):
-        around = None if shortcut is None else build.conv(shortcut)
-        convs = (build.conv(plain.conv1), build.conv(plain.conv2))
-        return [ResidualLayer(name, norms, convs, around)]
-    around, bias = None, build.exact(plain.conv2, "bias")
-    if shortcut is not None:
-        around = build.conv(shortcut, adds_bias=False)
-        bias = bias + build.exact(shortcut, "bias")
-    first = build.conv(plain.conv1, adds_bias=False, bias=build.exact(plain.conv1, "bias"))
-    second = build.conv(plain.conv2, adds_bias=False, bias=bias)
-    add: AddResidual = partial(add_residual, groups=plain.norm2.num_groups)
-    if build.switches.compile:
-        add = compiled.sum_or(add)
-    return [ResidualLayer(name, norms, (first, second), around, add)]
+    leaves, bias = _leaves_biases(build), build.exact(plain.conv2, "bias")
+    around: AnyCausalConv | None = None
+    if hasattr(plain, "conv_shortcut"):
+        around = build.conv(plain.conv_shortcut, adds_bias=not leaves)
+        if leaves:
+            bias = bias + build.exact(plain.conv_shortcut, "bias")
+    convs = (
+        build.conv(plain.conv1, leaves_bias=leaves, norm="group", groups=plain.norm2.num_groups),
+        build.conv(
+            plain.conv2,
+            bias=bias,
+            leaves_bias=leaves,
+            norm="group",
+            groups=plain.norm2.num_groups,
+        ),
+    )
+    add: AddResidual | None = None
+    if leaves:
+        add = partial(add_residual, groups=plain.norm2.num_groups)
+        if build.switches.compile:
+            add = compiled.sum_or(add)
+    return [ResidualLayer(name, norms, convs, around, add)]
 
 
 def _leaves_biases(build: Builder) -> bool:
@@ -106,12 +120,17 @@ def _upsampler(build: Builder, plain: SeedVr2Upsampler) -> list[Part]:
         build.exact(conv, "bias"),
         plain.frames_each > 1,
     )
-    return [FoldedUpsampler(name, fold.to(build.device, build.options.dtype), build.options)]
+    times, reach, outer, *taps = fold.taps.shape
+    shape = times * outer, taps[0], reach, *taps[1:]
+    method = build.options.method(shape, build.device, ConvShape(), times * PHASES)
+    if method.kernel is not None:
+        return [KernelUpsampler(name, fold, method.kernel)]
+    return [FoldedUpsampler(name, fold.to(build.device, build.options.dtype), method.form)]
 
 
 def _output(build: Builder, plain_norm: FrameNorm, conv: CausalConv3d) -> OutputLayer:
     """The last two layers of encoder or decoder."""
-    return OutputLayer(_norm(build, plain_norm), build.conv(conv))
+    return OutputLayer(_norm(build, plain_norm), build.conv(conv, norm="group"))
 
 
 class FastVae(FastSlicedVae[SeedVr2Vae, VaeConfig]):

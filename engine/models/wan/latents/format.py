@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 from engine.core.geometry import Size
 from engine.models.latents import Check, Guess, LatentFilm, LatentFormat, LatentHeader
 from engine.models.planning.candidates import tile_of
+from engine.models.video_vae import half_sums
 from engine.models.wan import files
 from engine.models.wan.latents.file import SUFFIX, LatentFile, examined
 from engine.models.wan.latents.spaces import MODELS, TEMPORAL_FACTOR
@@ -63,6 +64,7 @@ class WanLatents(LatentFormat):
             device=device,
             dtype=vae_dtype(settings.vae_precision, device),
             decode_tile=tile_of(settings.decode_tile, header.padded, least),
+            fp16_sums=not half_sums.overflowed(found.vae),
         )
 
     def decoding(self, latent: LatentPlan, size: Size, work: WorkPlan) -> WanDecodePlan:
@@ -72,7 +74,7 @@ class WanLatents(LatentFormat):
             device=latent.device,
             dtype=latent.dtype,
             threads=work.threads,
-            switches=work.switches,
+            switches=work.switches if latent.fp16_sums else half_sums.without_sums(work.switches),
             vae=latent.vae,
             size=size,
             padded=self.padded(latent.model, size),
@@ -93,6 +95,7 @@ class WanLatents(LatentFormat):
             at_once=decoding.decode_at_once,
             warm_up=decoding.warm_up,
             parks=decoding.parks,
+            fp16_sums=decoding.switches.vae.fp16_sums,
         )
 
     def decode(

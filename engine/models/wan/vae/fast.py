@@ -8,8 +8,9 @@ from typing import ClassVar, cast
 from torch import Tensor, nn
 
 from engine.models.video_vae.builder import Builder, Table, in_order, single_conv
-from engine.models.video_vae.layers import AttentionLayer, Mark, OutputLayer, Part, ResidualLayer
+from engine.models.video_vae.layers import AttentionLayer, Mark, OutputLayer, ResidualLayer
 from engine.models.video_vae.runner import FastSlicedVae, Parts
+from engine.models.video_vae.slice_context import Part
 from engine.models.video_vae.slicing import clamp_logvar
 from engine.models.wan.vae.config import Stage, WanConfig
 from engine.models.wan.vae.fast_layers import (
@@ -48,7 +49,7 @@ def _residual(build: Builder, plain: WanResidualBlock) -> list[Part]:
     """A residual block."""
     norm1, conv1, norm2, conv2 = plain.residual.values()
     norms = (_norm(build, norm1), _norm(build, norm2))
-    convs = (build.conv(conv1), build.conv(conv2))
+    convs = (build.conv(conv1, norm="rms"), build.conv(conv2, norm="rms"))
     around = build.conv(plain.shortcut) if hasattr(plain, "shortcut") else None
     return [ResidualLayer(build.name(plain), norms, convs, around)]
 
@@ -73,7 +74,7 @@ def _upsampler(build: Builder, plain: WanUpsampler) -> list[Part]:
     space: Enlarger
     if build.switches.upsampler_fold:
         weight, bias = build.exact(conv, "weight"), build.exact(conv, "bias")
-        space = NearestFold(weight, bias, build.options.dtype)
+        space = NearestFold(weight, bias, build.options)
     else:
         space = SteppedEnlarger(build.frame_conv(conv), conv.out_channels)
     return [FastWanUpsampler(build.name(plain), time, space)]
@@ -82,7 +83,7 @@ def _upsampler(build: Builder, plain: WanUpsampler) -> list[Part]:
 def _head(build: Builder, plain: Head) -> list[Part]:
     """The last two layers of encoder or decoder."""
     norm, conv = plain.values()
-    return [OutputLayer(_norm(build, norm), build.conv(conv))]
+    return [OutputLayer(_norm(build, norm), build.conv(conv, norm="rms"))]
 
 
 def _down_stage(build: Builder, plain: DownStage) -> list[Part]:

@@ -15,13 +15,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.models.video_vae.layers import CausalConv, NormInput, Part, SliceContext, keep_last
+from engine.models.video_vae.causal_layers import AnyCausalConv
+from engine.models.video_vae.slice_context import NormInput, Part, SliceContext, keep_last
 from engine.models.wan.vae.config import Stage
 from engine.ops.conv.frame_conv import FrameConv
 from engine.ops.conv.subpixel import NearestFold
 from engine.ops.conv.temporal_conv import memory_format
+from engine.ops.kernels.conv import Factors
 from engine.ops.norm import compiled
-from engine.ops.norm.rms_norm import rms_norm_silu
+from engine.ops.norm.rms_norm import factors_of, rms_norm_silu
 
 _LEAST_LENGTH = 1e-12
 _PLACES = tuple((row, column) for row in range(2) for column in range(2))
@@ -58,6 +60,15 @@ class FastWanRmsNorm:
         else:
             out.copy_(self._in_steps(frames, silu=silu))
         keep_last(out, kept)
+
+    def factors(
+        self, given: NormInput, context: SliceContext, kept: Tensor | None
+    ) -> Factors | None:
+        """Factors for a convolution that normalises its input; see `Norm`."""
+        switches = context.switches
+        if switches.compile or not (switches.fused_norm and switches.kernels):
+            return None
+        return factors_of(given.finished(), self._gamma, kept)
 
     def _in_steps(self, frames: Tensor, *, silu: bool) -> Tensor:
         """Norm as in the plain variant."""
@@ -117,7 +128,7 @@ class FastWanDownsampler:
         time: Three taps with stride 2, nothing before a clip; None leaves time alone.
     """
 
-    def __init__(self, name: str, space: CausalConv, time: CausalConv | None) -> None:
+    def __init__(self, name: str, space: AnyCausalConv, time: AnyCausalConv | None) -> None:
         self.name = name
         self._space, self._time = space, time
 
@@ -126,7 +137,10 @@ class FastWanDownsampler:
         frames = self._space.of(context.take(), context)
         if self._time is not None:
             later = self._time.of(frames, context)
-            frames = torch.cat([frames[:1], later]) if context.carry.first else later
+            if not context.carry.first:
+                frames = later
+            else:  # joined with none its layout would be another one
+                frames = torch.cat([frames[:1], later]) if len(later) else frames[:1]
         context.put(frames, self.name)
 
 
@@ -139,6 +153,8 @@ class SteppedEnlarger:
 
     Memory: four times the source and the result; where it is chunked those of one frame.
     """
+
+    reads_views = False
 
     def __init__(self, conv: FrameConv, channels: int) -> None:
         self._conv = conv
@@ -171,7 +187,7 @@ class FastWanUpsampler:
     """
 
     def __init__(
-        self, name: str, time: CausalConv | None, space: NearestFold | SteppedEnlarger
+        self, name: str, time: AnyCausalConv | None, space: NearestFold | SteppedEnlarger
     ) -> None:
         self.name = name
         self._time, self._space = time, space
@@ -200,7 +216,9 @@ class FastWanUpsampler:
             return
         both = self._time.of(source[head:], context)
         for half, frames in enumerate(both.chunk(2, dim=1)):
-            yield frames.contiguous(memory_format=memory_format(both)), slice(head + half, None, 2)
+            if not self._space.reads_views:
+                frames = frames.contiguous(memory_format=memory_format(both))
+            yield frames, slice(head + half, None, 2)
 
 
 class Averaged:

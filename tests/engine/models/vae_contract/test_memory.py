@@ -329,3 +329,20 @@ def test_what_is_alive_together_adds_up_and_may_stay() -> None:
         more = torch.empty(MIB, dtype=torch.uint8)
     assert (found.peak_bytes, found.left_bytes) == (5 * MIB, 3 * MIB)
     assert kept.nbytes + more.nbytes == found.left_bytes
+
+
+@EACH
+def test_what_is_planned_holds_for_our_kernel_too(row: VaeRow) -> None:
+    """At published sizes: tables in its order, and frames beside each other, take no more."""
+    size, found = Size(256, 256), {}
+    for form in ("2d", "kernel"):
+        use = VaeUse(dtype="float16", device="cuda")
+        with Valueless(row.code, row.published, use, form) as measured:
+            weights = measured.meter.now
+            for call in row.code.pieces(row.published, use.slice_frames):
+                for name, figure in measured.slices(call, size).items():
+                    found[form, call, name] = weights + figure
+    planned = {key[1:]: figure for key, figure in found.items() if key[0] == "2d"}
+    for (call, name), most in planned.items():
+        if name in FIGURES:
+            assert found["kernel", call, name] <= 1.001 * most, (call, name)

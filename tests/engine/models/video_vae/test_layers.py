@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.models.video_vae.layers import CausalConv, NormInput, SliceContext, keep_last
-from engine.ops.conv.causal_conv import Carry
-from engine.ops.conv.frame_conv import ConvOptions, ConvShape, FrameConv, Past
+from engine.models.video_vae.causal_layers import CausalConv
+from engine.models.video_vae.slice_context import NormInput, SliceContext, keep_last
+from engine.ops.conv.causal_conv import Carry, ConvShape, Past
+from engine.ops.conv.frame_conv import ConvOptions, FrameConv
 from engine.ops.conv.workspace import Workspace
 from engine.settings.optimisations import VaeSwitches
 from tests.engine.ops.conv.test_frame_conv import after
@@ -165,7 +166,7 @@ def test_the_carry_holds_what_the_convolution_sees_not_what_the_norm_does() -> N
     conv, carry, found = conv_of(shape), Carry(), []
     for part in frames.split([1, 3, 1, 1]):
         going = context(carry.begin())
-        found.append(conv.over(conv.normed(Doubled(), NormInput(part), going)))
+        found.append(conv.over(conv.normed(Doubled(), NormInput(part), going)).frames)
         carry = going.carry.done()
     assert_same(torch.cat(found), whole(2 * frames, shape))
 
@@ -174,5 +175,5 @@ def test_a_window_adds_to_what_it_is_given() -> None:
     shape, frames = ConvShape(past="zeros"), clip(3)
     conv, into = conv_of(shape), torch.ones(3, 5, 6, 5, dtype=torch.float64)
     window = conv.window(frames, context(Carry()), lambda out, _: out.copy_(frames))
-    assert conv.over(window, into) is into
+    assert conv.over(window, into).frames is into
     assert_same(into, 1 + whole(frames, shape))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.core.errors import FeatureMissing
+from engine.core.errors import ChoiceMissing, FeatureMissing
 from engine.ops.attention import attention as module
 from engine.ops.attention import backends
 from engine.ops.attention.attention import (
@@ -22,6 +22,7 @@ from engine.ops.attention.attention import (
     working,
 )
 from engine.ops.attention.backends import BACKENDS, Backend
+from engine.ops.choices import Choices, following
 from tests.helpers.attention_packages import PACKAGES, Function, Package, install
 
 CPU = torch.device("cpu")
@@ -220,6 +221,29 @@ def test_auto_is_the_fastest_exact_backend(monkeypatch: pytest.MonkeyPatch) -> N
     before = len(packages["flash2"].calls)
     attend(*tokens())
     assert len(packages["flash2"].calls) == before + 1
+
+
+def test_a_job_keeps_its_backend_where_another_one_is_faster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As after a new driver, or on another GPU; without the package it is refused."""
+    job, package = Choices(), install(monkeypatch, "flash2")
+    timed(monkeypatch, flash2=0.5)
+    with following(job):
+        attend(*tokens())
+    assert list(job.known.values()) == ["flash2"]
+    module._fastest.cache_clear()
+    module.RESULTS.path.unlink()
+    measured = timed(monkeypatch, sdpa=0.1)
+    before = len(package.calls)
+    with following(Choices(job.known)):
+        attend(*tokens())
+    assert len(package.calls) == before + 1
+    assert not measured
+    assert fastest("cpu", torch.float64, 32, 21) == "sdpa"
+    monkeypatch.setattr(module, "fault_of", lambda *_: "the package is not installed")
+    with following(Choices(job.known)), pytest.raises(ChoiceMissing, match="by “flash2”"):
+        attend(*tokens())
 
 
 def test_where_nothing_else_works_the_formula_does(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.ops.conv import frame_conv
-from engine.ops.conv.causal_conv import CausalConv3d
-from engine.ops.conv.frame_conv import ConvOptions, ConvShape, FrameConv, Past
+from engine.ops.conv.causal_conv import CausalConv3d, ConvShape, Past
+from engine.ops.conv.frame_conv import ConvOptions, FrameConv, Method
 from engine.ops.conv.temporal_conv import WinogradConv
 from engine.ops.conv.trial import ConvolutionChoice, LayerKind
 from tests.helpers.seedvr2 import random_frames, randomise
@@ -131,7 +131,8 @@ def test_winograd_makes_pairs_and_an_odd_last_one(monkeypatch):
 
 
 def test_a_trial_tells_the_form_of_each_layer_on_a_gpu(monkeypatch):
-    def choose(device, dtype, layer):
+    def choose(device, dtype, layer, kernel):
+        assert kernel is None
         assert (device, dtype) == (torch.device("cpu"), torch.float64)
         return ConvolutionChoice(form=forms[layer], reason="", winograd=True)
 
@@ -147,8 +148,8 @@ def test_a_trial_tells_the_form_of_each_layer_on_a_gpu(monkeypatch):
         assert conv._all._form == "3d"
         assert isinstance(conv._run, WinogradConv) == winograd
         assert both(3, strided, form="auto", winograd=winograd)[1]._all._form == "2d"
-        weight = random_frames(5, 4, 1, 3, 3)  # nothing to choose
-        assert options.form_of(weight, ConvShape()) == ("2d", False)
+        single = 5, 4, 1, 3, 3  # nothing to choose
+        assert options.method(single, torch.device("cpu"), ConvShape()) == Method("2d")
 
 
 @pytest.fixture

@@ -6,11 +6,16 @@ from hypothesis import strategies as st
 
 from engine.ops.conv import subpixel
 from engine.ops.conv.folds import PhaseBias
+from engine.ops.conv.frame_conv import ConvOptions
 from engine.ops.conv.subpixel import NearestFold, interleave
 from tests.helpers.seedvr2 import random_frames
 from tests.helpers.tensors import relative_rms
 
 CHANNELS = 3
+
+
+def options(dtype=torch.float64):
+    return ConvOptions(dtype=dtype, form="2d")
 
 
 def bias(**parts):
@@ -83,7 +88,7 @@ def in_two_steps(frames, weight, bias):
 
 
 def enlarged(frames, weight, bias, *, chunked=True):
-    fold = NearestFold(weight, bias, frames.dtype)
+    fold = NearestFold(weight, bias, options(frames.dtype))
     count, _, height, width = frames.shape
     out = frames.new_full((count, fold.channels, 2 * height, 2 * width), torch.nan)
     out = out.contiguous(memory_format=torch.channels_last)
@@ -111,11 +116,11 @@ def test_doubling_and_convolving_equal_their_two_steps(count, size, channels, la
 def test_doubled_frames_go_into_every_second_frame_of_a_buffer():
     frames, (weight, bias) = random_frames(2, 4, 3, 2), parts()
     buffer = torch.zeros(5, 3, 6, 4, dtype=torch.float64).to(memory_format=torch.channels_last)
-    NearestFold(weight, bias, torch.float64).write(frames, buffer[1::2])
+    NearestFold(weight, bias, options()).write(frames, buffer[1::2])
     torch.testing.assert_close(buffer[1::2], in_two_steps(frames, weight, bias))
     assert not buffer[::2].any()
     with pytest.raises(ValueError, match="not a 3x3 kernel"):
-        NearestFold(random_frames(3, 4, 2, 2), bias, torch.float64)
+        NearestFold(random_frames(3, 4, 2, 2), bias, options())
 
 
 def test_frames_are_doubled_in_chunks_that_fit(monkeypatch):

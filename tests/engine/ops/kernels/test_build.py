@@ -6,6 +6,8 @@ from unittest.mock import Mock
 import pytest
 import torch
 
+from engine.core.errors import ChoiceMissing
+from engine.ops.choices import Choices, following
 from engine.ops.kernels import build, channel_norm, driver, group_norm, heads, nvrtc, token_rows
 from engine.ops.kernels.build import checked, vector_width
 from tests.helpers.extended import extended
@@ -149,3 +151,24 @@ def test_a_passing_lack_of_memory_is_no_verdict(name, gpu, folder, monkeypatch, 
 def forget(family: Any) -> None:
     """Let a family of kernels be tried again."""
     family.KERNELS.cache_clear()
+
+
+def test_a_job_that_was_begun_without_kernels_goes_on_without_them(
+    gpu: Any, folder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And one that was begun with them is refused where they do not work."""
+    kernels = token_rows.KERNELS
+    about = gpu, torch.float16, 8, kernels.usual(8)
+    monkeypatch.setattr(kernels, "compile", partial(compiled, folder, "token_rows", ""))
+    forget(token_rows)
+    begun = Choices()
+    with following(begun):
+        assert kernels.load(*about) is not None
+    (key,) = begun.known
+    with following(Choices({key: "not used"})):
+        assert kernels.load(*about) is None
+    assert kernels.load(*about) is not None
+    monkeypatch.setattr(kernels, "compile", Mock(side_effect=nvrtc.CompileFailed("old driver")))
+    forget(token_rows)
+    with following(Choices(begun.known)), pytest.raises(ChoiceMissing, match=kernels.title):
+        kernels.load(*about)

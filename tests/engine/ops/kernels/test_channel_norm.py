@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -9,7 +10,7 @@ from torch import Tensor
 from engine.ops.kernels import channel_norm
 from engine.ops.kernels.build import DTYPES
 from engine.ops.kernels.channel_norm import grid_for, lanes_and_packs, vector_of
-from engine.ops.norm.rms_norm import rms_norm_silu
+from engine.ops.norm.rms_norm import factors_of, rms_norm_silu
 from tests.helpers.extended import extended
 
 GPU = torch.device("cuda", 0)
@@ -75,6 +76,21 @@ def test_the_source_is_the_norm(dtype):
             assert_same(out, wanted)
         rms_norm_silu(x, gamma, x, silu=False, kernels=True)  # in place
         assert_same(x, wanted)
+
+
+@pytest.mark.usefixtures("_launched")
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_factors_come_with_the_last_frames(count):
+    x, gamma = frames((3, 40, 5, 7), torch.float16), torch.randn(40, dtype=torch.float64)
+    x[1, :, 2, 3] = 0
+    buffer = torch.full_like(x, math.nan)
+    kept = buffer[3 - count :] if count else None
+    scale, shift, of_pixel = factors_of(x, gamma, kept)
+    wanted = rms_norm_silu(x, gamma, silu=False)
+    assert shift is None
+    assert_same((x * of_pixel[:, None] * scale[:, None, None]).half(), wanted)
+    assert_same(buffer[3 - count :], F.silu(wanted.float()).half()[3 - count :])
+    assert buffer[: 3 - count].isnan().all()
 
 
 @pytest.mark.usefixtures("_launched")

@@ -19,6 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from engine.core.errors import ChoiceMissing
+from engine.ops.choices import Choices, following
 from engine.ops.conv import folds
 from engine.ops.kernels import build, conv, conv_tiles, nvrtc
 from engine.ops.kernels.conv import ConvKernel, Factors, Work
@@ -398,7 +400,8 @@ def test_a_kernel_is_found_when_its_trial_is_exact(gpu, name, caplog):
     taps, options = FOUND[name]
     caplog.set_level(logging.INFO)
     assert conv.find(taps, gpu, **options) == conv.find(taps, gpu, **options) is not None
-    (record,) = caplog.records
+    *usual, record = caplog.records  # a small layer is tried before all others
+    assert len(usual) == (name != "plain")
     text, error = record.getMessage().rsplit(maxsplit=1)
     assert text == "convolution kernel for torch.float16 works on cpu, error"
     assert float(error) < (1e-6 if "group" in options else 1e-30)
@@ -410,10 +413,13 @@ def test_a_kernel_that_is_wrong_or_does_not_compile_is_left_to_cudnn(
     wrong = build.source("conv").replace("value.of[j] += bias[c + j]", "value.of[j] -= bias[c + j]")
     monkeypatch.setattr(conv, "compile_for", lambda device, program: kernel(folder, program, wrong))
     assert conv.find(Taps(16, 16, 1, 1, 1), gpu) is None
+    conv.cache_clear()
     refused = Mock(side_effect=nvrtc.CompileFailed("no such architecture"))
     monkeypatch.setattr(conv, "compile_for", refused)
-    assert conv.find(Taps(16, 16, 1, 3, 3), gpu) is None
+    for rows in (1, 3):
+        assert conv.find(Taps(16, 16, 1, rows, rows), gpu) is None
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
+    assert refused.call_count == 1
 
 
 def test_layers_that_no_kernel_computes_are_not_compiled(gpu, monkeypatch):
@@ -431,6 +437,34 @@ def test_gpus_of_full_rate_keep_sums_in_float32(gpu, monkeypatch, capability, pr
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     monkeypatch.setattr(conv, "load", lambda device, program: program)
     assert conv.find(Taps(128, 128, 3, 3, 3), gpu).promote == promote
+
+
+def test_a_job_keeps_the_sums_of_the_gpu_that_it_was_begun_on(gpu, monkeypatch):
+    monkeypatch.setattr(conv, "load", lambda device, program: program)
+    taps, capability = Taps(128, 128, 3, 3, 3), iter([(8, 6), (9, 0)])
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: next(capability))
+    job = Choices()
+    with following(job):
+        assert conv.find(taps, gpu).promote == 128
+        assert conv.find(taps, gpu, half_sums=False).promote == 0
+    with following(Choices(job.known)):
+        assert conv.find(taps, gpu).promote == 128
+    assert conv.find(taps, gpu).promote == 0
+
+
+def test_a_job_is_refused_where_its_kernel_does_not_work(gpu, monkeypatch):
+    job, taps = Choices(), Taps(32, 32, 3, 3, 3)
+    with following(job):
+        assert conv.find(taps, gpu) is not None
+    refused = Mock(side_effect=nvrtc.CompileFailed("no such architecture"))
+    monkeypatch.setattr(conv, "compile_for", refused)
+    conv.cache_clear()
+    without = Choices()
+    with following(without):
+        assert conv.find(taps, gpu) is None
+    with following(Choices(job.known)), pytest.raises(ChoiceMissing, match="kernel “convolution”"):
+        conv.find(taps, gpu)
+    assert "not used" in without.known.values()
 
 
 # --- sizes

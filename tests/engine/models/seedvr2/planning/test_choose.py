@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +18,7 @@ from engine.models.seedvr2.dit.cost import resident_bytes, weight_bytes
 from engine.models.seedvr2.family import FAMILY
 from engine.models.seedvr2.plan import working_size
 from engine.models.seedvr2.planning.requirements import needs
+from engine.models.video_vae import half_sums
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.plan import Plan
@@ -168,11 +171,45 @@ def test_each_step_down_needs_less_until_there_is_none(vram: int, size: Size, jo
     assert FAMILY.smaller(work) is None
 
 
-def test_an_overflow_makes_the_vae_wider_once() -> None:
-    wider = FAMILY.wider(plan_of(30).work)
+def test_an_overflow_makes_sums_and_then_all_of_the_vae_wider() -> None:
+    work = plan_of(30).work
+    sums = FAMILY.wider(work)
+    assert sums is not None
+    assert (sums.vae_dtype, sums.switches.vae.fp16_sums) == ("float16", False)
+    wider = FAMILY.wider(sums)
     assert wider is not None
     assert wider.vae_dtype == "float32"
     assert FAMILY.wider(wider) is None
+
+
+def test_a_vae_whose_sums_overflowed_begins_without_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fp16_sums(**settings: Any) -> bool:
+        return bool(plan_of(30, **settings).work.switches.vae.fp16_sums)
+
+    caplog.set_level(logging.INFO, half_sums.logger.name)
+    work = plan_of(30).work
+    for device, dtype, changes in (
+        ("cpu", "float16", {}),
+        ("cuda", "bfloat16", {}),
+        ("cuda", "float16", {"kernels": False}),
+        ("cuda", "float16", {"convolution": "3d"}),
+        ("cuda", "float16", {"fp16_sums": False}),
+    ):
+        vae = replace(work.switches.vae, **changes)
+        other = replace(work, device=device, switches=replace(work.switches, vae=vae))
+        assert half_sums.after_overflow(other, work.vae, dtype) is None
+    assert fp16_sums()
+    assert not caplog.records
+    without = half_sums.after_overflow(work, work.vae, "float16")
+    assert without is not None
+    assert not fp16_sums()
+    assert len(caplog.records) == 1
+    changed = replace(work, vae=replace(work.vae, bytes=work.vae.bytes + 1))
+    assert FAMILY.with_switches(changed, work.switches).switches.vae.fp16_sums
+    assert half_sums.after_overflow(without, work.vae, "float16") is None  # they were not why
+    assert fp16_sums()
 
 
 def test_choices_are_kept() -> None:

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from engine.models.seedvr2.vae.fast_layers import GroupNorm
-from engine.models.video_vae.layers import NormInput, SliceContext
+from engine.models.video_vae.slice_context import NormInput, SliceContext
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.workspace import Workspace
 from engine.settings.optimisations import VaeSwitches

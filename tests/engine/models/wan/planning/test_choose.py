@@ -116,8 +116,12 @@ def test_a_smaller_card_never_gets_a_larger_plan(vram: int, more: int) -> None:
     assert small <= large
 
 
-def test_an_overflow_makes_numbers_wider_once() -> None:
-    wider = FAMILY.wider(wan_of(plan_of(64)))
+def test_an_overflow_makes_sums_and_then_numbers_wider() -> None:
+    sums = FAMILY.wider(wan_of(plan_of(64)))
+    assert sums is not None
+    assert (sums.dtype, sums.switches.vae.fp16_sums) == ("float16", False)
+    assert not wan_of(plan_of(64)).switches.vae.fp16_sums  # it is remembered
+    wider = FAMILY.wider(sums)
     assert wider is not None
     assert wider.dtype == "float32"
     assert needs(wider).device > needs(wan_of(plan_of(64))).device

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.models.video_vae.layers import NormInput, Part, SliceContext
+from engine.models.video_vae.slice_context import NormInput, Part, SliceContext
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.fast_layers import FastWanRmsNorm, PatchLayer, Pictures
 from engine.models.wan.vae.plain import WanRmsNorm as PlainNorm

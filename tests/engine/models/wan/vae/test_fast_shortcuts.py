@@ -7,7 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.models.video_vae.layers import SliceContext
+from engine.models.video_vae.slice_context import SliceContext
 from engine.models.wan.vae.config import Stage
 from engine.models.wan.vae.fast_layers import Averaged, Repeated
 from engine.models.wan.vae.plain import AveragedShortcut, RepeatedShortcut
