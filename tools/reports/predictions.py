@@ -50,8 +50,8 @@ these GPUs yet.**
 
 - **predicted / reported**: below 1 if Upreel is expected to be faster.
 - **before**: the same of an earlier version, whose shares were fitted to half of these reports.
-- **with our kernel**: predicted / reported, if convolutions were computed by our kernel (see below). No plan
-  counts it.
+- **with our kernel**: the prediction, if convolutions were computed by our kernel (see below). No
+  plan counts it.
 - **operations**: operations of our plan, divided by those of the reported run (the published data
   flow without folds, in the batches of that run, overlaps of tiles computed twice).
 - **scaled**: predicted / reported, divided by operations. 1 means that the prediction is shorter
