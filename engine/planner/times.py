@@ -407,8 +407,8 @@ def compute_seconds(
         gpu: Specification with its theoretical maxima; GPUs before Ampere do not multiply bfloat16
             in matrix units.
         stage: Its work.
-        shares: What it reaches of those maxima.
-        convolutions: Times as fast as cuDNN's they are counted.
+        shares: Shares of those maxima that it reaches.
+        convolutions: Factor by which they are faster than cuDNN's.
     """
     if stage.kind == "lite":
         return _lite_seconds(gpu, stage)
