@@ -84,18 +84,25 @@ class StageWork:
         kind: Kind of its operations.
         dtype: Type of its matrix products.
         operations: Floating-point; a multiply-add is two.
+        products: Operations of them in matrix products; all others are convolutions. Of a VAE
+            they are attention with one head.
+        passed_bytes: To and from the GPU's memory, by passes between convolutions and products.
+        launches: Kernels, where the GPU may wait for the host; 0 where it never does.
         processor: Name of the cost that counts on a CPU, as in `planner.rates.COSTS`, and
             its units; None for 10^12 operations of the kind.
         pinned_bytes: Weights copied to the GPU meanwhile, from pinned main memory.
         paged_bytes: Bytes copied from pageable RAM.
         parked_bytes: Carries copied to pageable main memory and back, for which the GPU waits.
         parked_pinned_bytes: Bytes parked in pinned RAM.
-        moved_bytes: To and from the GPU's memory, by work that hardly computes.
+        moved_bytes: To and from the GPU's memory, by work that the speed test does not measure.
     """
 
     kind: WorkKind
     dtype: str
     operations: float
+    products: float = 0.0
+    passed_bytes: float = 0.0
+    launches: float = 0.0
     processor: tuple[str, float] | None = None
     pinned_bytes: float = 0.0
     paged_bytes: float = 0.0

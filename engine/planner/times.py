@@ -1,18 +1,20 @@
 """Predicted time of a plan, from its work and the rates of this machine.
 
 GPUs differ by what their matrix units, their memory and the link to main memory can do at most
-(`resources/gpus.toml`). The shares of it that programs get follow from runs of other programs with
-these models (`docs/predictions.md`); none was seen on a GPU with Upreel. The speed test and every
-finished job correct them for the GPU they ran on.
+(`resources/gpus.toml`). The shares of it that convolutions, products and passes reach come from an
+H100 that ran Upreel and from public logs of RTX GPUs (`docs/predictions.md`); Upreel has run on
+none of those. The speed test and every finished job correct them for the GPU they ran on.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from engine.hardware import devices, gpu_table
 from engine.hardware.budget import Budget
 from engine.hardware.gpu_table import Generation, GpuSpec, counted_gpu
 from engine.models import registry
-from engine.models.contracts import WorkKind
+from engine.models.contracts import StageWork
 from engine.planner import rates, sharing, workers
 from engine.planner.rates import Learned, Rates, Spread
 from engine.protocol.plan import Plan, WorkPlan
@@ -28,9 +30,9 @@ FIRST = "latents"
 _OTHER_THREADS = ("read", "write")  # all other stages take turns in the device's thread
 
 
-# A GPU that was never measured may be throttled, in a slow slot or short of memory, as those of
-# others were: see docs/predictions.md.
-GUESSED_GPU = Spread(0.6, 4.0)
+# A GPU that was never measured: the lower end has room for our kernel of convolutions, the upper
+# one holds reports of users, whose GPUs were short of memory or throttled; docs/predictions.md.
+GUESSED_GPU = Spread(0.65, 2.5)
 _GUESSED = Spread.of_error(1.0)
 _TESTED_GPU = Spread(0.7, 1.6)  # convolutions and products; not how well stages overlap
 _TESTED = Spread.of_error(0.3)
@@ -325,16 +327,12 @@ def _on_gpu(work: WorkPlan, frames: int, budget: Budget, known: Rates) -> dict[s
     for name, stage in registry.family_of(work).stage_work(work, frames).items():
         cost, units = stage.cost(work.device)
         measured = known.gpu_cost(title, cost)
-        found[name] = (
-            compute_seconds(gpu, stage.kind, stage.dtype, stage.operations)
-            if measured is None
-            else units * measured
-        )
+        found[name] = compute_seconds(gpu, stage) if measured is None else units * measured
         if stage.pinned_bytes or stage.paged_bytes:
             copying = copy_seconds(gpu, stage.pinned_bytes, stage.paged_bytes)
             found[name] = with_copying(found[name], copying)
         found[name] += copy_seconds(gpu, stage.parked_pinned_bytes, stage.parked_bytes)
-        found[name] += stage.moved_bytes / (gpu.bandwidth * _BANDWIDTH_SHARE)
+        found[name] += stage.moved_bytes / (gpu.bandwidth * SHARES.bandwidth)
     return found or {"upscale": 0.0}
 
 
@@ -362,21 +360,34 @@ def name_of(gpu: GpuSpec | None, capability: tuple[int, int] | None) -> str:
 # --- speed of a GPU of which nothing was measured
 
 
-# Of the matrix units' rate, by the VAE and the transformer. docs/predictions.md has the runs of
-# other programs that they are fitted to; a test compares. Runs cannot tell the two apart.
-GENERATION_SHARE: dict[Generation, float] = {
-    "turing": 0.34,
-    "ampere": 0.34,
-    "ada": 0.39,
-    "blackwell": 0.46,
-}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """Shares of the theoretical maximum of a GPU that kinds of work reach.
+
+    docs/predictions.md has the source of each, and compares the sums with reports of users.
+
+    Attributes:
+        convolutions: Share of the matrix units that cuDNN's convolutions reach, in half precision
+            with sums in float32.
+        products: Share that large matrix products reach.
+        single_head: Share that attention with one head of 512 channels reaches.
+        bandwidth: Share of the memory's bandwidth that passes reach.
+    """
+
+    convolutions: float = 0.79
+    products: float = 0.95
+    single_head: float = 0.15
+    bandwidth: float = 0.7
+
+
+SHARES = Shares()
+# Of the same share; on Turing large products reach less of the maximum.
+OF_GENERATION: dict[Generation, float] = {"turing": 0.87, "ampere": 1, "ada": 1, "blackwell": 1}
+UNCOUNTED = 1.1  # times the seconds of all counted parts is what an H100 took
+LAUNCH_S = 45e-6  # of the host for a kernel
 _LITE_SHARE = 0.2  # a guess
 _SINGLE_SHARE = 0.5  # in float32, which the matrix units do not compute
-# Operations for a byte that is moved to or from the GPU's memory, in half precision: the VAE
-# of SeedVR2 with norms in passes of their own 1000, the transformer's layers over whole clips 500,
-# the few channels of Lite 60.
-_INTENSITY: dict[WorkKind, float] = {"vae": 1000, "transformer": 500, "lite": 60}
-_BANDWIDTH_SHARE = 0.6
+_LITE_INTENSITY = 60  # operations of its few channels for a byte in half precision
 _PINNED_SHARE, _PAGED_SHARE = 0.8, 0.3  # of the link, from pinned memory and from any other
 _EXPOSED = 0.1  # of the shorter of computing and copying is not hidden by the other
 _RESTORE_BYTES = 100  # moved for a pixel of the result: exact size, colours, code values
@@ -384,20 +395,46 @@ _TRANSFER_BYTES = 6  # of a pixel that goes to main memory
 _HALF = ("float16", "bfloat16")
 
 
-def compute_seconds(gpu: GpuSpec, kind: WorkKind, dtype: str, operations: float) -> float:
-    """Seconds of a number of floating-point operations.
+def compute_seconds(
+    gpu: GpuSpec, stage: StageWork, shares: Shares = SHARES, *, convolutions: float = 1.0
+) -> float:
+    """Seconds of the operations and passes of a stage: everything that the speed test measures.
+
+    TRAP: the convolutions are cuDNN's. Kernels of ours with sums in float16 are not counted, as
+    none has run on such a GPU: what the speed test and finished jobs measure has them in it.
 
     Args:
-        gpu: Specification with its theoretical maxima.
-        kind: Kind of the work.
-        dtype: GPUs before Ampere do not multiply bfloat16 in matrix units.
-        operations: One multiply-add is two.
+        gpu: Specification with its theoretical maxima; GPUs before Ampere do not multiply bfloat16
+            in matrix units.
+        stage: Its work.
+        shares: Shares of those maxima that it reaches.
+        convolutions: Factor by which they are faster than cuDNN's.
     """
-    is_half = dtype in _HALF and not (dtype == "bfloat16" and gpu.capability < (8, 0))
-    share = _LITE_SHARE if kind == "lite" else GENERATION_SHARE[gpu.generation]
-    rate = gpu.half_flops * share if is_half else gpu.single_flops * _SINGLE_SHARE
-    moved = operations / _INTENSITY[kind] * (1 if dtype in _HALF else 2)
-    return max(operations / rate, moved / (gpu.bandwidth * _BANDWIDTH_SHARE))
+    if stage.kind == "lite":
+        return _lite_seconds(gpu, stage)
+    others = stage.operations - stage.products
+    if _is_half(gpu, stage.dtype):
+        rate = gpu.half_flops * OF_GENERATION[gpu.generation]
+        is_vae = stage.kind == "vae"
+        product_rate = rate * (shares.single_head if is_vae else shares.products)
+        multiplying = others / (rate * shares.convolutions * convolutions)
+        multiplying += stage.products / product_rate
+    else:
+        multiplying = stage.operations / (gpu.single_flops * _SINGLE_SHARE)
+    passing = stage.passed_bytes / (gpu.bandwidth * shares.bandwidth)
+    return max(UNCOUNTED * (multiplying + passing), LAUNCH_S * stage.launches)
+
+
+def _lite_seconds(gpu: GpuSpec, stage: StageWork) -> float:
+    is_half = _is_half(gpu, stage.dtype)
+    rate = gpu.half_flops * _LITE_SHARE if is_half else gpu.single_flops * _SINGLE_SHARE
+    moved = stage.operations / _LITE_INTENSITY * (1 if stage.dtype in _HALF else 2)
+    return max(stage.operations / rate, moved / (gpu.bandwidth * SHARES.bandwidth))
+
+
+def _is_half(gpu: GpuSpec, dtype: str) -> bool:
+    """Whether the matrix units compute in a type."""
+    return dtype in _HALF and not (dtype == "bfloat16" and gpu.capability < (8, 0))
 
 
 def copy_seconds(gpu: GpuSpec, pinned_bytes: float, paged_bytes: float) -> float:
@@ -413,5 +450,5 @@ def with_copying(computing: float, copying: float) -> float:
 
 def restore_seconds(gpu: GpuSpec, pixels: float) -> float:
     """Seconds of bringing n pixels of the result to their size and colours, and away."""
-    moving = pixels * _RESTORE_BYTES / (gpu.bandwidth * _BANDWIDTH_SHARE)
+    moving = pixels * _RESTORE_BYTES / (gpu.bandwidth * SHARES.bandwidth)
     return moving + pixels * _TRANSFER_BYTES / (gpu.link_bandwidth * _PAGED_SHARE)

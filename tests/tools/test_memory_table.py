@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from itertools import product
 from random import Random
+from typing import get_args
 
 import pytest
 
 from engine.core.geometry import Size
 from engine.core.paths import resource
 from engine.models.video_vae.measured_memory import TABLE
-from engine.models.video_vae.measuring import Valueless
-from engine.models.video_vae.vae_use import FIGURES, VaeUse
+from engine.models.video_vae.measuring import Valueless, clip_use
+from engine.models.video_vae.vae_use import FIGURES, SLICES, Side, VaeUse
 from engine.settings.optimisations import VaeSwitches
 from tools.memory_table import VAES, changed, table_text, uses
 
 USES = {name: list(uses(name)) for name in VAES}
+LENGTHS = (1, 5, 9, 21)
 SLOW = VaeSwitches().changed("ring_buffers", False)
 _PICK = Random(6)
 CELLS = [
@@ -46,14 +50,35 @@ def test_eight_cells_measured_again_are_what_ships(
     """On a failure, run `python -m tools.memory_table`: the code has changed."""
     vae, config = VAES[name].vae, VAES[name].config
     more = 1.02 if use == use.usual else 1.08  # others are measured on fewer sides
-    planned, operations = (ask(config, call, use, size) for ask in (vae.peak, vae.operations))
+    planned, work = (ask(config, call, use, size) for ask in (vae.peak, vae.work))
     with Valueless(vae, config, use) as measured:
         found = measured.slices(call, size)
     for figure in FIGURES:
         bytes_planned, bytes_found = getattr(planned, figure), found[figure]
         assert bytes_found <= bytes_planned <= more * bytes_found + 2**16, figure
-    assert operations.first == pytest.approx(found["first_operations"], rel=0.01)
-    assert operations.later == pytest.approx(found["later_operations"], rel=0.01)
+    for name in SLICES:
+        counted = found.get(f"{name} convolutions"), found.get(f"{name} products")
+        if None not in counted and not use.is_image:
+            one = getattr(work, name)
+            assert (one.convolutions, one.products) == pytest.approx(counted, rel=0.005), name
+
+
+ON_GPU = VaeUse(device="cuda", dtype="float16")
+UNFOLDED = replace(ON_GPU, switches=VaeSwitches().changed("first_frame_fold", False))
+PLAIN = replace(ON_GPU, switches=VaeSwitches.all_off())
+
+
+@pytest.mark.parametrize("use", [ON_GPU, UNFOLDED, PLAIN], ids=["folded", "unfolded", "plain"])
+@pytest.mark.parametrize("name", VAES)
+def test_clips_of_every_length_take_the_operations_that_are_planned(name: str, use: VaeUse) -> None:
+    """One frame was a tenth of what it takes, or 2.9 times; longer clips were right."""
+    vae, config = VAES[name].vae, VAES[name].config
+    for side, size, frames in product(get_args(Side), (Size(608, 352), Size(96, 416)), LENGTHS):
+        counted = clip_use(vae, config, use, side, size, frames)
+        planned = vae.work(config, f"{side}_slice", use, size).total(frames, 4)
+        what = f"{side} {size} {frames}"
+        assert planned.convolutions == pytest.approx(counted.convolutions, rel=0.005), what
+        assert planned.products == pytest.approx(counted.products, rel=0.005), what
 
 
 def test_all_published_vaes_and_usual_uses_are_in_the_table() -> None:

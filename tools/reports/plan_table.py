@@ -318,7 +318,9 @@ def work_plan(gpu: GpuSpec, height: int, ram_gib: float, model: str = "seedvr2-3
 def extra_work(plan: SeedVr2Plan, frames: int) -> float:
     """Operations of the VAE, divided by those for whole frames."""
     whole = replace(plan, encode_tile=None, decode_tile=None)
-    return sum(vae_work(plan, frames)) / sum(vae_work(whole, frames))
+    encode, decode = vae_work(plan, frames)
+    of_whole = vae_work(whole, frames)
+    return (encode + decode).operations / (of_whole[0] + of_whole[1]).operations
 
 
 def _result(height: int) -> str:

@@ -19,11 +19,13 @@ from engine.core.serialization import from_plain
 from engine.core.units import range_text
 from engine.hardware import gpu_table
 from engine.hardware.budget import pretended_budget
-from engine.hardware.gpu_table import GIB, Generation, GpuSpec
+from engine.hardware.gpu_table import GIB, GpuSpec
+from engine.models import registry
+from engine.models.contracts import StageWork
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B
-from engine.models.seedvr2.dit.cost import forward_flops
+from engine.models.seedvr2.dit.cost import forward_flops, passed_bytes
 from engine.models.seedvr2.files import TEXT_TOKENS
-from engine.models.seedvr2.plan import SeedVr2Plan, latents_of
+from engine.models.seedvr2.plan import STEP, SeedVr2Plan, latents_of
 from engine.models.seedvr2.planning.requirements import stage_work
 from engine.models.seedvr2.planning.vae_memory import VAES
 from engine.models.seedvr2.vae.config import VAE
@@ -47,18 +49,18 @@ same video, model, GPU and RAM ({RAM_GIB} GB if the source does not state it, of
 these GPUs yet.**
 
 - **predicted / reported**: below 1 if Upreel is expected to be faster.
+- **before**: the same of an earlier version, whose shares were fitted to half of these reports.
+- **with our kernel**: the prediction, if convolutions were computed by our kernel (see below). No
+  plan counts it.
 - **operations**: operations of our plan, divided by those of the reported run (the published data
   flow without folds, in the batches of that run, overlaps of tiles computed twice).
 - **scaled**: predicted / reported, divided by operations. 1 means that the prediction is shorter
-  only by the work that is saved; below 1 it is optimistic.
+  only by the work that is saved; below 1 Upreel is also expected to do as many operations faster.
 - **pace**: operations of the reported run, divided by the theoretical maximum of the GPU's matrix
   units in that time (half precision, sums in float32).
-- **use**: runs with an odd row number are used for the fit, runs with an even one check it. The
-  other runs do not show how fast a GPU computes; they were excluded before the fit because of what
-  their sources say:
+- **use**: no run is fitted to. Runs marked *check* have to lie in the range of times. The others do
+  not show how fast a GPU computes; they were excluded because of what their sources say:
 """
-LIMIT = 0.35  # that the median of the checked runs may be off, as a share
-HELD = 0.8  # of all runs that have to lie in the range of a GPU that was not measured
 _ALIGN = 16  # px: the model takes multiples of it
 _RATE = 25
 _OUTLIERS = {
@@ -66,18 +68,121 @@ _OUTLIERS = {
     "power": "the power of the GPU was limited, the source does not say to which value",
     "still": "a single frame: most of the time is spent on loading and moving the model",
 }
-_FIT = """## Fit
+_PARTS = """## Shares
 
-For each GPU generation the planner assumes a share of the theoretical maximum of the matrix units
-(`GENERATION_SHARE` in `engine/planner/times.py`): the median pace of the runs used for the fit. A
-generation without such runs gets the geometric mean of its neighbours, or the value of its only
-neighbour. Reports cover whole runs, so they do not separate VAE and transformer. Each generation
-has few runs, on one or two GPUs; those of Ampere all come from one GPU with 8 GB, with swapped
-blocks and small tiles.
+The seconds of a GPU are those of convolutions and of matrix products by their operations, of passes
+over values by their bytes, and of launches by their number, whichever is longer. Operations, bytes
+and launches are counted: the program runs on tensors without values and on a pretended GPU. Each
+kind of work reaches a share of the GPU's theoretical maximum. These shares were fixed from the
+sources below before any ratio of the table above was computed with them, and no ratio is aimed at.
+
+| kind of work | share | source |
+|---|---:|---|"""
+_SHARE_SOURCES = {
+    "convolutions": (
+        "convolutions by cuDNN, of the matrix units",
+        "one public log: a similar VAE on an RTX 5090, with passes fused "
+        "(Comfy-Org/comfy-kitchen#167), works out at 79 %. On the H100 they run at the rate of "
+        "large products. No log of Turing, Ampere or Ada was found; cuDNN uses the same "
+        "instructions on the last two",
+    ),
+    "products": (
+        "matrix products, of the matrix units",
+        "public logs of products of 8192x8192 in float16, zzc0721/torch-performance-test-data: RTX "
+        "5090 0.82, 1.07, 1.07, 1.12 (#200, #15, #124, #96), 5070 Ti 0.96, 1.07 (#172, #86), 5060 "
+        "Ti 0.99, 1.06 (#134, #163), 4090 0.94 (#78), 3080 Ti 1.02 (#132), 3070 Ti 1.05 (#184): "
+        "the lower quarter. Above 1 the clock is higher than the specified one",
+    ),
+    "single_head": (
+        "attention of the VAE, one head of 512 channels, of the matrix units",
+        "[H100](benchmarks/h100.md): 4.5 % of 0.173 s for 0.85 TFLOP, 0.16 of what a large product "
+        "reached there",
+    ),
+    "bandwidth": (
+        "passes, of the memory's bandwidth",
+        "[H100](benchmarks/h100.md): a copy reached 3.0 of 3.35 TB/s, passes of ours 0.66 to 1.0 "
+        "of a copy; norms, which move most, 0.72",
+    ),
+}
+_OTHER_SOURCES = """
+- **Turing** is counted with {turing:.2f} of these shares of its matrix units: a TITAN RTX reached
+  0.83 in the same product (zzc0721/torch-performance-test-data#127).
+- **A launch** takes the host {launch:.0f} µs: a forward of the 3B in fp8, which waited for the host
+  of the H100, took 0.152 s for about 3,360.
+- **All parts together** count {uncounted:g} times, by what the H100 took:
+
+| part | frames | size | counted, s | measured, s | counted / measured |
+|---|---:|---|---:|---:|---:|"""
+_AFTER_PARTS = """
+There large products reached 0.67 of the maximum, and so did convolutions; that GPU is counted with
+0.67, 0.67, 0.11 and 0.7. It does not show what an RTX GPU reaches, but that the counted parts are
+nearly all there is."""
+_KERNEL = """## Our kernel
+
+GPUs of the GeForce series multiply half precision at twice the rate if sums are kept in float16.
+Upreel has a kernel for convolutions that keeps sums of 128 products in float16 and adds them up in
+float32 (`vae.fp16_sums`); cuDNN cannot be asked for that. It is **calculated** that it computes
+convolutions {times:g} times as fast: it has run on no GPU, and gains nothing on data-centre and
+workstation GPUs with the full rate. A trial on the user's GPU chooses between it and cuDNN.
+
+Predicted times are those of cuDNN until something was measured on the GPU itself: a plan must not
+promise what nobody has seen. The speed test and the first finished job include the kernel where the
+trial chose it, so from then on it is in the prediction. Until then the lower end of the range makes
+room for it: the column *with our kernel* is {low:.2f} to {high:.2f} times the one before it.
 """
 _LEFT_OUT = """Row numbers refer to a list of 35 reports. The missing ones do not state the GPU,
 the size or the number of frames (5, 16, 22, 24 to 27, 29 to 31, 33), concern a GPU generation for
 which Upreel has no figures (15, 28), or concern other models (34, 35)."""
+
+
+# Predicted over reported time of each run in the version whose shares were fitted to such reports.
+_BEFORE = (
+    *(1.15, 1.23, 0.93, 0.92, 0.61, 0.59, 0.79, 0.96, 0.73, 0.31),
+    *(0.28, 0.22, 0.52, 0.49, 0.09, 0.19, 2.76, 0.10, 0.11, 0.70, 1.05),
+)
+KERNEL_GAIN = 1.6  # times as fast as cuDNN's are convolutions of our kernel, calculated
+
+# Seconds that an H100 took, docs/benchmarks/h100.md, with random weights of the published sizes.
+H100_TIMES = (
+    ("encode", 5, Size(848, 480), 0.0436),
+    ("encode", 5, Size(1280, 720), 0.0973),
+    ("encode", 5, Size(1920, 1080), 0.236),
+    ("encode", 9, Size(1920, 1088), 0.433),
+    ("decode", 5, Size(848, 480), 0.0803),
+    ("decode", 5, Size(1280, 720), 0.173),
+    ("decode", 5, Size(1920, 1080), 0.411),
+    ("decode", 9, Size(1920, 1088), 0.785),
+    ("3B", 5, Size(1280, 720), 0.0731),
+    ("3B", 9, Size(1920, 1088), 0.244),
+)
+_H100_SHARES = times.Shares(convolutions=0.67, products=0.67, single_head=0.11, bandwidth=0.7)
+_H100_FLOPS, _H100_BANDWIDTH = 989e12, 3.35e12
+
+
+def h100_seconds(part: str, frames: int, size: Size) -> float:
+    """Seconds counted for a clip in whole frames on an H100, nothing added to its parts."""
+    gpu = replace(gpu_table.gpu_specs()[-1], half_flops=_H100_FLOPS, bandwidth=_H100_BANDWIDTH)
+    if part == "3B":
+        grid = (latents_of(frames), size.height // 8, size.width // 8)
+        operations = float(forward_flops(DIT_3B, grid, TEXT_TOKENS).total)
+        stage = StageWork(
+            kind="transformer",
+            dtype="bfloat16",
+            operations=operations,
+            products=operations,
+            passed_bytes=passed_bytes(DIT_3B, grid, "bfloat16"),
+        )
+    else:
+        use = VaeUse(device="cuda", dtype="float16")
+        made = VAES.work(VAE, f"{part}_slice", use, size).total(frames, STEP)
+        stage = StageWork(
+            kind="vae",
+            dtype="float16",
+            operations=made.operations,
+            products=made.products,
+            passed_bytes=made.passed,
+        )
+    return times.compute_seconds(gpu, stage, _H100_SHARES) / times.UNCOUNTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +190,7 @@ class Run:
     """A measurement by a user.
 
     Attributes:
-        row: Number of the report; an odd one is fitted to, an even one checked.
+        row: Number of the report.
         source: Place of its publication.
         size: Size of the result.
         batch: Frames that the model took at a time.
@@ -122,9 +227,9 @@ class Run:
             -(-side // _ALIGN) * _ALIGN for side in (self.size.width, self.size.height)
         )
         size, use = Size(width, height), VaeUse(switches=VaeSwitches.all_off())
-        more = latents_of(self.batch) - 2  # slices after the first one
-        coders = (VAES.operations(VAE, f"{side}_slice", use, size) for side in ("encode", "decode"))
-        vae = sum(one.first + more * one.later for one in coders)
+        padded = STEP * (latents_of(self.batch) - 1) + 1
+        coders = (VAES.work(VAE, f"{side}_slice", use, size) for side in ("encode", "decode"))
+        vae = sum(one.total(padded, STEP).operations for one in coders)
         in_tiles = self._covered(width) * self._covered(height) / size.pixels
         dit = DIT_3B if self.model == "seedvr2-3b" else DIT_7B
         grid = (latents_of(self.batch), height // VAE.spatial_factor, width // VAE.spatial_factor)
@@ -161,7 +266,22 @@ class Comparison:
     def work(self) -> float:
         """Operations of our plan over those of the run."""
         assert isinstance(self.plan.work, SeedVr2Plan)
-        return sum(stage_work(self.plan.work, self.plan.frames).values()) / self.run.operations
+        found = stage_work(self.plan.work, self.plan.frames).values()
+        return sum(one.operations for one in found) / self.run.operations
+
+    @property
+    def kernel_seconds(self) -> float | None:
+        """Predicted seconds with our convolution kernel; None where it gains nothing.
+
+        The GPU takes longest in all of these jobs, so all that it saves is saved.
+        """
+        if self.gpu.form_factor not in ("desktop", "laptop"):
+            return None
+        family, saved = registry.family_of(self.plan.work), 0.0
+        for stage in family.stage_work(self.plan.work, self.plan.frames).values():
+            saved += times.compute_seconds(self.gpu, stage)
+            saved -= times.compute_seconds(self.gpu, stage, convolutions=KERNEL_GAIN)
+        return self.plan.seconds - self.before - saved
 
     @property
     def scaled(self) -> float:
@@ -181,8 +301,8 @@ class Comparison:
 
     @property
     def use(self) -> str:
-        """Purpose of the run: fit, check, or the reason why it is excluded."""
-        return self.run.outlier or ("fit" if self.run.row % 2 else "check")
+        """Purpose of the run: check, or the reason why it is excluded."""
+        return self.run.outlier or "check"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,31 +322,6 @@ def comparisons() -> tuple[Comparison, ...]:
             _comparison(run, others.get(f"NVIDIA {run.gpu}") or gpu_table.named(run.gpu))
             for run in found.run
         )
-
-
-def fitted_shares(some: Sequence[Comparison]) -> dict[Generation, float]:
-    """Share of each generation: the median pace of its runs, else the mean of its neighbours'."""
-    names = list(times.GENERATION_SHARE)
-    paces = {name: _fitted_paces(some, name) for name in names}
-    known = [statistics.median(paces[name]) if paces[name] else None for name in names]
-
-    def share(at: int) -> float:
-        if (own := known[at]) is not None:
-            return own
-        near = (filter(None, side) for side in (reversed(known[:at]), known[at:]))
-        return statistics.geometric_mean(filter(None, (next(side, None) for side in near)))
-
-    return {name: share(at) for at, name in enumerate(names)}
-
-
-def _fitted_paces(some: Sequence[Comparison], generation: Generation) -> list[float]:
-    """Paces of the runs on GPUs of a generation that are used for the fit."""
-    return [one.pace for one in some if one.use == "fit" and one.gpu.generation == generation]
-
-
-def checked_median(some: Sequence[Comparison]) -> float:
-    """Median of predicted over reported time, operations scaled, of the runs that are checked."""
-    return statistics.median(one.scaled for one in some if one.use == "check")
 
 
 def held(some: Sequence[Comparison]) -> int:
@@ -278,7 +373,8 @@ def page() -> Iterator[str]:
     yield ""
     yield from _runs_table(some)
     yield ""
-    yield from _fit_section(some)
+    yield from _share_section()
+    yield from _kernel_section(some)
     yield from _range_section(some)
     yield from _sources_section(some)
 
@@ -286,17 +382,20 @@ def page() -> Iterator[str]:
 def _runs_table(some: Sequence[Comparison]) -> Iterator[str]:
     yield (
         "| row | GPU | model | result | frames | reported, s | predicted, s | range "
-        "| predicted / reported | operations | scaled | pace | use |"
+        "| predicted / reported | before | with our kernel, s | with our kernel / reported "
+        "| operations | scaled | pace | use |"
     )
-    yield f"|---|---|---|---|{'---:|' * 8}---|"
-    for one in some:
+    yield f"|---|---|---|---|{'---:|' * 11}---|"
+    for one, before in zip(some, _BEFORE, strict=True):
         run, plan = one.run, one.plan
         times_s = (_seconds(seconds) for seconds in (run.seconds, plan.seconds - one.before))
         cells = (
             *(str(run.row), one.gpu.title, run.model.removeprefix("seedvr2-"), str(run.size)),
             *(str(run.frames), *times_s),
             range_text(plan.seconds_low - one.before, plan.seconds_high - one.before),
-            *(f"{value:.2f}" for value in (one.ratio, one.work, one.scaled, one.pace)),
+            *(f"{one.ratio:.2f}", f"{before:.2f}"),
+            *_with_kernel(one),
+            *(f"{value:.2f}" for value in (one.work, one.scaled, one.pace)),
             one.use,
         )
         yield f"| {' | '.join(cells)} |"
@@ -306,36 +405,58 @@ def _seconds(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _fit_section(some: Sequence[Comparison]) -> Iterator[str]:
-    checked = [one.scaled for one in some if one.use == "check"]
-    yield from _FIT.splitlines()
-    yield ""
-    yield "| generation | runs | fitted | share in plans |"
-    yield "|---|---:|---:|---:|"
-    for name, fitted in fitted_shares(some).items():
-        runs, share = len(_fitted_paces(some, name)), times.GENERATION_SHARE[name]
-        yield f"| {name.capitalize()} | {runs} | {fitted:.2f} | {share:.2f} |"
-    yield ""
-    yield (
-        f"Check: the scaled ratios of the {len(checked)} runs with an even row number range from "
-        f"{min(checked):.2f} to {max(checked):.2f}; their median is **{checked_median(some):.2f}** "
-        f"(allowed deviation: {LIMIT:.0%})."
+def _with_kernel(one: Comparison) -> tuple[str, str]:
+    seconds = one.kernel_seconds
+    return (
+        ("-", "-") if seconds is None else (_seconds(seconds), f"{seconds / one.run.seconds:.2f}")
     )
+
+
+def _share_section() -> Iterator[str]:
+    yield from _PARTS.splitlines()
+    for name, (what, source) in _SHARE_SOURCES.items():
+        yield f"| {what} | {getattr(times.SHARES, name):.2f} | {source} |"
+    facts = {"turing": times.OF_GENERATION["turing"], "launch": 1e6 * times.LAUNCH_S}
+    yield from _OTHER_SOURCES.format(**facts, uncounted=times.UNCOUNTED).splitlines()
+    for part, frames, size, seconds in H100_TIMES:
+        counted = h100_seconds(part, frames, size)
+        cells = f"{counted:.3g} | {seconds:.3g} | {counted / seconds:.2f}"
+        yield f"| {part} | {frames} | {size} | {cells} |"
+    yield from _AFTER_PARTS.splitlines()
+    yield ""
+
+
+def _kernel_section(some: Sequence[Comparison]) -> Iterator[str]:
+    found = [
+        one.kernel_seconds / (one.plan.seconds - one.before)
+        for one in some
+        if one.kernel_seconds is not None and one.use == "check"
+    ]
+    yield from _KERNEL.format(times=KERNEL_GAIN, low=min(found), high=max(found)).splitlines()
     yield ""
 
 
 def _range_section(some: Sequence[Comparison]) -> Iterator[str]:
     spread, plain = times.GUESSED_GPU, [one for one in some if not one.run.outlier]
     outside = [str(one.run.row) for one in some if not one.is_held]
+    ratios, kernels = (
+        [one.ratio for one in plain],
+        [one.kernel_seconds / one.run.seconds for one in plain if one.kernel_seconds is not None],
+    )
+    slowest = max(1 / one.scaled for one in plain)
     yield "## Ranges"
     yield ""
     yield (
-        "As long as nothing was measured on a GPU, its time is shown as a range from "
-        f"{spread.low:g} to {spread.high:g} times the predicted time. The upper part is wider, "
-        "because a GPU may be throttled or short of memory. Both factors were chosen with "
-        "all of these runs in view, including the excluded ones. The reported times, scaled by "
-        f"operations, lie in this range for {held(plain)} of {len(plain)} runs used for the fit "
-        f"or its check, and for **{held(some)} of all {len(some)}** runs; those of rows "
+        f"The median of predicted / reported of the {len(plain)} runs marked *check* is "
+        f"**{statistics.median(ratios):.2f}**, with our kernel "
+        f"**{statistics.median(kernels):.2f}**. As long as nothing was measured on a GPU, its time "
+        f"is shown as a range from {spread.low:g} to {spread.high:g} times the predicted time. The "
+        "lower end is where our kernel would bring it, and the tenth by which counted and "
+        "measured times of the H100 differ. The upper end holds the slowest of these runs, scaled "
+        f"by operations: {slowest:.1f} times the predicted time, on a GPU of 8 GB with swapped "
+        "blocks; a GPU of a user may be as short of memory, or throttled. The reported times, "
+        f"scaled by operations, lie in this range for {held(plain)} of {len(plain)} runs marked "
+        f"*check*, and for **{held(some)} of all {len(some)}**; those of rows "
         f"{', '.join(outside)} do not."
     )
     yield ""

@@ -277,7 +277,7 @@ def _stream_plan(clip: SyntheticClip, options: BenchOptions) -> tuple[Plan, Seed
 
 
 def _operations(work: SeedVr2Plan, frames: int) -> float:
-    return sum(stage_work(work, frames).values())
+    return sum(made.operations for made in stage_work(work, frames).values())
 
 
 # --- flicker

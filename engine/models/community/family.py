@@ -20,6 +20,7 @@ from engine.models.community.plan import (
 )
 from engine.models.contracts import FileUse, StageWork, WorkRequest
 from engine.models.frame_family import FrameFamily, chosen_steadiness, frame_needs, steadying
+from engine.models.memory_cost import DTYPE_BYTES
 from engine.models.planning.candidates import chosen, chosen_tiles
 from engine.models.planning.memory import MemoryRequirement
 from engine.models.upscalers import FrameUpscaler
@@ -29,6 +30,7 @@ from engine.protocol.plan import Notice, WeightsPlan
 _RGB_BYTES, _FLOAT_BYTES = 12, 4
 _BATCH_PIXELS = 1_300_000  # of frames in one call on a GPU, as Lite
 _MOST_FRAMES = 8
+_INTENSITY = 250  # operations for a byte of passes: one after each 3x3 convolution of 64 channels
 
 
 class CommunityFamily(FrameFamily[CommunityPlan]):
@@ -94,7 +96,10 @@ class CommunityFamily(FrameFamily[CommunityPlan]):
     def stage_work(self, work: CommunityPlan, frames: int) -> dict[str, StageWork]:
         """Operations of all tiles."""
         operations = work.cost.operations * work.tiles * frames
-        upscaling = StageWork(kind="vae", dtype=work.dtype, operations=operations)
+        passed = operations / _INTENSITY * DTYPE_BYTES[work.dtype] / 2
+        upscaling = StageWork(
+            kind="vae", dtype=work.dtype, operations=operations, passed_bytes=passed
+        )
         return {"upscale": upscaling, **steadying(work, frames)}
 
     def choices(self, work: CommunityPlan) -> Iterator[Notice]:

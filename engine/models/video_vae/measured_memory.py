@@ -18,12 +18,15 @@ from typing import Any
 
 from engine.core.geometry import Size
 from engine.core.paths import resource
+from engine.models.memory_cost import DTYPE_BYTES
 from engine.models.video_vae.vae_use import (
     FIGURES,
+    SLICES,
     CallMemory,
+    CallWork,
     Curve,
-    Operations,
     Side,
+    SliceWork,
     UseMemory,
     VaeCode,
     VaePeak,
@@ -49,12 +52,23 @@ class MeasuredVae(VaeCode):
         curves = _call(self, config, call, use, area).bytes_of
         return VaePeak(**{name: round(between(curves[name], area)) for name in FIGURES})
 
-    def operations(self, config: Any, call: str, use: VaeUse, size: Size) -> Operations:
-        """Operations of a call on frames of a size in px."""
-        pixels = size.pixels
-        counted = _call(self, config, call, use, pixels).operations
-        first, later = (each * pixels + squared * pixels**2 for each, squared in counted)
-        return Operations(first=first, later=later)
+    def work(self, config: Any, call: str, use: VaeUse, size: Size) -> CallWork:
+        """Work of a call on frames of a size in px; slices are of one latent."""
+        pixels, border = size.pixels, size.width + size.height
+        usual = replace(use, slice_frames=4, is_image=False)
+        counted = _call(self, config, call, usual, pixels).operations
+        item = DTYPE_BYTES[use.dtype] / 2
+        passes = dict(zip(SLICES, self.passes(config)[call], strict=True))
+
+        def of(name: str) -> SliceWork:
+            area, edge, product, squared = counted[name]
+            return SliceWork(
+                convolutions=area * pixels + edge * border,
+                products=product * pixels + squared * pixels**2,
+                passed=item * passes[name] * pixels,
+            )
+
+        return CallWork(single=of("single"), first=of("first"), later=of("later"))
 
     def weights(self, config: Any, use: VaeUse) -> int:
         """Bytes of the tables that are kept; slices do not count."""
@@ -151,6 +165,6 @@ def _table() -> Mapping[str, Any]:
 
 
 def _from_table(figures: Mapping[str, Any]) -> CallMemory:
-    first, later = figures["operations"]
+    operations = {name: tuple(terms) for name, terms in figures["operations"].items()}
     curves = {name: tuple((side, size) for side, size in figures[name]) for name in FIGURES}
-    return CallMemory(bytes_of=curves, operations=(tuple(first), tuple(later)))
+    return CallMemory(bytes_of=curves, operations=operations)

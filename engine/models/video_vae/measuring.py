@@ -23,9 +23,11 @@ from torch.utils.flop_counter import flop_registry
 from engine.core.geometry import Size
 from engine.models.video_vae.vae_use import (
     FIGURES,
+    SLICES,
     CallMemory,
     Piece,
     Side,
+    Terms,
     UseMemory,
     VaeCode,
     VaeUse,
@@ -277,34 +279,42 @@ class Valueless:
         self._stack.close()
 
     def slices(self, call: str, size: Size) -> dict[str, int]:
-        """Memory of slices of a clip of some size while they go through a call, see `VaePeak`."""
+        """Memory of slices of a clip of some size while they go through a call, see `VaePeak`.
+
+        And the operations of each of `SLICES`, of convolutions and of products.
+        """
         piece, meter = self._vae.pieces(self._config, self._use.slice_frames)[call], self.meter
         step, carry, result = getattr(self.fast, call), Carry(), None
         if self._use.is_image:  # a first one leaves tables behind on a CPU
             step(self.given(piece, size, 1), Carry(last=True))
         self.fast.release()
         steps = [1] if self._use.is_image else [piece.first, piece.later, piece.later]
-        start, peaks, counts, opens = meter.now, list[int](), list[int](), 0
+        start, peaks, opens = meter.now, list[int](), 0
+        counts = list[tuple[int, int]]()
         for count in steps:
             given = self.given(piece, size, count)
-            meter.peak, before = meter.now, meter.convolutions + meter.products
+            meter.peak, before = meter.now, (meter.convolutions, meter.products)
             carry = carry.handed_over(last=self._use.is_image)
             found, carry = step(given, carry)
             peaks.append(meter.peak - start - given.nbytes + self.compiled_bytes + _SMALL_BYTES)
-            counts.append(meter.convolutions + meter.products - before)
+            counts.append((meter.convolutions - before[0], meter.products - before[1]))
             result = found
             del found, given
             opens = opens or self.fast.workspace.bytes_held
-        return {
+        figures = {
             "first": peaks[0],
             "later": max(peaks[1:], default=0),
             "carry": carry.bytes_held,
             "window": self.fast.workspace.bytes_held,
             "opens": opens,
             "result": result.nbytes if result is not None else 0,
-            "first_operations": counts[0],
-            "later_operations": counts[-1] if len(counts) > 1 else 0,
         }
+        before = meter.convolutions, meter.products
+        step(self.given(piece, size, 1), Carry(last=True))
+        counts.insert(0, (meter.convolutions - before[0], meter.products - before[1]))
+        for name, (convolutions, products) in zip(SLICES, counts, strict=False):
+            figures |= {f"{name} convolutions": convolutions, f"{name} products": products}
+        return figures
 
     def given(self, piece: Piece, size: Size, steps: int) -> Tensor:
         """Input of a call."""
@@ -337,9 +347,9 @@ def measure_call(
     """Measures one call on square frames of two sides or more."""
     points = [_point(vae, config, use, call, side) for side in sides]
     curves = {name: tuple(zip(sides, (p[name] for p in points), strict=True)) for name in FIGURES}
-    counts = ([p[f"{name}_operations"] for p in points] for name in ("first", "later"))
-    first, later = (_operations(sides, some) for some in counts)
-    return CallMemory(bytes_of=curves, operations=(first, later))
+    names = SLICES[:2] if use.is_image else SLICES
+    operations = {name: _terms(sides, points, name) for name in names}
+    return CallMemory(bytes_of=curves, operations=operations)
 
 
 def measure_weights(vae: VaeCode, config: Any, use: VaeUse) -> int:
@@ -369,11 +379,15 @@ def _built(vae: VaeCode, config: Any, use: VaeUse) -> Valueless:
     return Valueless(vae, config, use)
 
 
-def _operations(sides: Sequence[int], counts: Sequence[int]) -> tuple[float, float]:
-    """Operations of a px and of its square, from the two largest frames."""
-    (less, some), (more, most) = ((s**2, c) for s, c in zip(sides[-2:], counts[-2:], strict=True))
-    squared = (most / more - some / less) / (more - less)
-    return most / more - squared * more, squared
+def _terms(sides: Sequence[int], points: Sequence[Mapping[str, int]], name: str) -> Terms:
+    """Operations of one of `SLICES` as `CallMemory` has them, from the two largest frames."""
+    less, more = sides[-2:]
+    some, most = (points[at][f"{name} convolutions"] for at in (-2, -1))
+    area = (most / more - some / less) / (more - less)
+    edge = (most / more - area * more) / 2
+    some, most = (points[at][f"{name} products"] for at in (-2, -1))
+    squared = (most / more**2 - some / less**2) / (more**2 - less**2)
+    return area, edge, most / more**2 - squared * more**2, squared
 
 
 @dataclass(frozen=True, slots=True)

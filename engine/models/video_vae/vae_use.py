@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Side = Literal["encode", "decode"]
 Curve = tuple[tuple[int, int], ...]  # sides of square frames, px, and what they take
+Terms = tuple[float, float, float, float]  # of operations, see `CallMemory`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,19 +113,74 @@ class VaePeak:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operations:
-    """Floating-point operations of slices that go through a call.
+class SliceWork:
+    """Work of a slice, or of several.
 
     Attributes:
-        first: Operations of the first slice of a clip.
-        later: Operations of each of the others.
+        convolutions: Floating-point operations; a multiply-add is two.
+        products: Floating-point operations of matrix products; of VAEs nearly all are attention
+            with one head of all channels.
+        passed: Bytes that passes over values read and write on a GPU between convolutions and
+            products.
     """
 
-    first: float
-    later: float
+    convolutions: float = 0.0
+    products: float = 0.0
+    passed: float = 0.0
+
+    @property
+    def operations(self) -> float:
+        """All floating-point operations."""
+        return self.convolutions + self.products
+
+    def __add__(self, other: SliceWork) -> SliceWork:
+        return SliceWork(
+            convolutions=self.convolutions + other.convolutions,
+            products=self.products + other.products,
+            passed=self.passed + other.passed,
+        )
+
+    def __mul__(self, times: float) -> SliceWork:
+        return SliceWork(
+            convolutions=self.convolutions * times,
+            products=self.products * times,
+            passed=self.passed * times,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallWork:
+    """Work of slices that go through a call.
+
+    Attributes:
+        single: Work of a clip of one frame, whose beginning has nothing after it.
+        first: Work of the first slice of a longer clip, one frame and the first latent after it.
+        later: Work of each further latent.
+    """
+
+    single: SliceWork
+    first: SliceWork
+    later: SliceWork
+
+    def total(self, frames: float, step: int, beginnings: int = 1) -> SliceWork:
+        """Work of clips.
+
+        TRAP: one frame is no shorter clip: its slice costs a fifth of what a longer clip begins
+        with, not what is left when frames are subtracted from that.
+
+        Args:
+            frames: Frames of all clips together.
+            step: Frames of a latent.
+            beginnings: Number of clips; of one frame there is one.
+        """
+        if frames <= 1:
+            return self.single
+        latents = (frames - beginnings * (step + 1)) / step
+        return self.first * beginnings + self.later * latents
 
 
 FIGURES = ("first", "later", "carry", "window", "opens", "result")
+SLICES = ("single", "first", "later")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,12 +189,13 @@ class CallMemory:
 
     Attributes:
         bytes_of: Curve of each field of `VaePeak`.
-        operations: For the first slice and for each of the others: operations of a px, and of its
-            square, which attention adds.
+        operations: Operations of each field of `CallWork`: of convolutions for a px of the frame,
+            and for a px of its width and height together, as their borders take more; of products
+            for a px, and for its square, which attention adds.
     """
 
     bytes_of: Mapping[str, Curve]
-    operations: tuple[tuple[float, float], tuple[float, float]]
+    operations: Mapping[str, Terms]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +220,14 @@ class VaeCode:
         module: Module with the `LOADER` of the family, which loads torch.
         pieces: Input of each call, by the name of its method, for a configuration and the frames of
             a slice.
+        passes: Bytes that passes read and write for a px of the frame in half precision, for each
+            of `SLICES`, by the name of the call: the pretended GPU counts them at the published
+            sizes, as kernels of ours are not seen where tensors have no values.
     """
 
     module: str
     pieces: Callable[[Any, int], Mapping[str, Piece]]
+    passes: Callable[[Any], Mapping[str, tuple[float, float, float]]]
 
     @property
     def loader(self) -> VaeLoader[Any, Any]:

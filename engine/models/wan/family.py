@@ -118,11 +118,13 @@ class WanFamily(ModelFamily[WanPlan]):
             stage: StageWork(
                 kind="vae",
                 dtype=work.dtype,
-                operations=operations,
+                operations=made.operations,
+                products=made.products,
+                passed_bytes=made.passed,
                 parked_bytes=parked[stage] * (1 - share),
                 parked_pinned_bytes=parked[stage] * share,
             )
-            for stage, operations in requirements.stage_work(work, frames).items()
+            for stage, made in requirements.stage_work(work, frames).items()
         }
 
     def loading_seconds(self, work: WanPlan) -> float:

@@ -54,12 +54,12 @@ def test_how_far_off_a_time_may_be():
         (cpu, of_jobs({HERE: 0.03}), 1 / 1.08, 1.08),
         (cpu, of_jobs({HERE: 0.3}), 1 / 1.5, 1.5),
         # GPUs: the widest of their ranges, whichever of them has it
-        (one, Rates(), 0.6, 4),
+        (one, Rates(), 0.65, 2.5),
         (one, Rates(gpus=MEASURED), 0.7, 1.6),
         (one, of_jobs({ONE: 0.1}), 1 / 1.2, 1.2),
-        (other, of_jobs({ONE: 0.1}), 0.6, 4),
+        (other, of_jobs({ONE: 0.1}), 0.65, 2.5),
         (GPUS, Rates(gpus=MEASURED), 0.7, 1.6),
-        (GPUS, Rates(gpus=ONE_MEASURED), 0.6, 4),
+        (GPUS, Rates(gpus=ONE_MEASURED), 0.65, 2.5),
         (GPUS, of_jobs({ONE: 0.1}, gpus=MEASURED), 0.7, 1.6),
         (GPUS, of_jobs({ONE: 0.1, OTHER: 0.2}), 1 / 1.4, 1.4),
         (GPUS, of_jobs({ONE: 0.2, OTHER: 0.1}), 1 / 1.4, 1.4),
@@ -67,7 +67,7 @@ def test_how_far_off_a_time_may_be():
         device, dtype = ("cuda", "float16") if budget.cuda else ("cpu", "float32")
         plan = a_plan(work=replace(LITE, device=device, dtype=dtype))
         assert times.spread(plan, budget, known) == Spread(low, high), known
-        is_guess = high == (4 if budget.cuda else 2)
+        is_guess = high == (2.5 if budget.cuda else 2)
         assert times.is_measured(plan, budget, known) != is_guess, known
 
 

@@ -60,8 +60,8 @@ def test_tiles_do_not_begin_again_and_again() -> None:
     for gpu in ("RTX 4060", "RTX 3060", "RTX 5070 Ti"):
         work = work_of(planned(gpu, FULL_HD, model="seedvr2-3b"))
         work_per_pixel = {
-            stage: operations / 240 / work.padded.pixels / 1e6
-            for stage, operations in stage_work(work, 240).items()
+            stage: made.operations / 240 / work.padded.pixels / 1e6
+            for stage, made in stage_work(work, 240).items()
         }
         assert work_per_pixel["encode"] < 12, gpu
         assert work_per_pixel["decode"] < 24, gpu

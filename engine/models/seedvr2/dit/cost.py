@@ -195,6 +195,24 @@ def _text_numbers(config: DitConfig, layer: int) -> int:
     return matrix_weights(block_tensors(config, layer), ("text", "both"))
 
 
+# Values for each channel of a token that the passes of a layer read and write, and the launches of
+# a layer, which its windows make more: counted by the pretended GPU. Products with rounding launch
+# six more for each of about ten.
+_PASSED_VALUES = 29
+_LAUNCHES, _ROUNDING_LAUNCHES = 45, 60
+
+
+def passed_bytes(config: DitConfig, latent: Grid, dtype: str) -> float:
+    """Bytes to and from a GPU's memory of the passes of a forward, products apart."""
+    values = _PASSED_VALUES * config.layers * config.dim * token_count(config, latent)
+    return float(values * DTYPE_BYTES[dtype])
+
+
+def launches(config: DitConfig, *, rounds: bool) -> int:
+    """Kernels of a forward, about; products with rounding take more."""
+    return config.layers * (_LAUNCHES + _ROUNDING_LAUNCHES * rounds)
+
+
 _MIB = 2**20
 _EXACT = 4  # bytes of a value that sums are kept in
 

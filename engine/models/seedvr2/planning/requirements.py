@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 from engine.core.geometry import Size
@@ -17,7 +16,7 @@ from engine.models.seedvr2.planning import vae_memory
 from engine.models.seedvr2.planning.vae_memory import VAES, Asked
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.tiling import decoder_reach, encoder_reach
-from engine.models.video_vae.vae_use import VaeUse
+from engine.models.video_vae.vae_use import CallWork, SliceWork, VaeUse
 
 _EXACT = 4  # bytes of a number of latents and of finished frames
 _COLOURS = 3
@@ -55,12 +54,15 @@ def needs(plan: SeedVr2Plan) -> MemoryRequirement:
     )
 
 
-def stage_work(plan: SeedVr2Plan, frames: int) -> dict[str, float]:
-    """Floating-point operations for n frames, stage by stage."""
+def stage_work(plan: SeedVr2Plan, frames: int) -> dict[str, SliceWork]:
+    """Work of a shot of n frames, stage by stage."""
     dit, _ = files.configs(plan)
-    clip = dit_cost.forward_flops(dit, _grid(plan), files.TEXT_TOKENS).total
+    clip = SliceWork(
+        products=dit_cost.forward_flops(dit, _grid(plan), files.TEXT_TOKENS).total,
+        passed=dit_cost.passed_bytes(dit, _grid(plan), plan.dtype),
+    )
     encode, decode = vae_work(plan, frames)
-    return {"encode": encode, "transformer": clips(plan, frames) * clip, "decode": decode}
+    return {"encode": encode, "transformer": clip * clips(plan, frames), "decode": decode}
 
 
 def clips(plan: SeedVr2Plan, frames: int) -> float:
@@ -112,6 +114,12 @@ def streamed_bytes(plan: SeedVr2Plan) -> int:
         return 0
     dit, _ = files.configs(plan)
     return dit_cost.streamed_bytes(dit, _stored(dit, plan), plan.blocks_on_device)
+
+
+def launches(plan: SeedVr2Plan) -> int:
+    """Kernels of the transformer for every clip, about."""
+    dit, _ = files.configs(plan)
+    return dit_cost.launches(dit, rounds=plan.products != "none")
 
 
 def unpacked_bytes(plan: SeedVr2Plan) -> int:
@@ -277,21 +285,23 @@ def _stored(dit: DitConfig, plan: SeedVr2Plan) -> WeightBytes:
     return dit_cost.weight_bytes(dit, each if each < 1.6 else DTYPE_BYTES[plan.dtype], plan.dtype)
 
 
-def vae_work(plan: SeedVr2Plan, frames: int) -> tuple[float, float]:
-    """Operations of encoding and decoding n frames; frames computed twice count twice."""
+def vae_work(plan: SeedVr2Plan, frames: int) -> tuple[SliceWork, SliceWork]:
+    """Work of encoding and decoding a shot of n frames; frames computed twice count twice."""
     _, vae = files.configs(plan)
-    pixels = plan.padded.pixels
+    whole = STEP * (latents_of(frames) - 1) + 1
     calls = ("encode_slice", "decode_low", "decode_high")
-    of_encode, of_low, of_high = (_part_flops(vae, plan, call) for call in calls)
+    of_encode, of_low, of_high = (
+        VAES.work(vae, call, _vae_use(plan), plan.padded) for call in calls
+    )
 
-    def in_tiles(one: _PartFlops, boxes: list[Size], span: int, first: int) -> float:
-        """Operations of a part in which the first latent of a clip takes as long as n frames."""
+    def in_tiles(one: CallWork, boxes: list[Size], span: int, first: int) -> SliceWork:
+        """Work of a part in which the first latent of a clip takes as long as n frames."""
         begins = _again(frames, span) if plan.warm_up else 0
         early = STEP * (plan.warm_up - 1) + first
-        taken = one.total(frames + early * begins, 1 + begins)
-        return taken * sum(size.pixels for size in boxes) / pixels
+        taken = one.total(whole + early * begins, STEP, 1 + begins)
+        return taken * (sum(size.pixels for size in boxes) / plan.padded.pixels)
 
-    encode, low, high = (one.total(frames, 1) for one in (of_encode, of_low, of_high))
+    encode, low, high = (one.total(whole, STEP) for one in (of_encode, of_low, of_high))
     if plan.encode_tile is not None:
         boxes = vae_memory.encode_boxes(_encoding(vae, plan))
         encode = in_tiles(of_encode, boxes, plan.encode_span, 1)
@@ -307,25 +317,6 @@ def vae_work(plan: SeedVr2Plan, frames: int) -> tuple[float, float]:
 def _again(frames: int, span: int) -> int:
     """Number of times a video of one shot continues with another span."""
     return -(-latents_of(frames) // span) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class _PartFlops:
-    """Operations of a part of the VAE: for a frame, and what each beginning adds or saves."""
-
-    frame: float
-    beginning: float
-
-    def total(self, frames: int, beginnings: int) -> float:
-        """Operations of n frames."""
-        return self.frame * frames + self.beginning * beginnings
-
-
-def _part_flops(vae: VaeConfig, plan: SeedVr2Plan, call: str) -> _PartFlops:
-    """Operations of whole frames in a call."""
-    found = VAES.operations(vae, call, _vae_use(plan), plan.padded)
-    frame = found.later / STEP
-    return _PartFlops(frame, found.first - (STEP + 1) * frame)
 
 
 def _grid(plan: SeedVr2Plan) -> tuple[int, int, int]:

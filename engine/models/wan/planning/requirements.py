@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from engine.core.geometry import Size
 from engine.models.planning.memory import MemoryRequirement, PhaseMemory, Streamed, peak_use
+from engine.models.video_vae.vae_use import SliceWork
 from engine.models.wan import files
 from engine.models.wan.plan import WanPlan
 from engine.models.wan.planning.vae_memory import (
@@ -21,6 +22,7 @@ from engine.models.wan.planning.vae_memory import (
 )
 from engine.models.wan.vae import split
 from engine.models.wan.vae.config import WanConfig
+from engine.tiling.latent_clips import padded_length
 
 _LEAVING_BYTES = 48  # of a picture that is being finished in float32, for each of its px
 _SOURCE_BYTES = 2  # of the source's frames that wait for their result, for each of their px
@@ -111,10 +113,15 @@ def _delay(asked: Pass) -> int:
     return asked.visit if asked.tile is not None else max(1, asked.slice_frames // STEP)
 
 
-def stage_work(plan: WanPlan, frames: int) -> dict[str, float]:
-    """Floating-point operations for n frames, stage by stage."""
+def stage_work(plan: WanPlan, frames: int) -> dict[str, SliceWork]:
+    """Work of a shot of n frames, stage by stage; frames computed twice count twice."""
     encode, decode = passes(plan)
-    found = {"encode": frames * encode_work(encode), "decode": frames * decode_work(decode)}
+    found = {
+        "encode": _work(encode, "encode_slice", frames)
+        * _repeated(encode, encode_tiles(encode), split.encode_cut(encode.config)),
+        "decode": _work(decode, "decode_slice", frames)
+        * _repeated(decode, decode_tiles(decode), split.decode_cut(decode.config)),
+    }
     return {stage: found[stage] for stage in plan.stages}
 
 
@@ -136,22 +143,10 @@ def parked_bytes(plan: WanPlan, frames: int) -> tuple[dict[str, float], float]:
     return {stage: 2.0 * again * size for stage, size in carries.items()}, share
 
 
-def encode_work(asked: Pass) -> float:
-    """Floating-point operations for a frame of a long shot."""
-    more = _repeated(asked, encode_tiles(asked), split.encode_cut(asked.config))
-    return more * _operations(asked, "encode_slice")
-
-
-def decode_work(asked: Pass) -> float:
-    """Floating-point operations of decoding a frame of a long shot."""
-    more = _repeated(asked, decode_tiles(asked), split.decode_cut(asked.config))
-    return more * _operations(asked, "decode_slice")
-
-
-def _operations(asked: Pass, call: str) -> float:
-    """Operations for a frame of a shot of five slices."""
-    found = VAES.operations(asked.config, call, replace(asked.use, slice_frames=STEP), asked.frame)
-    return (found.first + 3 * found.later) / (4 * STEP + 1)
+def _work(asked: Pass, call: str, frames: int) -> SliceWork:
+    """Work of a shot in whole frames."""
+    found = VAES.work(asked.config, call, asked.use, asked.frame)
+    return found.total(padded_length(frames, STEP), STEP)
 
 
 def padded_size(config: WanConfig, size: Size) -> Size:

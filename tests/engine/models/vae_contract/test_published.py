@@ -117,8 +117,7 @@ def test_only_switches_that_say_so_are_planned_with_other_operations(row: VaeRow
                 continue
             use = VaeUse(switches=usual.changed(switch, not getattr(usual, switch)))
             found, base = (
-                row.code.operations(row.published, call, one, Size(256, 256))
-                for one in (use, VaeUse())
+                row.code.work(row.published, call, one, Size(256, 256)) for one in (use, VaeUse())
             )
             if found != base:
                 assert switch in (*CHANGING, "image_mode"), (call, switch)

@@ -184,7 +184,7 @@ def test_latents_get_the_largest_tiles_that_fit(model: str) -> None:
                 budget=a_budget(cuda=True, vram_bytes=gib * GIB, ram_bytes=44 * GIB),
                 frames=81,
                 peak=lambda work: PhaseMemory(needs(work).device, needs(work).host),
-                seconds=lambda work: sum(stage_work(work, 1).values()),
+                seconds=lambda work: sum(one.operations for one in stage_work(work, 1).values()),
             )
             found = FAMILY.fitted(plan, room)
             tile = found.encode_tile or found.decode_tile
