@@ -80,6 +80,7 @@ VAE_DTYPES = {
     "float16": NOTHING,
     "bfloat16": Requirement(capability=(8, 0)),
     "float32": NOTHING,
+    "fastest": NOTHING,
 }
 
 
