@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QResizeEvent
-from PySide6.QtWidgets import QFrame, QLineEdit, QScrollArea, QWidget
+from PySide6.QtWidgets import QFrame, QLineEdit, QScrollArea, QToolButton, QWidget
 
 from app.actions import SPECS
 from app.bench.table import SwitchesTable
@@ -195,6 +195,8 @@ class BenchView(Page):
         sought = mark("Search optimisations and claims")
         bind_text(self._filter, self._filter.setPlaceholderText, sought)
         bind_text(self._filter, self._filter.setAccessibleName, sought)
+        for clear in self._filter.findChildren(QToolButton):
+            bind_text(clear, clear.setAccessibleName, "Clear the search")
         self._table = SwitchesTable()
         bind_text(self._table, self._table.setAccessibleName, "Full benchmark")
         self._filler = QWidget()

@@ -1,14 +1,17 @@
 """Case `convolutions`: our kernel beside torch's convolutions, for kinds of layers of the VAEs.
 
 Each kind is computed by torch in three dimensions (cuDNN on a GPU), and on a GPU by our kernel with
-sums in float32, in half precision promoted every 128 products, and in half precision alone. Shares
-are those of what matrix units reach that do nothing else, with the same sums, in the same run. The
-error is the RMS of the difference from float64 at some pixels, in units of the result's RMS.
+sums in float32, in half precision promoted every 128 products, and in half precision alone; there
+also by comfy-kitchen (sums in half precision alone) if that package is installed. Shares are those
+of what matrix units reach that do nothing else, with the same sums, in the same run. The error is
+the RMS of the difference from float64 at some pixels, in units of the result's RMS.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import importlib
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -99,6 +102,11 @@ def _layer_rows(
         kernel = conv.load(device, program) if work.store else None
         if kernel is not None:
             ways[sums] = partial(kernel.convolve, program.packed(weight), work), out
+    if device.type == "cuda" and (theirs := _comfy_kitchen()) is not None:
+        padded = F.pad(clip, (left, left, above, above))  # they convolve without padding
+        padded = padded.contiguous(memory_format=torch.channels_last_3d)
+        by_theirs = partial(theirs, padded, plain, stride=stride)
+        ways["comfy-kitchen"] = by_theirs, by_theirs()[0].movedim(1, 0)
     operations = 2 * result.numel() * math.prod(taps[1:5])
     for way, (compute, found) in ways.items():
         seconds = measure(compute, device.type, runs=runs, warm_ups=2).seconds
@@ -111,6 +119,14 @@ def _layer_rows(
                 "error": float(difference.norm() / wanted.norm()),
             },
         )
+
+
+def _comfy_kitchen() -> Callable[..., Tensor] | None:
+    """The convolution of comfy-kitchen, which calls torch's for shapes that its kernel declines."""
+    with contextlib.suppress(ImportError, AttributeError):
+        found: Callable[..., Tensor] = importlib.import_module("comfy_kitchen").fp16_conv3d
+        return found
+    return None
 
 
 def _at(result: Tensor, spots: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from app.widgets.controls import ElidedLabel
 from engine.core.errors import ErrorInfo
 from engine.protocol import commands
 from tests.app.conftest import Bench, part, texts
+from tests.helpers.accessible import unnamed
 from tests.helpers.fake_states import SWITCHES, make_report
 from tests.helpers.fake_tasks import BENCHMARK
 
@@ -110,6 +111,7 @@ def test_the_filter_shows_rows_with_every_word(bench):
         "System · cuDNN benchmark"
     ]
     assert "1 of 5 rows" in texts(page(bench))
+    assert not unnamed(page(bench))  # the button that clears it has a name, too
     field.setText("vae.up")  # by the name that settings have
     assert shown(bench) == ["VAE · upsampler fold"]
     field.setText("no such thing")

@@ -1,5 +1,10 @@
+import sys
+import types
+
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from engine.bench.cases import convolutions
 from engine.bench.cases.convolutions import LAYERS, convolution_rows, product_rate
@@ -32,6 +37,36 @@ def test_our_kernel_is_compared_with_cudnn_on_a_gpu(monkeypatch: pytest.MonkeyPa
     sums = ["torch", *convolutions._SUMS]
     assert [row["sums"] for row in rows[2:]] == sums * 2
     for row in rows[2:]:
+        assert row["error"] < 0.02
+        assert row["of_ceiling"] > 0
+
+
+@pytest.mark.gpu
+def test_comfy_kitchen_is_compared_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fp16_conv3d(
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        residual: Tensor | None = None,
+        stride: tuple[int, int, int] = (1, 1, 1),
+    ) -> Tensor:
+        assert x.is_contiguous(memory_format=torch.channels_last_3d)
+        assert bias is residual is None
+        return F.conv3d(x, weight, None, stride)
+
+    package = types.SimpleNamespace(fp16_conv3d=fp16_conv3d)
+    monkeypatch.setitem(sys.modules, "comfy_kitchen", package)
+    layers = {"3x3x3": Taps(32, 32, 3, 3, 3), "downsampler": Taps(32, 32, 3, 3, 3, 2)}
+    monkeypatch.setattr(convolutions, "LAYERS", layers)
+    monkeypatch.setattr(convolutions, "_VALUES", {"cuda": 2**16})
+    monkeypatch.setattr(convolutions, "_ROUNDS", 10)
+    rows = [
+        row
+        for row in convolution_rows(BenchOptions(device="cuda", quick=True))
+        if row["sums"] == "comfy-kitchen"
+    ]
+    assert [row["layer"] for row in rows] == list(layers)
+    for row in rows:
         assert row["error"] < 0.02
         assert row["of_ceiling"] > 0
 
