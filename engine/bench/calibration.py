@@ -204,7 +204,8 @@ def _model_steps(device: str, capability: tuple[int, int] | None = None) -> Iter
         yield message("bench.step.lite"), partial(_lite, device, "float16")
     else:
         dtype = "bfloat16" if devices.cpu_has_bf16() else "float32"
-        yield vae, partial(_vae, device, "float32")
+        for one in dict.fromkeys(("float32", dtype)):
+            yield vae, partial(_vae, device, one)
         yield transformer, partial(_transformer, device, dtype)
 
 

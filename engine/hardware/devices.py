@@ -59,10 +59,16 @@ def cpu_has_bf16() -> bool:
     if sys.platform == "linux":
         flags = next(_linux_cpu("flags", "Features"), "")
         return bool(_BF16_FLAGS & set(flags.split()))
+    return bool(_BF16_FLAGS & set(cpu_flags().split()))
+
+
+@cache
+def cpu_flags() -> str:
+    """The CPU's instructions for vectors and matrices, as torch, which this loads, names them."""
     import torch
 
     found = torch.cpu.get_capabilities()
-    return bool(found.get("avx512_bf16") or found.get("amx_bf16") or found.get("bf16"))
+    return " ".join(sorted(name for name, value in found.items() if value is True))
 
 
 def ram() -> tuple[int, int]:

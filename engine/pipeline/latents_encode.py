@@ -37,6 +37,7 @@ from engine.pipeline.prepare import check_output, examined_source, probe_film
 from engine.pipeline.publication import part_path, publish
 from engine.pipeline.recovery import attempt
 from engine.pipeline.stages.restore import SourceColours
+from engine.planner import vae_dtype
 from engine.planner.downgrade import next_work
 from engine.planner.notices import refusals
 from engine.planner.plan_job import device_of
@@ -146,6 +147,7 @@ class _Encoding:
         device, family = device_of(settings, budget), registry.latent_family(self.model)
         for notice in refusals(settings, [family.name], device, budget.capability):
             raise FeatureMissing(notice.case, **notice.params)
+        settings = vae_dtype.settled(settings, device, budget)
 
         def peak(work: WorkPlan) -> PhaseMemory:
             needs = family.needs(work)

@@ -16,7 +16,7 @@ from engine.models import registry
 from engine.models.contracts import Step, WorkRequest
 from engine.models.planning.candidates import first_fit
 from engine.models.planning.memory import PhaseMemory, Room
-from engine.planner import first_pass, gpu_team, latents, peaks, times, workers
+from engine.planner import first_pass, gpu_team, latents, peaks, times, vae_dtype, workers
 from engine.planner.joining import other_computers
 from engine.planner.notices import notices_of, other_model, refusal_of
 from engine.planner.rates import Rates
@@ -120,6 +120,8 @@ def _plan_of(request: Request, budget: Budget, rates: Rates) -> Plan:
 def _plan_within(request: Request, budget: Budget, rates: Rates) -> Plan:
     """The plan of one model, for a GPU or for all GPUs of a budget."""
     settings = with_environment(request.settings)
+    if settings.vae_precision == vae_dtype.FASTEST:
+        settings = vae_dtype.settled(settings, device_of(settings, budget), budget)
     fields = film_preparation.deinterlacing_of(request.media, settings)
     media = film_preparation.deinterlaced(request.media, fields)
     aspect = film_preparation.sample_aspect(media.video, settings)

@@ -59,7 +59,7 @@ COSTS: dict[str, float] = {
     "decode-tiff": 0.02,
     "decode-encoder": 0.008,
     "vae-float32": 1e12 / 8e10,
-    "vae-bfloat16": 1e12 / 9e10,
+    "vae-bfloat16": 1e12 / 1.4e11,
     "vae-float16": 1e12 / 6e9,
     "transformer-float32": 1e12 / 4e10,
     "transformer-bfloat16": 1e12 / 6e10,

@@ -81,6 +81,7 @@ VAE_DTYPES = {
     "float16": NOTHING,
     "bfloat16": Requirement(capability=(8, 0)),
     "float32": NOTHING,
+    "fastest": NOTHING,
 }
 
 

@@ -1,1 +1,1 @@
-"""Figures that cannot slip: `python -m tools.figures` compares them with `docs/figures.json`."""
+"""Figures that cannot slip: `python -m tools.figures` compares this tree with another commit."""

@@ -7,13 +7,13 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
 _PATIENCE_S = 300.0
 
 
@@ -23,13 +23,17 @@ class FigureFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """Starts processes in one temporary folder.
+    """Starts processes of one tree in one temporary folder.
 
     Attributes:
+        root: Folder of the tree.
         folder: For files of the measurements; the processes keep their own data below it.
+        bytecode: For compiled Python files; trees share those of packages.
     """
 
+    root: Path
     folder: Path
+    bytecode: Path
 
     def run(self, *arguments: str, accepts: tuple[int, ...] = (0,)) -> list[Any]:
         """Run this Python with arguments; what it wrote, line by line, where it is JSON.
@@ -40,7 +44,7 @@ class Children:
         try:
             done = subprocess.run(
                 [sys.executable, *arguments],
-                cwd=ROOT,
+                cwd=self.root,
                 env=self._environment(),
                 capture_output=True,
                 text=True,
@@ -72,8 +76,8 @@ class Children:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("UPREEL")}
         kept.pop("PYTHONDONTWRITEBYTECODE", None)
         return kept | {
-            "PYTHONPYCACHEPREFIX": str(self.folder / "bytecode"),
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPYCACHEPREFIX": str(self.bytecode),
+            "PYTHONPATH": str(self.root),
             "PYTHONIOENCODING": "utf-8",
             "PYTHONHASHSEED": "0",
             "QT_QPA_PLATFORM": os.environ.get("QT_QPA_PLATFORM", "offscreen"),
@@ -85,13 +89,34 @@ class Children:
 
 
 @contextmanager
-def children() -> Iterator[Children]:
-    """Processes in a folder that goes afterwards."""
+def children(*roots: Path) -> Iterator[list[Children]]:
+    """Processes of each tree, with folders that go afterwards."""
     with tempfile.TemporaryDirectory(prefix="upreel-figures-", ignore_cleanup_errors=True) as name:
-        yield Children(Path(name))
+        found = [
+            Children(root, Path(name, str(n)), Path(name, "bytecode"))
+            for n, root in enumerate(roots)
+        ]
+        for one in found:
+            one.folder.mkdir()
+        yield found
 
 
 def report(figures: Mapping[str, float]) -> None:
     """In a child: hand figures to the parent."""
     sys.stdout.write(json.dumps(dict(figures)) + "\n")
     sys.stdout.flush()
+
+
+def cpu_seconds(work: Callable[[], object], *, at_least: float = 0.0) -> float:
+    """CPU seconds of one call, of all threads of this process.
+
+    Args:
+        work: Function that is timed.
+        at_least: Seconds; short work is called until they have passed, and their mean counts.
+    """
+    begin, calls, spent = time.process_time(), 0, 0.0
+    while not calls or spent < at_least:
+        work()
+        calls += 1
+        spent = time.process_time() - begin
+    return spent / calls

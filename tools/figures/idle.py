@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from tools.figures.calibration import INTERPRETER_S, interpreter_seconds
 from tools.figures.child import Children, FigureFailed, report
 from tools.figures.gaps import Gaps, ticking_timer
 from tools.figures.window import begin_job, end_with_error
@@ -38,7 +37,7 @@ _MIB = 2**20
 
 
 def measure(children: Children) -> dict[str, float]:
-    """Figures of one process; seconds are those of the reference machine.
+    """Figures of one process.
 
     Raises:
         FigureFailed: The job did not end well.
@@ -47,9 +46,7 @@ def measure(children: Children) -> dict[str, float]:
     found = children.figures("-m", "tools.figures.idle")
     if not found.pop("finished"):
         raise FigureFailed("The window's job did not end well.")
-    speed = INTERPRETER_S / found.pop("calibration")
-    ram = found.pop("ram")
-    return {"idle.ram": ram} | {f"idle.{name}": speed * value for name, value in found.items()}
+    return {f"idle.{name}": value for name, value in found.items()}
 
 
 def _child() -> dict[str, float]:
@@ -99,7 +96,7 @@ def _child() -> dict[str, float]:
     found["language"] = _change_ms(program.use_language, _LANGUAGES)
     found["drop"] = _drop_ms(program)
     program.close()
-    return found | {"calibration": interpreter_seconds()}
+    return found
 
 
 def _change_ms(use: Callable[[str], None], names: tuple[str, ...]) -> float:

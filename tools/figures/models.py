@@ -1,4 +1,4 @@
-"""Speed of the models on one thread, each in turns with a convolution; quality of Lite.
+"""Speed of the models on one thread; quality of Lite.
 
 `python -m tools.figures.models speed|quality` measures in this process and writes figures as JSON.
 """
@@ -22,12 +22,11 @@ from engine.models.lite.upscaler import upscaler
 from engine.models.seedvr2.dit import random_dit
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
 from engine.models.video_vae.vae_use import Side
-from tools.figures.calibration import CONVOLUTION_S, convolution, cpu_seconds
-from tools.figures.child import report
+from tools.figures.child import cpu_seconds, report
 
 Work = Callable[[], object]
 
-_TURNS = 9
+_TURNS = 3
 _BRIEF_S = 0.12  # shorter work is repeated
 _FRAMES = 5
 _LITE = Size(240, 136)
@@ -38,21 +37,18 @@ _SMALL_DIT = replace(random_dit.MIDDLE["3b"], layers=4, separate_layers=2)
 
 
 def speeds() -> dict[str, float]:
-    """CPU seconds of each model on the reference machine."""
+    """CPU seconds of each model, medians of some turns."""
     torch.set_num_threads(1)
     dtypes = ("float32", "bfloat16") if devices.cpu_has_bf16() else ("float32",)
-    works = [(*work, dtype) for dtype in dtypes for work in _works(dtype)]
-    yardsticks = {dtype: convolution(dtype) for dtype in dtypes}
-    ratios: dict[str, list[float]] = {name: [] for name, _, _ in works}
+    works = [work for dtype in dtypes for work in _works(dtype)]
+    turns: dict[str, list[float]] = {name: [] for name, _ in works}
     with torch.inference_mode():
-        for work in (*yardsticks.values(), *(work for _, work, _ in works)):
+        for _, work in works:
             work()
         for _ in range(_TURNS):
-            for name, work, dtype in works:
-                yardstick = cpu_seconds(yardsticks[dtype], at_least=_BRIEF_S)
-                seconds = cpu_seconds(work, at_least=_BRIEF_S)
-                ratios[name].append(CONVOLUTION_S[dtype] * seconds / yardstick)
-    return {f"models.{name}": statistics.median(turns) for name, turns in ratios.items()}
+            for name, work in works:
+                turns[name].append(cpu_seconds(work, at_least=_BRIEF_S))
+    return {f"models.{name}": statistics.median(each) for name, each in turns.items()}
 
 
 def qualities() -> dict[str, float]:
@@ -85,12 +81,12 @@ def _works(dtype: str) -> Iterator[tuple[str, Work]]:
     ending = "" if dtype == "float32" else f"_{dtype}"
     yield f"lite_2x{ending}", _lite(2, dtype)
     yield f"transformer{ending}", _transformer(dtype)
+    yield f"seedvr2_vae_encode{ending}", _vae("seedvr2-vae", "encode", dtype, _HALF_VAE)
+    yield f"seedvr2_vae_decode{ending}", _vae("seedvr2-vae", "decode", dtype, _HALF_VAE)
+    yield f"wan_vae_encode{ending}", _vae("wan21-vae", "encode", dtype)
+    yield f"wan_2x_decode{ending}", _vae("wan-2x", "decode", dtype)
     if dtype == "float32":
         yield "lite_4x", _lite(4, dtype)
-        yield "seedvr2_vae_encode", _vae("seedvr2-vae", "encode", _HALF_VAE)
-        yield "seedvr2_vae_decode", _vae("seedvr2-vae", "decode", _HALF_VAE)
-        yield "wan_vae_encode", _vae("wan21-vae", "encode")
-        yield "wan_2x_decode", _vae("wan-2x", "decode")
         yield "passes", _passes
 
 
@@ -100,8 +96,10 @@ def _lite(scale: int, dtype: str) -> Work:
     return lambda: model.upscale(frames)
 
 
-def _vae(model: str, side: Side, config: VaeConfig | None = None) -> Work:
-    options = BenchOptions(model=model, device="cpu", config=config, size=_VAE, threads=1)
+def _vae(model: str, side: Side, dtype: str, config: VaeConfig | None = None) -> Work:
+    options = BenchOptions(
+        model=model, device="cpu", config=config, size=_VAE, dtype=dtype, threads=1
+    )
     run = replace(vae_run(options, side), form="fast", frames=_FRAMES)
     return run.ready()
 

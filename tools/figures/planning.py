@@ -16,10 +16,8 @@ from engine.hardware.devices import pretended
 from engine.pipeline.prepare import Machine, make_plan, probe_source
 from engine.protocol.media import MediaInfo
 from engine.settings.schema import EngineSettings, JobSettings
-from tools.figures.calibration import INTERPRETER_S, cpu_seconds, interpreter_seconds
-from tools.figures.child import Children, report
+from tools.figures.child import Children, cpu_seconds, report
 
-_TURNS = 9
 _GPU = "NVIDIA GeForce RTX 4080"
 _LITE = JobSettings(model="lite", scale=2)
 _SEEDVR2 = JobSettings(model="seedvr2-3b", height=1440)
@@ -29,11 +27,8 @@ _MS = 1000.0
 
 
 def measure(children: Children) -> dict[str, float]:
-    """Medians over processes, in CPU milliseconds on the reference machine."""
-    turns = [children.figures("-m", "tools.figures.planning") for _ in range(1 + _TURNS)][1:]
-    medians = {name: statistics.median(turn[name] for turn in turns) for name in turns[0]}
-    scale = INTERPRETER_S / medians.pop("calibration")
-    return {name: scale * value for name, value in medians.items()}
+    """CPU milliseconds of one process."""
+    return children.figures("-m", "tools.figures.planning")
 
 
 def _child() -> dict[str, float]:
@@ -51,7 +46,6 @@ def _child() -> dict[str, float]:
         "planning.seedvr2_first": plan(_SEEDVR2, there, _of_size(sample, _FIRST)),
         "planning.seedvr2_size": statistics.median(plan(_SEEDVR2, there, o) for o in others),
         "planning.seedvr2_again": statistics.median(plan(_SEEDVR2, there, o) for o in others),
-        "calibration": interpreter_seconds(),
     }
 
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tools.figures.calibration import INTERPRETER_S
-from tools.figures.child import ROOT, Children
+from tools.figures.child import Children
 
-_TURNS = 9
-_PACKAGE = ROOT / "dist" / "upreel"
+_PACKAGE = Path("dist", "upreel")
 _MB = 1e6
 _AFTER = """
 import time; cpu = time.process_time()
-from tools.figures.calibration import interpreter_seconds
 from tools.figures.child import report
-report({"cpu": cpu, "calibration": interpreter_seconds()})
+report({"cpu": cpu})
 """
 _HELP = """
 import contextlib, io, sys
@@ -30,25 +27,14 @@ _CODE = {
 
 
 def measure(children: Children) -> dict[str, float]:
-    """CPU seconds from the start of the process, in turns; each calibrates itself at its end."""
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in _CODE}
-    for code in _CODE.values():
-        children.figures("-c", code + _AFTER)  # compiles
-    for _ in range(_TURNS):
-        for name, code in _CODE.items():
-            found[name].append(children.figures("-c", code + _AFTER))
-    fastest = min(turn["calibration"] for turns in found.values() for turn in turns)
-    scale = INTERPRETER_S / fastest
-    return {name: scale * min(turn["cpu"] for turn in turns) for name, turns in found.items()}
+    """CPU seconds from the start of a process."""
+    return {name: children.figures("-c", code + _AFTER)["cpu"] for name, code in _CODE.items()}
 
 
-def measure_package(_: Children) -> dict[str, float]:
+def measure_package(children: Children) -> dict[str, float]:
     """Size of the packed program; nothing where it was not made."""
-    if not _PACKAGE.is_dir():
+    folder = children.root / _PACKAGE
+    if not folder.is_dir():
         return {}
-    return {"package.size": _bytes(_PACKAGE) / _MB}
-
-
-def _bytes(folder: Path) -> int:
     files = (path for path in folder.rglob("*") if not path.is_symlink())
-    return sum(path.stat().st_size for path in files if path.is_file())
+    return {"package.size": sum(path.stat().st_size for path in files if path.is_file()) / _MB}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import os
-import statistics
 import sys
 import tempfile
 import time
@@ -16,44 +15,25 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from tools.figures.calibration import INTERPRETER_S, interpreter_seconds
 from tools.figures.child import Children, FigureFailed, report
 from tools.figures.gaps import Gaps, ticking_timer
 
 if TYPE_CHECKING:
     from app.application import Program
 
-_TURNS = 6
 _SPARE_MS = 500  # after the end of the job
 
 
 def measure(children: Children) -> dict[str, float]:
-    """Times on the reference machine; what the program itself causes is in all turns.
-
-    CPU time is a median. What passes on the clock also holds what other programs did: the
-    least of all turns counts, of the largest gap the second least.
+    """Times of one start and one job.
 
     Raises:
-        FigureFailed: A job did not end well.
+        FigureFailed: The job did not end well.
     """
-    turns = [_turn(children) for _ in range(1 + _TURNS)][1:]
-    sorted_ = {name: sorted(turn[name] for turn in turns) for name in turns[0]}
-    calibrations = sorted_["calibration"]
-    usual = INTERPRETER_S / statistics.median(calibrations)
-    best = INTERPRETER_S / calibrations[0]
-    return {
-        "window.first_paint": best * sorted_["first_paint"][0],
-        "window.first_paint_cpu": usual * statistics.median(sorted_["first_paint_cpu"]),
-        "window.loading_gap": best * sorted_["loading_gap"][0],
-        "window.largest_gap": best * sorted_["largest_gap"][1],
-    }
-
-
-def _turn(children: Children) -> dict[str, float]:
     found = children.figures("-m", "tools.figures.window", str(time.time()))
     if not found.pop("finished"):
         raise FigureFailed("The window's job did not end well.")
-    return found
+    return {f"window.{name}": value for name, value in found.items()}
 
 
 def _child(begin: float) -> dict[str, float]:
@@ -99,7 +79,7 @@ def _child(begin: float) -> dict[str, float]:
     program.close()
     found["loading_gap"] = loading.whole
     found["largest_gap"] = running.own
-    return found | {"calibration": interpreter_seconds()}
+    return found
 
 
 def end_with_error(

@@ -104,13 +104,16 @@ def test_every_step_on_a_film_gives_costs_that_plans_use(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_models_give_costs_that_plans_use(monkeypatch):
+@pytest.mark.parametrize("has_bf16", [True, False])
+def test_models_give_costs_that_plans_use(monkeypatch, has_bf16):
     monkeypatch.setitem(calibration._VAE_SIZE, "cpu", Size(64, 64))
+    monkeypatch.setattr(calibration.devices, "cpu_has_bf16", lambda: has_bf16)
     found = {}
     for _, work in calibration._model_steps("cpu"):
         found |= work()
     assert set(found) <= set(COSTS)
     assert {name.partition("-")[0] for name in found} == {"vae", "transformer"}
+    assert ("vae-bfloat16" in found) == has_bf16
 
 
 @pytest.mark.extended

@@ -1,0 +1,73 @@
+"""The setting `vae_precision=fastest` becomes a dtype in the plan."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.hardware.budget import Budget, NeededRuntime
+from engine.models.wan.plan import WanPlan
+from engine.ops.conv import cpu_dtype
+from engine.pipeline.prepare import Machine, taken_up
+from engine.planner import vae_dtype
+from engine.planner.plan_job import Request, plan_job
+from engine.planner.rates import Rates
+from engine.protocol.plan import Plan
+from engine.settings.schema import EngineSettings, JobSettings
+from tests.helpers.plans import a_budget, a_media
+from tests.helpers.wan import tiny_wan_config, write_wan
+
+FASTEST = JobSettings(vae_precision="fastest")
+FAST: Budget = replace(a_budget(), has_fast_bf16=True)
+
+
+@pytest.fixture(autouse=True)
+def trial(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Results of the trial that come, the last one first."""
+    results: list[str] = []
+
+    def tried() -> cpu_dtype.DtypeChoice:
+        return cpu_dtype.DtypeChoice(dtype=results.pop(), ratio=1.0, reason="")
+
+    monkeypatch.setattr(cpu_dtype, "fastest_dtype", tried)
+    return results
+
+
+def test_a_trial_decides_on_this_cpu(trial: list[str]) -> None:
+    for dtype in ("bfloat16", "float32"):
+        trial.append(dtype)
+        assert vae_dtype.settled(FASTEST, "cpu", FAST).vae_precision == dtype
+
+
+def test_no_trial_runs_elsewhere_or_unasked() -> None:
+    assert vae_dtype.settled(FASTEST, "cuda", FAST).vae_precision == "auto"
+    assert vae_dtype.settled(FASTEST, "cpu", a_budget()).vae_precision == "float32"
+    pretended = replace(FAST, is_pretended=True)
+    assert vae_dtype.settled(FASTEST, "cpu", pretended).vae_precision == "float32"
+    awaiting = replace(FAST, needed_runtime=NeededRuntime(id="cu130", bytes=1))
+    assert vae_dtype.settled(FASTEST, "cpu", awaiting).vae_precision == "auto"
+    for wanted in ("auto", "float32", "bfloat16"):
+        settings = JobSettings(vae_precision=wanted)
+        assert vae_dtype.settled(settings, "cpu", FAST) is settings
+
+
+def test_a_plan_keeps_what_the_trial_said(tmp_path: Path, trial: list[str]) -> None:
+    write_wan(tmp_path / "wan.safetensors", tiny_wan_config("2x"))
+    settings = JobSettings(
+        model="wan-2x", vae=str(tmp_path / "wan.safetensors"), vae_precision="fastest"
+    )
+    usual = replace(settings, vae_precision="auto")
+    assert dtype_of(plan_job(Request(media=a_media(), settings=usual), FAST, Rates())) == "float32"
+    trial.append("bfloat16")
+    plan = plan_job(Request(media=a_media(), settings=settings), FAST, Rates())
+    assert dtype_of(plan) == "bfloat16"
+    assert any("computed in bfloat16" in choice.message for choice in plan.reasons.choices)
+    # Taken up after a crash: without a trial, which would say something else now.
+    machine = Machine(settings=EngineSettings(), jobs_folder=tmp_path)
+    again = taken_up(a_media(), settings, None, plan, machine)
+    assert dtype_of(again) == "bfloat16"
+
+
+def dtype_of(plan: Plan) -> str:
+    assert isinstance(plan.work, WanPlan)
+    return plan.work.dtype
