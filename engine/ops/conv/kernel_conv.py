@@ -142,10 +142,11 @@ class KernelConv:
             return None
         kernel = self._usual if given.norm is None else self._normed
         assert kernel is not None
+        past = given.past if given.past is not None and len(given.past) else None
         work = Work(
             frames=readable(given.frames),
             out=out,
-            past=None if given.past is None else readable(given.past),
+            past=None if past is None else readable(past),
             past_count=zeros,
             above=self._shape.padding,
             left=self._shape.padding,
