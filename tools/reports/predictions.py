@@ -70,11 +70,12 @@ _OUTLIERS = {
 }
 _PARTS = """## Shares
 
-The seconds of a GPU are those of convolutions and of matrix products by their operations, of passes
-over values by their bytes, and of launches by their number, whichever is longer. Operations, bytes
-and launches are counted: the program runs on tensors without values and on a pretended GPU. Each
-kind of work reaches a share of the GPU's theoretical maximum. These shares were fixed from the
-sources below before any ratio of the table above was computed with them, and no ratio is aimed at.
+The seconds of a GPU are those of convolutions and of matrix products, by their operations, and of
+passes over values, by their bytes; the transformer takes at least as long as the host needs for its
+launches. Operations, bytes and launches are counted: the program runs on tensors without values and
+on a pretended GPU. Each kind of work reaches a share of the GPU's theoretical maximum. These shares
+were fixed from the sources below before any ratio of the table above was computed with them, and no
+ratio is aimed at.
 
 | kind of work | share | source |
 |---|---:|---|"""
@@ -128,7 +129,8 @@ workstation GPUs with the full rate. A trial on the user's GPU chooses between i
 Predicted times are those of cuDNN until something was measured on the GPU itself: a plan must not
 promise what nobody has seen. The speed test and the first finished job include the kernel where the
 trial chose it, so from then on it is in the prediction. Until then the lower end of the range makes
-room for it: the column *with our kernel* is {low:.2f} to {high:.2f} times the one before it.
+room for it: the column *with our kernel* is {low:.2f} to {high:.2f} times the predicted seconds of
+the runs marked *check*. The kernel for attention with one head is not counted either.
 """
 _LEFT_OUT = """Row numbers refer to a list of 35 reports. The missing ones do not state the GPU,
 the size or the number of frames (5, 16, 22, 24 to 27, 29 to 31, 33), concern a GPU generation for
