@@ -18,7 +18,7 @@ from torch import Tensor
 
 from engine.hardware import devices
 from engine.hardware.out_of_memory import is_out_of_memory
-from engine.ops.conv.temporal_conv import TemporalConv, laid_out
+from engine.ops.conv.temporal_conv import Form, TemporalConv, laid_out
 from engine.ops.trials import ResultFile, first_line, machine
 
 logger = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ def decide(wide: float, half: float) -> DtypeChoice:
 
 def _work(frames: Tensor, weight: Tensor, dtype: torch.dtype) -> Callable[[], Tensor]:
     """A convolution in the form that VAEs have on a CPU."""
-    form = "2d" if dtype is torch.float32 else "3d"
+    form: Form = "2d" if dtype is torch.float32 else "3d"
     taps = TemporalConv(laid_out(weight.to(dtype), form), None, padding=1, form=form)
     given = frames.to(dtype).contiguous(memory_format=torch.channels_last)
     return partial(taps.apply, given)
