@@ -42,6 +42,21 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     return None if any("mark.gpu" in file.read_text("utf-8") for file in files) else True
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[Any]:
+    """Collect tests without garbage collection: all that is made stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Leave everything out of the garbage collections of Python's end, seconds of each process."""
+    gc.freeze()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options for a sample of the selected tests, as .ci/run takes one of the extended tests."""
     parser.addoption("--one-in", type=int, default=1, metavar="N", help="run one test in N")

@@ -1,4 +1,8 @@
-"""CUDA kernels on the processor: the source compiled with g++, and the pixels of a grid."""
+"""CUDA kernels on the processor: the source compiled with g++, and the pixels of a grid.
+
+A kernel is compiled without optimisation, which would take longer than its few launches; what
+launches it and stands in for its instructions (kernels.cpp) is optimised, and compiled once.
+"""
 
 from __future__ import annotations
 
@@ -27,57 +31,8 @@ from engine.ops.kernels import (
 from engine.ops.kernels.build import KernelFamily
 from engine.ops.kernels.group_norm import GroupNormGrid
 
-_PRELUDE = """
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <ucontext.h>
-#include <vector>
-#define __device__
-#define __global__
-#define __shared__
-#define __launch_bounds__(...)
-#define __expf expf
-#define __fdividef(a, b) ((a) / (b))
-#define __syncthreads() yield_(AT_BARRIER)
-#define __syncwarp()
-static int min(int a, int b) { return a < b ? a : b; }
-static int max(int a, int b) { return a < b ? b : a; }
-struct Index { unsigned x, y, z; };
-static Index threadIdx, blockIdx, blockDim, gridDim;
-alignas(16) char memory[65536];
-enum State { READY, AT_BARRIER, ENDED };
-struct Thread { ucontext_t context; Index index; State state; char stack[65536]; };
-static Thread *running_;
-static ucontext_t scheduler_;
-static void yield_(State state) {
-  running_->state = state;
-  swapcontext(&running_->context, &scheduler_);
-}
-static float __uint_as_float(unsigned bits) { float v; memcpy(&v, &bits, 4); return v; }
-static unsigned __float_as_uint(float value) { unsigned v; memcpy(&v, &value, 4); return v; }
-static float exchanged_[1024];
-static float __shfl_xor_sync(unsigned, float value, int away) {  // all threads of the warp call it
-  unsigned mine = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
-  exchanged_[mine] = value;
-  yield_(READY);
-  float other = exchanged_[mine / 32 * 32 + (mine % 32 ^ away)];
-  yield_(READY);
-  return other;
-}
-static void cvt_f32_f16(float &to, unsigned short from) {
-  _Float16 half;
-  memcpy(&half, &from, 2);
-  to = half;
-}
-static void cvt_rn_f16_f32(unsigned short &to, float from) {
-  _Float16 half = (_Float16)from;
-  memcpy(&to, &half, 2);
-}
-"""
-_MATRIX_UNITS = Path(__file__).with_name("matrix_units.h")
-
-_COMPILER = ("g++", "-std=c++20", "-fPIC", "-w")
+_SOURCES = Path(__file__).parent
+_COMPILER = ("g++", "-std=c++20", "-fPIC", "-w", f"-I{_SOURCES}")
 
 _ASSEMBLER = re.compile(r'asm(?: volatile)?\(\s*"(\w[\w.]*)([^;]*;)"([^;]*)\);')
 _OPERAND = re.compile(r'"[=+]?\w"\(((?:[^()]|\([^()]*\))*)\)')
@@ -88,67 +43,6 @@ def _called(instruction: re.Match[str]) -> str:
     operands = ", ".join(_OPERAND.findall(instruction[3]))
     return f"{re.sub(r'[.]|::', '_', instruction[1])}({operands});"
 
-
-# The warps of a block run one after the other up to the next barrier, now forwards, now backwards:
-# where a barrier is missing, some threads read or write too early in one of the two.
-_LAUNCH = """
-static int which_;
-static void **arguments_;
-static void begin_() {
-  call(which_, arguments_);
-  running_->state = ENDED;
-}
-static bool is_backwards_;
-static void run_warp_(Thread *first, Thread *last) {
-  for (bool is_ready = true; is_ready;) {
-    is_ready = false;
-    for (long n = 0; n < last - first; n++) {
-      running_ = is_backwards_ ? last - 1 - n : first + n;
-      if (running_->state != READY) continue;
-      threadIdx = running_->index;
-      swapcontext(&scheduler_, &running_->context);
-      is_ready |= running_->state == READY;
-    }
-  }
-}
-static size_t run_to_barrier_(std::vector<Thread> &threads) {
-  size_t count = threads.size(), warps = (count + 31) / 32, ended = 0;
-  is_backwards_ = !is_backwards_;
-  for (Thread &thread : threads) thread.state = READY;
-  for (size_t n = 0; n < warps; n++) {
-    size_t first = 32 * (is_backwards_ ? warps - 1 - n : n);
-    run_warp_(&threads[first], &threads[first] + std::min<size_t>(32, count - first));
-  }
-  for (Thread &thread : threads) ended += thread.state == ENDED;
-  return ended;
-}
-extern "C" bool launch(int which, const unsigned *d, void **arguments) {
-  which_ = which;
-  forget_();
-  room_ = d[6];
-  arguments_ = arguments;
-  gridDim = {d[0], d[1], d[2]};
-  blockDim = {d[3], d[4], d[5]};
-  std::vector<Thread> threads(d[3] * d[4] * d[5]);
-  for (unsigned block = 0; block < d[0] * d[1] * d[2]; block++) {
-    blockIdx = {block % d[0], block / d[0] % d[1], block / d[0] / d[1]};
-    for (unsigned n = 0; n < threads.size(); n++) {
-      Thread &thread = threads[n];
-      thread.index = {n % d[3], n / d[3] % d[4], n / d[3] / d[4]};
-      getcontext(&thread.context);
-      thread.context.uc_stack.ss_sp = thread.stack;
-      thread.context.uc_stack.ss_size = sizeof thread.stack;
-      thread.context.uc_link = &scheduler_;
-      makecontext(&thread.context, begin_, 0);
-    }
-    size_t ended = 0;
-    while (ended == 0) ended = run_to_barrier_(threads);
-    if (ended < threads.size()) fault_ = "some threads ended while others wait at a barrier";
-    if (fault_ != 0) return false;
-  }
-  return true;
-}
-"""
 
 _KERNEL = re.compile(
     r'extern "C" __global__ void(?: __launch_bounds__\([\w, ]+\))? (\w+)\(([^)]*)\)'
@@ -173,13 +67,12 @@ class HostModule:
         kernels = _KERNEL.findall(text)
         text = _ASSEMBLER.sub(_called, text)
         assert not re.search(r"\basm\b.*\(", text), "an instruction without a stand-in"
-        text = '#include "prelude.h"\n' + text + _calls(kernels) + _LAUNCH
+        text = '#include "kernels.h"\n' + text + _calls(kernels)
         name = hashlib.sha256("\0".join([text, *options]).encode()).hexdigest()[:16]
         library = folder / f"{name}.so"
         if not library.exists():
-            _precompile_prelude(folder)
             (folder / f"{name}.cpp").write_text(text)
-            files = [str(folder / f"{name}.cpp"), "-o", str(library)]
+            files = [str(folder / f"{name}.cpp"), str(_threads(folder)), "-o", str(library)]
             subprocess.run([*_COMPILER, "-shared", *options, *files], check=True)
         self._library = ctypes.CDLL(str(library))
         self._library.launch.restype = ctypes.c_bool
@@ -201,18 +94,18 @@ class HostModule:
         self.conflicts += self._library.conflicts()
 
 
-def _precompile_prelude(folder: Path) -> None:
-    """Compile the prelude once for a folder; g++ takes twice as long for a kernel without that."""
-    header = folder / "prelude.h"
-    if not header.exists():
-        header.write_text(_PRELUDE + _MATRIX_UNITS.read_text("utf-8"))
-        files = ["-x", "c++-header", str(header), "-o", f"{header}.gch"]
-        subprocess.run([*_COMPILER, *files], check=True)
+def _threads(folder: Path) -> Path:
+    """What launches kernels and serves their instructions, compiled once for a folder."""
+    threads = folder / "threads.o"
+    if not threads.exists():
+        files = ["-c", str(_SOURCES / "kernels.cpp"), "-o", str(threads)]
+        subprocess.run([*_COMPILER, "-O2", "-U_FORTIFY_SOURCE", *files], check=True)
+    return threads
 
 
 def _calls(kernels: list[tuple[str, str]]) -> str:
     """A function that calls a kernel by its number, with arguments as the driver takes them."""
-    lines = ["static void call(int which, void **a) {"]
+    lines = ["void call(int which, void **a) {"]
     for number, (name, parameters) in enumerate(kernels):
         types = [re.sub(r"\w+$", "", part.strip()) for part in parameters.split(",")]
         given = ", ".join(f"*({kind} *)a[{i}]" for i, kind in enumerate(types))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from engine.models.seedvr2.vae.plain import SeedVr2Vae
 from engine.ops.attention.rope import geometric_frequencies, linear_frequencies
 from engine.settings.schema import SEEDVR2, JobSettings
 from tests.helpers.servers import FaultyServer, published
+from tests.helpers.tensors import unfilled
 
 
 def tiny_config(encoder_time: tuple[bool, ...] = (False, True, True), **changes: Any) -> VaeConfig:
@@ -41,7 +43,7 @@ def tiny_vae(
     config: VaeConfig | None = None, *, dtype: torch.dtype = torch.float64, seed: int = 5
 ) -> SeedVr2Vae:
     """A plain VAE with random weights, norms and biases included."""
-    vae = SeedVr2Vae(tiny_config() if config is None else config)
+    vae = unfilled(partial(SeedVr2Vae, tiny_config() if config is None else config))
     randomise(vae, seed)
     return vae.to(dtype).requires_grad_(False)
 
@@ -82,7 +84,7 @@ def random_dit(
     config: DitConfig | None = None, seed: int = 5, dtype: torch.dtype = torch.float64
 ) -> SeedVr2Dit:
     """A plain transformer; no weight is neutral, and results have a size of about 1."""
-    dit = SeedVr2Dit(tiny_dit_config() if config is None else config)
+    dit = unfilled(partial(SeedVr2Dit, tiny_dit_config() if config is None else config))
     generator = torch.Generator().manual_seed(seed)
     for name, value in dit.named_parameters():
         value.data.copy_(_random(name, value.shape, generator))

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from engine.core.geometry import Box, Size
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def unfilled(make: Callable[[], M]) -> M:
+    """A model whose layers have any values: those that torch gives them take longest of all."""
+    with pytest.MonkeyPatch.context() as patch:
+        for layer in (nn.Conv2d, nn.Conv3d, nn.Linear):
+            patch.setattr(layer, "reset_parameters", lambda self: None)
+        return make()
 
 
 def relative_rms(found: Tensor, wanted: Tensor) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22, WanConfig
 from engine.models.wan.vae.plain import WanVae
+from tests.helpers.tensors import unfilled
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "wan"
 
@@ -34,7 +36,7 @@ def tiny_wan(
     config: WanConfig | None = None, *, dtype: torch.dtype = torch.float64, seed: int = 5
 ) -> WanVae:
     """A plain VAE with random weights, none of them neutral; results have a size of about 0.3."""
-    vae = WanVae(tiny_wan_config() if config is None else config)
+    vae = unfilled(partial(WanVae, tiny_wan_config() if config is None else config))
     generator = torch.Generator().manual_seed(seed)
     for name, value in vae.named_parameters():
         value.data.copy_(_random(name, value.shape, generator))

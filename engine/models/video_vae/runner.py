@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import ClassVar, Generic, Literal, Self, TypeVar
 
 import torch
@@ -26,6 +27,13 @@ Direction = Literal["encode", "decode"]
 Parts = dict[Direction, list[Part]]
 AnyPlain = TypeVar("AnyPlain", bound=nn.Module)
 AnyConfig = TypeVar("AnyConfig", bound=ClipSizes)
+
+
+@lru_cache(maxsize=4)  # to make one takes as long as all parts of a fast variant
+def _structure(plain_type: Callable[[AnyConfig], AnyPlain], config: AnyConfig) -> AnyPlain:
+    """The plain variant on meta, which is only read."""
+    with torch.device("meta"):
+        return plain_type(config)
 
 
 class FastSlicedVae(SlicedVae, Generic[AnyPlain, AnyConfig]):
@@ -75,8 +83,7 @@ class FastSlicedVae(SlicedVae, Generic[AnyPlain, AnyConfig]):
         self._begun: set[Direction] = set()  # directions that have begun a clip
         self.workspace = self._buffers()
         with no_gradients(), exact_arithmetic():
-            with torch.device("meta"):
-                plain = self.plain_type(config)
+            plain = _structure(self.plain_type, config)  # type: ignore[arg-type]  # both can be hashed
             build = Builder(
                 plain,
                 self.table,

@@ -234,11 +234,13 @@ class TileVisits:
             self._about.worked(frames / len(part.boxes))
             shown = cut(results, window)[max(0, -start) :]
             start += len(results)
+            del results
             yield  # the other lane goes on before this one is waited for
             if len(shown):
                 canvas.add(index, start - len(shown), shown)
+            if end == count:
                 picture = shown[-1]
-            del shown  # before the next slice begins
+            del shown  # before the next slice begins: nothing else keeps the results
         if not part.early:
             if len(part.boxes) > 1:
                 carry = carry.parked(self._about.parking, (self._name, index))

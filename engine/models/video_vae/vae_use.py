@@ -110,6 +110,11 @@ class VaePeak:
     opens: int
     result: int
 
+    @property
+    def alone(self) -> int:
+        """Most during all other slices where the result of the one before has been freed."""
+        return max(0, self.later - self.result)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operations:

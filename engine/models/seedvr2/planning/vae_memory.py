@@ -63,6 +63,11 @@ class Asked(StreamUse):
         """Latents of a span before that are kept for tiles to begin with."""
         return 0 if self.is_one_visit else self.warm_up
 
+    @property
+    def latents(self) -> int:
+        """Latents of a span, or all of the longest shot."""
+        return min(self.span, latents_of(self.film)) if self.film else self.span
+
     def at_most(self, frames: int) -> int:
         """So many frames, or all of the longest shot."""
         return min(frames, self.film or frames)
@@ -146,7 +151,7 @@ def _tiled(asked: Asked, low: VaePeak | None, tile: VaePeak, tiles: int, feature
     waiting = TilesOnHost(
         tiles=tiles,
         carry=tile.carry if asked.carries else 0,
-        fresh=asked.span * features,
+        fresh=asked.latents * features,
         early=asked.early * features,
         results=asked.at_most(STEP * asked.span) * asked.frame.pixels * _CODE_BYTES,
         handed_on=PhaseMemory(0, handed_on),
@@ -154,16 +159,15 @@ def _tiled(asked: Asked, low: VaePeak | None, tile: VaePeak, tiles: int, feature
     )
     at_once = min(asked.at_once, tiles)
     copied = _COPIED_PARTS[at_once] * STEP * asked.tile_pixels * _CODE_BYTES if asked.on_gpu else 0
-    working = at_once * (tile.result + max(tile.first, tile.later))
+    working = at_once * max(tile.first, tile.alone)
     steady = [waiting.visiting(features + working + copied)]
     if low is not None:
         buffer = handed_on if asked.on_gpu else 0  # stays while its carry is on the GPU
         steady.append(waiting.kept + PhaseMemory(low.later, buffer + waiting.fresh))
-    last = features + tile.result  # of whole frames, and of the tile before
     return Streamed(
         begins=PhaseMemory(low.first if low is not None else 0),
         steady=tuple(steady),
-        between=waiting.between + PhaseMemory(last),
+        between=waiting.between + PhaseMemory(features),  # of whole frames
         waits=waiting.between + PhaseMemory(0, waiting.fresh - features),
         buffers=max(tile.window, 0 if low is None else low.window),
         parks=waiting.carry * tiles,

@@ -6,6 +6,7 @@ here, from sizes alone. The tests compare both.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -36,9 +37,24 @@ class Pass(StreamUse):
     drips: bool = False
 
     @property
+    def visits(self) -> tuple[int, int]:
+        """Latents that a tile is visited for: first in a shot, and later.
+
+        They come in slices, of which the first has one more.
+        """
+        step = max(1, self.slice_frames // STEP)
+        first = 1 + step * math.ceil((split.LATENTS_PER_VISIT - 1) / step)
+        return first, step * math.ceil(split.LATENTS_PER_VISIT / step)
+
+    @property
     def visit(self) -> int:
         """Latents that a tile is visited for, at most."""
-        return split.LATENTS_PER_VISIT + max(1, self.slice_frames // STEP) - 1
+        return max(self.visits)
+
+    def entries(self, each: int) -> int:
+        """Most frames or features of a visit; a latent has n of them, the first one of a shot 1."""
+        first, later = self.visits
+        return max(1 + each * (first - 1), each * later)
 
     @property
     def use(self) -> VaeUse:
@@ -64,19 +80,19 @@ def encode_way(asked: Pass) -> Streamed:
     cut = split.encode_cut(config)
     low = asked.peak("encode_low")
     high = asked.peak("encode_high", boxes[0].outer.scaled(cut.factor).size)
-    features = STEP // cut.time * features_of(asked.frame, cut) * split.encoded_channels(config)
-    frames = STEP * asked.frame.pixels * _COLOURS * asked.item
+    feature = features_of(asked.frame, cut) * split.encoded_channels(config) * asked.item
+    frame = asked.frame.pixels * _COLOURS * asked.item
     early = min(asked.warm_up, encode_warm_up(config))
     waiting = TilesOnHost(
         tiles=len(boxes),
         carry=0 if asked.warm_up else high.carry,
-        fresh=asked.visit * frames,
-        early=(early + 1) * frames if early else 0,  # slices wait as a whole
-        results=asked.visit * features * asked.item,
+        fresh=asked.entries(STEP) * frame,
+        early=(early + 1) * STEP * frame if early else 0,  # slices wait as a whole
+        results=asked.entries(STEP // cut.time) * feature,
         on_gpu=asked.on_gpu,
         handed_on=_handed_on(asked, low),
     )
-    visit = waiting.visiting(_tile(asked, low, high, frames * _share(asked, boxes, cut)))
+    visit = waiting.visiting(_tile(asked, low, high, STEP * frame * _share(asked, boxes, cut)))
     return Streamed(
         begins=PhaseMemory(0),
         steady=(visit, waiting.kept + _low(asked, low, high, waiting.results)),
@@ -95,19 +111,19 @@ def decode_way(asked: Pass) -> Streamed:
     cut = split.decode_cut(config)
     low = asked.peak("decode_low")
     high = asked.peak("decode_high", boxes[0].outer.scaled(cut.factor).size)
-    places = STEP // cut.time * features_of(asked.frame, cut) * split.decoded_channels(config)
-    features = places * asked.item
-    frames = STEP * asked.frame.pixels * config.upscale**2 * _COLOURS * asked.item
+    each = STEP // cut.time
+    feature = features_of(asked.frame, cut) * split.decoded_channels(config) * asked.item
+    frame = asked.frame.pixels * config.upscale**2 * _COLOURS * asked.item
     waiting = TilesOnHost(
         tiles=len(boxes),
         carry=0 if asked.warm_up else high.carry,
-        fresh=asked.visit * features,
-        early=min(asked.warm_up, decode_warm_up(config)) * features,
-        results=asked.visit * frames,
+        fresh=asked.entries(each) * feature,
+        early=min(asked.warm_up, decode_warm_up(config)) * each * feature,
+        results=asked.entries(STEP) * frame,
         on_gpu=asked.on_gpu,
         handed_on=_handed_on(asked, low),
     )
-    tile = _tile(asked, low, high, features * _share(asked, boxes, cut))
+    tile = _tile(asked, low, high, each * feature * _share(asked, boxes, cut))
     waits = waiting.between
     if asked.drips:
         waits = waiting.kept + PhaseMemory(low.carry, waiting.fresh)
@@ -129,7 +145,7 @@ def _whole(found: VaePeak, *, is_alone: bool = False) -> Streamed:
     """Memory of whole frames; with single slices the result of the one before is freed."""
     return Streamed(
         begins=PhaseMemory(found.first),
-        steady=(PhaseMemory(found.later - (found.result if is_alone else 0)),),
+        steady=(PhaseMemory(found.alone if is_alone else found.later),),
         between=PhaseMemory(found.carry),
         waits=PhaseMemory(found.carry),
         buffers=found.window,
@@ -142,7 +158,7 @@ def _tile(asked: Pass, low: VaePeak, high: VaePeak, taken: float) -> int:
     """Bytes on the device of the tiles in work, each of which takes n bytes for a latent."""
     latents = max(1, asked.slice_frames // STEP)
     beginning = 1 + 1 / (STEP * latents) if asked.warm_up else 1  # one more where a clip begins
-    tile = max(high.first if asked.warm_up else 0, high.later)
+    tile = max(high.first if asked.warm_up else 0, high.alone)
     if asked.at_once == 1:
         tile += max(low.window, high.window) - high.window
     return asked.at_once * (tile + round(beginning * latents * taken))

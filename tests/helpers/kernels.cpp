@@ -1,11 +1,33 @@
-// Instructions of tensor_cores.cuh on the processor, each named after itself.
+// Threads of a launch, one after the other on the processor, and instructions of matrix units.
 //
 // The threads of a warp meet in `show_`: each shows its operands and goes on when all have. So an
 // instruction that only a part of a warp reaches, or that meets another one, is found.
 
+#include "kernels.h"
+
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <initializer_list>
+#include <setjmp.h>
+#include <ucontext.h>
+#include <vector>
+
+Index threadIdx, blockIdx, blockDim, gridDim;
+alignas(16) char memory[65536];
+
+struct Thread { jmp_buf at; Index index; State state; char stack[65536]; };
+static Thread *running_;
+static jmp_buf scheduler_;
+
+// Go on where another thread, or the scheduler, left off. swapcontext would make a system call.
+static void switch_(jmp_buf from, jmp_buf to) {
+  if (_setjmp(from) == 0) _longjmp(to, 1);
+}
+void yield_(State state) {
+  running_->state = state;
+  switch_(running_->at, scheduler_);
+}
 
 static const char *fault_;   // why this launch is wrong
 static unsigned conflicts_;  // further turns that banks took
@@ -17,6 +39,26 @@ static unsigned turns_[1024];
 
 static unsigned thread_() {
   return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+}
+
+static float exchanged_[1024];
+float __shfl_xor_sync(unsigned, float value, int away) {
+  unsigned mine = thread_();
+  exchanged_[mine] = value;
+  yield_(READY);
+  float other = exchanged_[mine / 32 * 32 + (mine % 32 ^ away)];
+  yield_(READY);
+  return other;
+}
+
+void cvt_f32_f16(float &to, unsigned short from) {
+  _Float16 half;
+  memcpy(&half, &from, 2);
+  to = half;
+}
+void cvt_rn_f16_f32(unsigned short &to, float from) {
+  _Float16 half = (_Float16)from;
+  memcpy(&to, &half, 2);
 }
 
 // What the warp's threads show. Two slots a thread: none shows more before all have read this.
@@ -34,9 +76,8 @@ template <class Fill> static const Shown *show_(const char *what, Fill fill) {
 }
 
 static float half_(unsigned word, int which) {
-  _Float16 value;
-  unsigned short bits = word >> 16 * which;
-  memcpy(&value, &bits, 2);
+  float value;
+  cvt_f32_f16(value, word >> 16 * which);
   return value;
 }
 static unsigned word_(float first, float second) {
@@ -52,7 +93,7 @@ static char *shared_(unsigned address, unsigned bytes) {
   return memory + (fault_ ? 0 : address);
 }
 
-static unsigned __cvta_generic_to_shared(const void *pointer) {
+unsigned __cvta_generic_to_shared(const void *pointer) {
   return (const char *)pointer - memory;
 }
 
@@ -76,12 +117,12 @@ static void load_(const char *name, bool transposed, unsigned &a, unsigned &b, u
   }
 }
 
-static void ldmatrix_sync_aligned_m8n8_x4_shared_b16(
+void ldmatrix_sync_aligned_m8n8_x4_shared_b16(
     unsigned &a, unsigned &b, unsigned &c, unsigned &d, unsigned row) {
   static const char *name = "ldmatrix";
   load_(name, false, a, b, c, d, row);
 }
-static void ldmatrix_sync_aligned_m8n8_x4_trans_shared_b16(
+void ldmatrix_sync_aligned_m8n8_x4_trans_shared_b16(
     unsigned &a, unsigned &b, unsigned &c, unsigned &d, unsigned row) {
   static const char *name = "ldmatrix, transposed";
   load_(name, true, a, b, c, d, row);
@@ -118,18 +159,18 @@ template <int DEPTH> static void half_products_(
   s1 = word_(sum[2], sum[3]);
 }
 
-static void mma_sync_aligned_m16n8k16_row_col_f16_f16_f16_f16(
+void mma_sync_aligned_m16n8k16_row_col_f16_f16_f16_f16(
     unsigned &s0, unsigned &s1, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
     unsigned b1) {
   static const char *name = "16 products, float16";
   half_products_<16>(name, s0, s1, {a0, a1, a2, a3}, {b0, b1});
 }
-static void mma_sync_aligned_m16n8k8_row_col_f16_f16_f16_f16(
+void mma_sync_aligned_m16n8k8_row_col_f16_f16_f16_f16(
     unsigned &s0, unsigned &s1, unsigned a0, unsigned a1, unsigned b0) {
   static const char *name = "8 products, float16";
   half_products_<8>(name, s0, s1, {a0, a1}, {b0});
 }
-static void mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(
+void mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(
     float &s0, float &s1, float &s2, float &s3, unsigned a0, unsigned a1, unsigned a2, unsigned a3,
     unsigned b0, unsigned b1) {
   static const char *name = "16 products";
@@ -137,7 +178,7 @@ static void mma_sync_aligned_m16n8k16_row_col_f32_f16_f16_f32(
   products_<16>(name, sum, {a0, a1, a2, a3}, {b0, b1});
   s0 = sum[0], s1 = sum[1], s2 = sum[2], s3 = sum[3];
 }
-static void mma_sync_aligned_m16n8k8_row_col_f32_f16_f16_f32(
+void mma_sync_aligned_m16n8k8_row_col_f32_f16_f16_f32(
     float &s0, float &s1, float &s2, float &s3, unsigned a0, unsigned a1, unsigned b0) {
   static const char *name = "8 products";
   float sum[4] = {s0, s1, s2, s3};
@@ -155,21 +196,21 @@ static void arrive_(const Copy_ &copy) {
   memset(to, 0, 16);
   memcpy(to, copy.from, copy.bytes);
 }
-static void cp_async_cg_shared_global(unsigned to, const void *from, int bytes) {
+void cp_async_cg_shared_global(unsigned to, const void *from, int bytes) {
   if ((uintptr_t)from % 16 != 0) fault_ = "an address of a copy is not aligned";
   auto &mine = groups_[thread_()];
   if (mine.empty()) mine.emplace_back();
   is_late_ ? mine.back().push_back({to, from, bytes}) : arrive_({to, from, bytes});
 }
-static void cp_async_commit_group() { groups_[thread_()].emplace_back(); }
-static void cp_async_wait_group(unsigned left) {
+void cp_async_commit_group() { groups_[thread_()].emplace_back(); }
+void cp_async_wait_group(unsigned left) {
   auto &mine = groups_[thread_()];
   while (mine.size() > left + 1) {
     for (const Copy_ &copy : mine.front()) arrive_(copy);
     mine.pop_front();
   }
 }
-static void st_shared_v4_u32(unsigned to, unsigned a, unsigned b, unsigned c, unsigned d) {
+void st_shared_v4_u32(unsigned to, unsigned a, unsigned b, unsigned c, unsigned d) {
   unsigned words[4] = {a, b, c, d};
   memcpy(shared_(to, 16), words, 16);
 }
@@ -185,3 +226,68 @@ static void forget_() {
 extern "C" const char *fault() { return fault_; }
 extern "C" unsigned conflicts() { return conflicts_; }
 extern "C" void set_late(bool late) { is_late_ = late; }
+
+// The warps of a block run one after the other up to the next barrier, now forwards, now backwards:
+// where a barrier is missing, some threads read or write too early in one of the two.
+static int which_;
+static void **arguments_;
+static ucontext_t entry_, outside_;
+static void begin_() {
+  if (_setjmp(running_->at) == 0) swapcontext(&entry_, &outside_);
+  call(which_, arguments_);
+  yield_(ENDED);
+}
+// Let a thread begin, on its own stack, up to its first switch.
+static void make_(Thread &thread, Index index) {
+  thread.index = index;
+  running_ = &thread;
+  getcontext(&entry_);
+  entry_.uc_stack.ss_sp = thread.stack;
+  entry_.uc_stack.ss_size = sizeof thread.stack;
+  makecontext(&entry_, begin_, 0);
+  swapcontext(&outside_, &entry_);
+}
+static bool is_backwards_;
+static void run_warp_(Thread *first, Thread *last) {
+  for (bool is_ready = true; is_ready;) {
+    is_ready = false;
+    for (long n = 0; n < last - first; n++) {
+      running_ = is_backwards_ ? last - 1 - n : first + n;
+      if (running_->state != READY) continue;
+      threadIdx = running_->index;
+      switch_(scheduler_, running_->at);
+      is_ready |= running_->state == READY;
+    }
+  }
+}
+static size_t run_to_barrier_(std::vector<Thread> &threads) {
+  size_t count = threads.size(), warps = (count + 31) / 32, ended = 0;
+  is_backwards_ = !is_backwards_;
+  for (Thread &thread : threads) thread.state = READY;
+  for (size_t n = 0; n < warps; n++) {
+    size_t first = 32 * (is_backwards_ ? warps - 1 - n : n);
+    run_warp_(&threads[first], &threads[first] + std::min<size_t>(32, count - first));
+  }
+  for (Thread &thread : threads) ended += thread.state == ENDED;
+  return ended;
+}
+extern "C" bool launch(int which, const unsigned *d, void **arguments) {
+  which_ = which;
+  forget_();
+  room_ = d[6];
+  arguments_ = arguments;
+  gridDim = {d[0], d[1], d[2]};
+  blockDim = {d[3], d[4], d[5]};
+  std::vector<Thread> threads(d[3] * d[4] * d[5]);
+  for (unsigned block = 0; block < d[0] * d[1] * d[2]; block++) {
+    blockIdx = {block % d[0], block / d[0] % d[1], block / d[0] / d[1]};
+    for (unsigned n = 0; n < threads.size(); n++) {
+      make_(threads[n], {n % d[3], n / d[3] % d[4], n / d[3] / d[4]});
+    }
+    size_t ended = 0;
+    while (ended == 0) ended = run_to_barrier_(threads);
+    if (ended < threads.size()) fault_ = "some threads ended while others wait at a barrier";
+    if (fault_ != 0) return false;
+  }
+  return true;
+}
