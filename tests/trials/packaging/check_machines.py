@@ -9,7 +9,9 @@ the exit status is 0 if all passed.
 
 from __future__ import annotations
 
+import itertools
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -35,7 +37,7 @@ from tests.trials.packaging.packed_program import PackedProgram, try_program, un
 from tests.trials.packaging.trial import expect
 
 _SHOTS = (40, 40, 40)  # frames
-_MOST_JOBS = 6  # the program takes some seconds to start: the first ones may be done before
+_MOST_S = 180.0  # of jobs: the program takes some seconds to start, on a busy machine many
 
 
 class Warnings:
@@ -76,8 +78,10 @@ def makes_spans(program: PackedProgram) -> None:
     endpoint = paired(program)
     child = program.start("worker", "--address", f"127.0.0.1:{endpoint.port}")
     with _spans_made() as spans:
-        for number in range(_MOST_JOBS):
+        begin = time.monotonic()
+        for number in itertools.count():
             expect(child.is_running, "the program has ended")
+            expect(time.monotonic() - begin < _MOST_S, "the program has made no span")
             folder = program.folder / f"together {number}"
             warnings = _made_together(plan, folder, endpoint)
             expect(not warnings, f"warnings: {warnings}")
@@ -87,7 +91,6 @@ def makes_spans(program: PackedProgram) -> None:
                 expect(together == alone, "segments differ")
             if max(spans):
                 break
-        expect(max(spans) > 0, "the program has made no span")
     child.interrupt()
     program.wait(child)
     until(lambda: not program.spawned(), "processes are left")
