@@ -127,10 +127,10 @@ convolutions {times:g} times as fast: it has run on no GPU, and gains nothing on
 workstation GPUs with the full rate. A trial on the user's GPU chooses between it and cuDNN.
 
 Predicted times are those of cuDNN until something was measured on the GPU itself: a plan must not
-promise what nobody has seen. The speed test and the first finished job include the kernel where the
-trial chose it, so from then on it is in the prediction. Until then the lower end of the range makes
-room for it: the column *with our kernel* is {low:.2f} to {high:.2f} times the predicted seconds of
-the runs marked *check*. The kernel for attention with one head is not counted either.
+promise a speed that no GPU has shown. The speed test and the first finished job include the kernel
+where the trial chose it, so from then on it is in the prediction. Until then the lower end of the
+range makes room for it: the column *with our kernel* is {low:.2f} to {high:.2f} times the predicted
+seconds of the runs marked *check*. The kernel for attention with one head is not counted either.
 """
 _LEFT_OUT = """Row numbers refer to a list of 35 reports. The missing ones do not state the GPU,
 the size or the number of frames (5, 16, 22, 24 to 27, 29 to 31, 33), concern a GPU generation for
