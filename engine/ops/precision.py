@@ -46,14 +46,13 @@ def no_gradients() -> Iterator[None]:
 
 
 @contextmanager
-def exact_arithmetic(fp16_accumulation: bool = False, *, tunes: bool = True) -> Iterator[None]:
+def exact_arithmetic(*, tunes: bool = True) -> Iterator[None]:
     """Compute float32 in full precision, and measure convolutions once per shape.
 
-    Convolutions may otherwise round to TF32, matrix products too if another part of the process
-    allowed it. That, and sums of matrix products in half precision, need the user's choice.
+    Convolutions may otherwise round to TF32, which needs the user's choice. If another part of the
+    process allowed it, matrix products may too, and add up in half precision.
 
     Args:
-        fp16_accumulation: Allow those sums.
         tunes: False: cuDNN takes what it knows for shapes that are not worth measuring.
     """
     run = current()
@@ -64,7 +63,7 @@ def exact_arithmetic(fp16_accumulation: bool = False, *, tunes: bool = True) -> 
     with torch.backends.cudnn.flags(
         enabled=True, benchmark=run.cudnn_benchmark and tunes, allow_tf32=run.tf32
     ):
-        matmul.allow_fp16_accumulation = fp16_accumulation
+        matmul.allow_fp16_accumulation = False
         try:
             matmul.fp32_precision = "tf32" if run.tf32 else "ieee"
             mkldnn.matmul.fp32_precision = "ieee"

@@ -45,6 +45,7 @@ _ENTRIES: dict[str, SwitchEntry] = {entry.key: entry for entry in (*optimisation
 _OLD_KEYS = {
     f"{entry.group}.{name}": key for key, entry in _ENTRIES.items() for name in entry.old_names
 }
+_GONE = ("dit.fp16_accumulation",)  # of earlier versions, where it changed nothing: ignored
 _MEMBERS = {f"{name}.{ALL}": group.optimisations() for name, group in GROUPS.items()} | {
     ALL: optimisations()
 }
@@ -184,6 +185,8 @@ def _in_text(text: str) -> Iterator[_Change]:
             yield from (_Change(_ENTRIES[name], word) for name, word in _MODES[key].items())
         elif not separator:
             raise SettingsError("switch-without-value", text=part)
+        elif key in _GONE:
+            continue
         elif _OLD_KEYS.get(key, key) not in _KEYS:
             raise _unknown(key, _KEYS)
         else:
@@ -196,7 +199,7 @@ def _in_environment(environ: Mapping[str, str] | None) -> Iterator[_Change]:
         variable = name.upper()  # on Windows all names are
         if variable in _VARIABLES:
             found.append((_VARIABLES[variable], variable, value))
-        elif variable.startswith(_PREFIXES):
+        elif variable.startswith(_PREFIXES) and variable not in map(variable_of, _GONE):
             raise _unknown(variable, map(variable_of, _KEYS))
     for key, variable, value in sorted(found, key=lambda one: -len(_MEMBERS.get(one[0], ()))):
         yield from _changes(key, variable, value)

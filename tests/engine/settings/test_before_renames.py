@@ -1,7 +1,7 @@
 """Files written before settings and switches were renamed are still read.
 
 `form` became `treatment`, `products` became `matmul`, `dit.onednn_products` `dit.onednn_matmul`,
-`vae.fp16_accumulation` `vae.fp16_sums`.
+`vae.fp16_accumulation` `vae.fp16_sums`; `dit.fp16_accumulation` is gone.
 """
 
 import json
@@ -45,6 +45,9 @@ def test_sums_in_half_precision() -> None:
     assert not switches_of("vae.fp16_accumulation=off", *place, {}).vae.fp16_sums
     assert not switches_of("", *place, {"UPREEL_VAE_FP16_ACCUMULATION": "0"}).vae.fp16_sums
     assert not switches_of("vae.all=off", *place, {}).vae.fp16_sums
+    usual = switches_of("", *place, {})  # the transformer's changed nothing, and is ignored
+    assert switches_of("dit.fp16_accumulation=on", *place, {}) == usual
+    assert switches_of("", *place, {"UPREEL_DIT_FP16_ACCUMULATION": "1"}) == usual
 
 
 def test_a_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,22 +160,6 @@ def _kernel_sums(case: Case, on: bool) -> object:
     return asked
 
 
-def _fp16_sums(case: Case, on: bool) -> object:
-    """Whether matrix products may add up in half precision while the model works."""
-    seen: list[object] = []
-
-    def note(*_: object) -> None:
-        seen.append(torch.backends.cuda.matmul.allow_fp16_accumulation)
-
-    with torch.device("meta"):
-        dit = FastDit(case.dit.config, DitSwitches(fp16_accumulation=on))
-    dit.load_state_dict(case.dit.state_dict(), assign=True)
-    dit.between = note
-    dit(*random_inputs(case.dit.config, (1, 2, 2), text=1), 1000.0)
-    assert not torch.backends.cuda.matmul.allow_fp16_accumulation
-    return set(seen)
-
-
 def _compiled_norms(case: Case, on: bool) -> object:
     """Passes that torch is asked to compile."""
     asked: list[str] = []
@@ -268,7 +252,6 @@ _OBSERVATIONS: dict[str, tuple[Callable[[Case, Any], object], Any, Any]] = {
     "vae.image_mode": (_vae_calls, UNFOLDED, {**UNFOLDED, "image_mode": False}),
     "vae.chunked_attention": (_wide_attention, True, False),
     "dit.onednn_matmul": (_dit_calls, {"onednn_matmul": True}, {"onednn_matmul": False}),
-    "dit.fp16_accumulation": (_fp16_sums, False, True),
     "dit.compile": (_dit_steps, False, True),
     "run.cudnn_benchmark": (_flags_of, RunSwitches(), RunSwitches(cudnn_benchmark=False)),
     "run.tf32": (_flags_of, RunSwitches(), RunSwitches(tf32=True)),

@@ -142,7 +142,7 @@ class FastDit(SeedVr2Dit):
             has more; in the MLP a chunk of tokens, on a GPU the same 12288. Of quantised weights
             those of the picture in one layer, in the dtype of the latent.
         """
-        with no_gradients(), exact_arithmetic(self.switches.fp16_accumulation):
+        with no_gradients(), exact_arithmetic():
             if not self._tools.work_on(latent.device, latent.dtype):
                 self._tools = Tools(self.config, self.switches, latent.device, latent.dtype)
             layout = self._layouts.of(self._key(latent, text))
