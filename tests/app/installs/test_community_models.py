@@ -261,8 +261,9 @@ def test_each_architecture_goes_from_a_drop_to_a_finished_film(
     wait(lambda: bool(own_files()))
     film = make_clip(tmp_path / "film.mkv", codec="ffv1", frames=3)
     row = program.queue.find(program.controller.add_file(film))
+    wait(lambda: row.plan is not None)  # as a user sees it
     program.models.act("use", own_files()[0].id)
-    wait(lambda: row.plan is not None and row.plan.work.model == "community")
+    wait(lambda: row.plan.work.model == "community")
     program.window.actions_["start"].trigger()
     wait(lambda: row.state not in (JobState.WAITING, JobState.RUNNING))
     assert (row.state, row.error) == (JobState.DONE, None)
