@@ -457,6 +457,7 @@ class DecodeStream(ABC):
                 index=index,
                 tiles=len(self._boxes),
                 box=self._boxes[index],
-                picture=picture.float(),
+                # a copy: whoever shows it would keep all results of the tile
+                picture=picture.to(torch.float32, copy=True),
             )
         )

@@ -165,7 +165,7 @@ def _tiled(asked: Asked, low: VaePeak | None, tile: VaePeak, tiles: int, feature
     )
     at_once = min(asked.at_once, tiles)
     copied = _COPIED_PARTS[at_once] * STEP * asked.tile_pixels * _CODE_BYTES if asked.on_gpu else 0
-    working = at_once * max(tile.first, tile.alone)
+    working = at_once * (tile.result + max(tile.first, tile.later))  # with a tile that is shown
     steady = [waiting.visiting(features + working + copied)]
     if low is not None:
         buffer = handed_on if asked.on_gpu else 0  # stays while its carry is on the GPU
@@ -173,7 +173,7 @@ def _tiled(asked: Asked, low: VaePeak | None, tile: VaePeak, tiles: int, feature
     return Streamed(
         begins=PhaseMemory(low.first if low is not None else 0),
         steady=tuple(steady),
-        between=waiting.between + PhaseMemory(features),  # of whole frames
+        between=waiting.between + PhaseMemory(features + tile.result),  # and of a tile
         waits=waiting.between + PhaseMemory(0, waiting.fresh - features),
         buffers=max(tile.window, 0 if low is None else low.window),
         parks=waiting.carry * tiles,
