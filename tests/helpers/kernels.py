@@ -95,7 +95,7 @@ class HostModule:
 
 
 def _threads(folder: Path) -> Path:
-    """What launches kernels and serves their instructions, compiled once for a folder."""
+    """Launcher of kernels with their instructions, compiled once for a folder."""
     threads = folder / "threads.o"
     if not threads.exists():
         files = ["-c", str(_SOURCES / "kernels.cpp"), "-o", str(threads)]

@@ -254,7 +254,7 @@ def random_short_film(seed: int) -> tuple[WorkPlan, int]:
 
 
 def random_wan(seed: int) -> tuple[WorkPlan, int]:
-    """The same with Wan 2x; tiles are visited three times, as the first and the last take less."""
+    """Plan for Wan 2x; tiles are visited three times, as the first and the last take less."""
     pick = Random(seed)
     size = pick.choice([Size(160, 136), Size(176, 120), Size(128, 168)])
     changes: dict[str, Any] = {

@@ -240,7 +240,7 @@ def _added(found: Convolved, into: Tensor | None) -> Convolved:
 
 
 def _with(kernel: ConvKernel, device: torch.device, norm: Norm, group: int) -> ConvKernel | None:
-    """The kernel for frames that lack a norm, or with statistics; None where it does not work."""
+    """The kernel for frames before their norm, or with statistics; None where it does not work."""
     program = replace(kernel.program, norm=norm, group=group)
     return conv.load(device, program) if program.can_group else None
 

@@ -89,7 +89,7 @@ def test_switches_change_nothing(name: str, gpu: PretendedGpu) -> None:
 def test_layers_are_left_to_cudnn_where_the_kernel_does_not_work(
     works: bool, gpu: PretendedGpu, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    """With one line in the log; it is the same VAE that a trial would have given the kernel."""
+    """Log line, and the VAE that a trial would have given the kernel."""
     compiled, row = build.compiled, ROWS["wan 2.1"]
 
     def failing(device: torch.device, name: str, options: tuple[str, ...]) -> Any:

@@ -226,7 +226,7 @@ def test_auto_is_the_fastest_exact_backend(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_job_keeps_its_backend_where_another_one_is_faster(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As after a new driver, or on another GPU; without the package it is refused."""
+    """Case of a new driver or another GPU; without the package it is refused."""
     job, package = Choices(), install(monkeypatch, "flash2")
     timed(monkeypatch, flash2=0.5)
     with following(job):
