@@ -111,34 +111,31 @@ def _without_measuring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "measure", measure)
 
 
-@pytest.mark.parametrize("name", rest_extended(PLANS, "whole, on the GPU"))
-def test_the_streams_take_what_is_predicted(name: str) -> None:
-    plan, frames = plan_of("2d", **PLANS[name]), FRAMES.get(name, 21)
+def check_stream(form: Any, name: str, *, operations_rel: float, most: float) -> PretendedGpu:
+    """Run a plan in the memory that is predicted, and compare memory and operations."""
+    plan, frames = plan_of(form, **PLANS[name]), FRAMES.get(name, 21)
     needs = requirements.needs(plan)
     vae = requirements._vae_weights(VaeConfig(), plan)
     predicted = vae + max(needs.working["encode"], needs.working["decode"])
     limit = Budget(ram_bytes=0, threads=1, vram_bytes=predicted).vram_limit_bytes
     with streamed(plan, frames, limit) as gpu:
         took, ran = gpu.allocator.most_requested, gpu.record.operations
-    assert operations(plan, frames) == pytest.approx(ran, rel=0.01)
-    assert 1 <= predicted / took <= 1.01
+    assert operations(plan, frames) == pytest.approx(ran, rel=operations_rel)
+    assert 1 <= predicted / took <= most
     assert gpu.allocator.most_apart == took
+    return gpu
+
+
+@pytest.mark.parametrize("name", rest_extended(PLANS, "whole, on the GPU"))
+def test_the_streams_take_what_is_predicted(name: str) -> None:
+    check_stream("2d", name, operations_rel=0.01, most=1.01)
 
 
 @pytest.mark.parametrize("name", rest_extended(PLANS, "whole, on the GPU"))
 def test_with_our_kernel_the_streams_take_no_more_than_is_predicted(name: str) -> None:
     """And hardly more operations: of a clip's second frame all taps are computed."""
-    plan, frames = plan_of("kernel", **PLANS[name]), FRAMES.get(name, 21)
-    needs = requirements.needs(plan)
-    vae = requirements._vae_weights(VaeConfig(), plan)
-    predicted = vae + max(needs.working["encode"], needs.working["decode"])
-    limit = Budget(ram_bytes=0, threads=1, vram_bytes=predicted).vram_limit_bytes
-    with streamed(plan, frames, limit) as gpu:
-        took, ran = gpu.allocator.most_requested, gpu.record.operations
+    gpu = check_stream("kernel", name, operations_rel=0.05, most=1.5)
     assert gpu.record.launches["kernel convolve"]
-    assert operations(plan, frames) == pytest.approx(ran, rel=0.05)
-    assert 1 <= predicted / took <= 1.5
-    assert gpu.allocator.most_apart == took
 
 
 @pytest.mark.parametrize("size", [SIZE, Size(272, 496)])

@@ -83,7 +83,7 @@ class FastSlicedVae(SlicedVae, Generic[AnyPlain, AnyConfig]):
         self._begun: set[Direction] = set()  # directions that have begun a clip
         self.workspace = self._buffers()
         with no_gradients(), exact_arithmetic():
-            plain = _structure(self.plain_type, config)  # type: ignore[arg-type]  # both can be hashed
+            plain = _structure(self.plain_type, config)  # type: ignore[arg-type]  # mypy: no class is Hashable
             build = Builder(
                 plain,
                 self.table,

@@ -58,6 +58,12 @@ class SliceContext:
     stream_statistics: BlockStatistics | None = None  # None where its last part gave none
     batch: int = 0  # which clip of a batch this is; each has a carry of its own
 
+    @property
+    def kernels_normalise(self) -> bool:
+        """Whether kernels compute norms, so that the one of a convolution may do it as it reads."""
+        switches = self.switches
+        return switches.fused_norm and switches.kernels and not switches.compile
+
     def take(self) -> Tensor:
         """The stream, which the caller owns from now on."""
         return self.take_for_norm().frames

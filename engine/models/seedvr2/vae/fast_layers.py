@@ -71,8 +71,7 @@ class GroupNorm:
         self, given: NormInput, context: SliceContext, kept: Tensor | None
     ) -> Factors | None:
         """Factors for a convolution that normalises its input; see `Norm`."""
-        switches = context.switches
-        if switches.compile or not (switches.fused_norm and switches.kernels):
+        if not context.kernels_normalise:
             return None
         return factors_of(
             given.frames,
