@@ -22,6 +22,7 @@ _PHASES = {  # title of the bar, text of a row
     "download": (mark("Downloading the NVIDIA runtime"), mark("Downloading")),
     "import": (mark("Verifying the file"), mark("Verifying")),
     "unpack": (mark("Unpacking the NVIDIA runtime"), mark("Unpacking")),
+    "compile": (mark("Preparing the NVIDIA runtime for fast starts"), mark("Preparing")),
     "try": (mark("Testing the NVIDIA runtime"), mark("Testing")),
     "use": (mark("Switching the NVIDIA runtime"), mark("Switching")),
     "remove": (mark("Removing the NVIDIA runtime"), mark("Removing")),

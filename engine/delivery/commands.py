@@ -11,21 +11,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from engine.cli.context import DONE, CommandContext
+import psutil
+
+from engine.cli.context import DONE, FAILED, CommandContext
 from engine.cli.formatting import state_word
 from engine.cli.options import add_verb
 from engine.cli.session import TaskSession, task_session
+from engine.core.control import Control
 from engine.core.errors import RuntimeBroken, RuntimeNotAccepted
+from engine.core.messages import message
 from engine.core.serialization import to_plain
 from engine.core.units import bytes_text
 from engine.delivery.updates import start_update
+from engine.delivery.wheels import long_path
 from engine.hardware import torch_memory
+from engine.hardware.process import below_normal_priority
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.delivery import RuntimeState, UpdateState
 from engine.protocol.report import RuntimeTrial
 from engine.protocol.tasks import TaskKind
-from engine.runtimes import start
+from engine.runtimes import bytecode, start
+from engine.runtimes import installation as folders
 
 _RUNTIME = """examples:
   python -m engine runtime list
@@ -48,6 +55,8 @@ only if its description is signed with Upreel's key and its SHA-256 matches.
 """
 
 
+_PROGRESS_EVERY_S = 0.1
+_MAY_BE_BLOCKED = message("runtime-advice.may-be-blocked")
 _Ended = tuple[int, UpdateState]  # exit status, and the state of the update
 
 
@@ -75,6 +84,10 @@ def register(add: Callable[..., Any]) -> None:
     verb.add_argument("id", metavar="ID")
     verb = add_verb(verbs, "try", _try, "load the runtime of this process and compute with it")
     verb.add_argument("--out", type=Path, metavar="FILE", help="write the result as JSON")
+    verb = add_verb(
+        verbs, "compile", _compile, "compile the modules of an installed runtime for fast starts"
+    )
+    verb.add_argument("--out", type=Path, metavar="FILE", help="write the progress, for a caller")
     command = add(
         "update",
         _run_update,
@@ -181,6 +194,31 @@ def _try(args: argparse.Namespace, context: CommandContext) -> int:
         context.console.say(
             f"torch {found.torch} computes on {where}; loaded in {found.seconds:.1f} s"
         )
+    return DONE
+
+
+def _compile(args: argparse.Namespace, context: CommandContext) -> int:
+    """Runs in this process, below others, and ends with the one that has started it.
+
+    The file gets bytes of modules that are done, and all; a third word, so that a part of the text
+    is never taken for all of it.
+    """
+    choice = start.current()
+    folder = choice.folder
+    installed = folders.read(folder) if folder is not None else None
+    if folder is None or installed is None:
+        raise RuntimeBroken("not-active", why=choice.why)
+    total, next_s = bytecode.module_bytes(installed), 0.0
+    caller = psutil.Process().parent()
+    with below_normal_priority(psutil.Process()):
+        for done in bytecode.compile_modules(long_path(folder), installed, Control()):
+            if args.out is not None and time.monotonic() > next_s:
+                if caller is None or not caller.is_running():
+                    return FAILED
+                args.out.write_text(f"{done} {total} bytes", encoding="utf-8")
+                next_s = time.monotonic() + _PROGRESS_EVERY_S
+    count = bytecode.missing(folder, installed)
+    context.console.say(f"{installed.torch}: {count} modules could not be compiled")
     return DONE
 
 

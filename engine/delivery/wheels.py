@@ -143,6 +143,16 @@ def needed_bytes(wheels: Iterable[BinaryIO]) -> int:
     return sum(info.file_size for wheel in wheels for info in _examined(wheel)[1].values())
 
 
+def module_bytes(wheels: Iterable[BinaryIO]) -> int:
+    """Bytes of the modules among them, of which the bytecode takes about as much again."""
+    return sum(
+        info.file_size
+        for wheel in wheels
+        for place, info in _examined(wheel)[1].items()
+        if place.endswith(".py")
+    )
+
+
 def unpack(
     wheel: BinaryIO,
     folder: Path,

@@ -19,6 +19,7 @@ from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.report import RuntimeTrial
 from engine.protocol.tasks import TaskKind
+from engine.runtimes import bytecode
 from engine.runtimes import installation as folders
 from tests.helpers import runtimes
 from tests.helpers.jobs import TASK_ENDS, Listener
@@ -42,6 +43,13 @@ def fails(folder: Path, control: Control) -> RuntimeTrial:
     raise RuntimeBroken("trial", runtime=folder.name, why="a library is missing")
 
 
+def compiles(folder: Path, listener: Tells) -> None:
+    installed = folders.read(folder)
+    total = bytecode.module_bytes(installed)
+    for done in bytecode.compile_modules(folder, installed, listener.control):
+        listener.on_progress(done, total)
+
+
 @pytest.fixture
 def store(resources: Path, store: RuntimeStore) -> RuntimeStore:
     """Its catalogue is that of processes that are started, too."""
@@ -55,7 +63,7 @@ def start(store: RuntimeStore, heard: Listener) -> Iterator[Start]:
     runner = TaskRunner(heard)
 
     def start(command: c.RuntimeCommand, try_: service_module.Try = works) -> None:
-        task = RuntimeService(store, try_).answer(command)
+        task = RuntimeService(store, try_, compiles).answer(command)
         assert isinstance(task, Task)
         runner.start(task)
 
@@ -72,7 +80,7 @@ def test_from_nothing_to_the_next_start(start: Start, heard: Listener) -> None:
     start(c.InstallRuntime(runtime="cu999"))
     done = heard.done()
     assert "works on RTX 5070 Ti" in done.notice.message
-    assert phases(heard) == ["download", "unpack", "try", "use"]
+    assert phases(heard) == ["download", "unpack", "compile", "try", "use"]
     (state,) = heard.of(e.RuntimesListed)[-1].runtimes
     assert (state.state, state.is_chosen, state.is_used) == ("here", True, False)
 
@@ -81,7 +89,7 @@ def test_an_import_is_tried_and_removed(start: Start, heard: Listener, wheel: Pa
     start(c.ImportRuntime(paths=(wheel,)))
     done = heard.done()
     assert done.subject == "cu999"
-    assert phases(heard) == ["import", "unpack", "try", "use"]
+    assert phases(heard) == ["import", "unpack", "compile", "try", "use"]
     for command in (c.UseRuntime(runtime=""), c.RemoveRuntime(runtime="cu999")):
         start(command)
         heard.done()
@@ -96,7 +104,7 @@ def test_what_is_not_pinned_waits_for_a_yes(
 ) -> None:
     pinned = runtimes.runtime(wheel)
     runner = TaskRunner(heard)
-    service = RuntimeService(unpinned, works)
+    service = RuntimeService(unpinned, works, compiles)
     for command, source in (
         (c.InstallRuntime(runtime="cu999"), "127.0.0.1"),
         (c.ImportRuntime(paths=(wheel,)), str(wheel.parent)),
