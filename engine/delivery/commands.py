@@ -128,6 +128,8 @@ def _list(args: argparse.Namespace, context: CommandContext) -> int:
         console.say(_line(state, listed.suited))
     console.say(str(listed.used))
     console.say(str(listed.advice))
+    if listed.smart_app_control == "on":
+        console.say(str(_MAY_BE_BLOCKED))
     console.say(f"{bytes_text(listed.free_mb * 1e6)} free for runtimes")
     return DONE
 
@@ -142,9 +144,10 @@ def _listed(tasks: TaskSession) -> e.RuntimesListed:
 
 def _install(args: argparse.Namespace, context: CommandContext) -> int:
     with _tasks(context) as tasks:
-        name = args.id
+        listed, name = _listed(tasks), args.id
+        if listed.smart_app_control == "on" and not any(one.is_used for one in listed.runtimes):
+            context.console.note(str(_MAY_BE_BLOCKED))
         if name is None:
-            listed = _listed(tasks)
             name = listed.suited
             if not name:
                 args.usage_error(f"{listed.advice} Give an ID to install one anyway.")
@@ -249,7 +252,7 @@ def _seen() -> RuntimeTrial:
 
 def _line(state: RuntimeState, suited: str) -> str:
     size = bytes_text(state.bytes) if state.bytes else f"about {bytes_text(state.about_bytes)}"
-    words = [f"{state.id:<8}", f"{state_word(state.state):<13}", f"CUDA {state.cuda}"]
+    words = [f"{state.id:<8}", f"{state_word(state.state):<18}", f"CUDA {state.cuda}"]
     words += [f"driver {state.driver} or newer"] if state.driver else []
     if state.state == "missing":
         words.append(f"{size} to download, about {bytes_text(state.disk_bytes)} on the disk")

@@ -18,13 +18,22 @@ from pathlib import Path
 from typing import BinaryIO
 
 from engine.core.control import Control
-from engine.core.errors import RuntimeBroken, RuntimeBusy, RuntimeNotAccepted, UnsuitableWheel
+from engine.core.errors import (
+    RuntimeBlocked,
+    RuntimeBroken,
+    RuntimeBusy,
+    RuntimeNotAccepted,
+    UnsuitableWheel,
+    is_refused_process,
+    states_code_refusal,
+)
 from engine.core.messages import Message, message
 from engine.core.serialization import from_plain, read_json
 from engine.core.units import bytes_text
 from engine.delivery.runtimes import RuntimeStore
 from engine.files.transfer import Listener, host
 from engine.hardware import devices
+from engine.hardware.code_policy import smart_app_control
 from engine.hardware.devices import Gpu
 from engine.hardware.process import NO_CONSOLE
 from engine.jobs.task_runner import Outcome, RunningTask, Task
@@ -185,6 +194,7 @@ class RuntimeService:
             driver=gpu.driver if gpu else "",
             driver_needed=found.driver,
             follows_choice=start.follows_choice(),
+            smart_app_control=smart_app_control(),
         )
 
 
@@ -261,6 +271,7 @@ def try_runtime(folder: Path, control: Control) -> RuntimeTrial:
         control: Cancels the trial.
 
     Raises:
+        RuntimeBlocked: Windows refuses to load a library of it.
         RuntimeBroken: It does not load or computes wrongly; with the last lines of its output.
         Cancelled: The control was cancelled.
     """
@@ -277,7 +288,15 @@ def try_runtime(folder: Path, control: Control) -> RuntimeTrial:
                 return found
         text = errors.read_text(encoding="utf-8", errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()][-_LAST_LINES:]
-    raise _broken(folder, " ".join(lines) or message("reason.runtime.trial-status", status=status))
+    why = " ".join(lines)
+    refusal = folders.blocked(folder)  # noted by the process itself
+    if refusal is not None:
+        raise RuntimeBlocked("trial", runtime=folder.name, why=refusal, advice=refusal.hint)
+    if is_refused_process(status):
+        raise start.blocked("trial", folder, f"0x{status & 0xFFFFFFFF:08X}")
+    if states_code_refusal(text):
+        raise start.blocked("trial", folder, why)
+    raise _broken(folder, why or message("reason.runtime.trial-status", status=status))
 
 
 def _broken(folder: Path, why: str | Message) -> RuntimeBroken:

@@ -103,9 +103,13 @@ class RuntimeStore:
         installed = folders.read(folder)
         if installed is not None:
             why = start.unusable(folder.name, self.catalogue)
+            is_refused = folders.was_blocked(folder) and not state.is_chosen  # then: tried again
+            if why is not None:
+                is_refused = folders.is_block(why)
+            is_here = why is None and not is_refused
             return dataclasses.replace(
                 state,
-                state="here" if why is None else "broken",
+                state="here" if is_here else "blocked" if is_refused else "broken",
                 why=why,
                 path=folder,
                 done_bytes=installed.bytes,

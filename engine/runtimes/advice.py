@@ -64,6 +64,9 @@ def lines(gpu: Gpu | None) -> Iterator[DoctorLine]:
     choice = start.current()
     if choice.is_fallback:
         found = message("doctor.runtime.broken", why=choice.why, runtime=choice.runtime)
+        reason = choice.why.params.get("why")
+        if isinstance(reason, Message) and folders.is_block(reason):
+            found = message("doctor.runtime.blocked", why=choice.why, advice=reason.hint)
         yield DoctorLine(name=_NAME, state="warning", message=found)
     elif choice.folder is not None:
         installed = folders.read(choice.folder)

@@ -98,6 +98,20 @@ def test_the_self_test_reports_the_torch_in_use_and_why(
     assert "runtime install cu130" in str(line.hint)
 
 
+def test_the_self_test_says_what_helps_where_windows_refuses_a_runtime(
+    store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = folders.note_blocked(store.folder_of("cu999"), "c10_cuda.dll")
+    unused = message("torch-choice.not-used", runtime="cu999", why=why)
+    blocked = start.TorchChoice(why=unused, runtime="cu999", is_fallback=True)
+    monkeypatch.setattr(start, "_choice", blocked)
+    (line,) = lines(None)
+    assert line.state == "warning"
+    assert "c10_cuda.dll" in str(line.message)
+    assert "runtime install" not in str(line.hint)
+    assert "allow the folder" in str(line.hint)
+
+
 def test_a_packaged_program_with_a_gpu_is_advised(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     line = list(lines(GPU))[-1]
