@@ -26,7 +26,7 @@ from engine.core.errors import (
 )
 from engine.core.paths import runtimes_folder
 from engine.delivery import wheels as wheel_files
-from engine.delivery.wheels import long_path, module_bytes, needed_bytes, unpack
+from engine.delivery.wheels import bytecode_bytes, long_path, needed_bytes, unpack
 from engine.files.artifacts import ArtifactFolder, ArtifactKind, ensure, mismatch
 from engine.files.hashing import OnProgress, hashed, sha256_of
 from engine.files.transfer import Listener, RemoteFile
@@ -280,7 +280,7 @@ class RuntimeStore:
                     for path, wheel in zip(wheels, runtime.wheels, strict=True)
                 ]
                 total, files = needed_bytes(opened), dict[str, int]()
-                self.files.need(total + module_bytes(opened))  # and what compiling them adds
+                self.files.need(total + bytecode_bytes(opened))
                 for file in opened:
                     on_progress = _shifted(sum(files.values()), total, listener.on_progress)
                     files |= unpack(file, temporary, on_progress, listener.control)

@@ -26,7 +26,7 @@ _HEADER_BYTES = 16
 
 
 def module_bytes(installed: Installed) -> int:
-    """Size of all modules; their bytecode takes about as much."""
+    """Size of all modules."""
     return sum(installed.files[name] for name in _modules(installed))
 
 

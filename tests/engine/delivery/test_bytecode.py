@@ -14,10 +14,9 @@ from engine.core.control import Control
 from engine.core.errors import Cancelled, DiskFull
 from engine.delivery import runtime_service as service
 from engine.delivery.runtimes import RuntimeStore
-from engine.delivery.wheels import module_bytes
+from engine.delivery.wheels import bytecode_bytes
 from engine.files.artifacts import ArtifactFolder
 from engine.files.transfer import Listener
-from engine.hardware import process
 from engine.runtimes import bytecode, start
 from engine.runtimes import installation as folders
 from engine.runtimes.installation import Installed
@@ -122,8 +121,9 @@ def test_room_for_it_is_counted_before_anything_is_unpacked(
     store: RuntimeStore, folder: Path, wheel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with wheel.open("rb") as file:
-        modules = module_bytes([file])
-    assert modules == sum(len(text) for name, text in runtimes.MEMBERS.items() if ".py" in name)
+        reserved = bytecode_bytes([file])
+    modules = sum(len(text) for name, text in runtimes.MEMBERS.items() if ".py" in name)
+    assert reserved == round(1.3 * modules)
     shutil.rmtree(folder)
     asked: list[int] = []
 
@@ -134,7 +134,7 @@ def test_room_for_it_is_counted_before_anything_is_unpacked(
     monkeypatch.setattr(ArtifactFolder, "need", need)
     with pytest.raises(DiskFull):
         store.install(*store.recognise([wheel], Listener()), Listener())
-    assert asked[0] > modules + 20_000, "the files and the bytecode"
+    assert asked[0] > reserved + 20_000, "the files and the bytecode"
 
 
 def test_one_of_an_older_version_is_compiled_after_the_start_that_uses_it(
@@ -156,10 +156,9 @@ def test_one_of_an_older_version_is_compiled_after_the_start_that_uses_it(
             thread.join()
 
 
-def test_it_is_slower_than_other_work_and_its_failure_is_only_logged(
+def test_its_failure_is_only_logged(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert process.below_normal_priority
     code = "import sys; sys.exit('no such verb')"
     monkeypatch.setattr(service, "_program", lambda: [sys.executable, "-c", code])
     service.compile_runtime(folder, Listener())
