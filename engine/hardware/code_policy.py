@@ -40,10 +40,11 @@ def read_state(registry: Any) -> AppControl:
     """
     try:
         with registry.OpenKey(registry.HKEY_LOCAL_MACHINE, _KEY) as key:
-            return _STATES.get(registry.QueryValueEx(key, _VALUE)[0], "")
+            value, _ = registry.QueryValueEx(key, _VALUE)
     except OSError as err:
         logger.info("the state of Smart App Control is unknown: %s", err)
         return ""
+    return _STATES.get(value, "")
 
 
 def lines() -> Iterator[DoctorLine]:
