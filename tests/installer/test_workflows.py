@@ -1,7 +1,9 @@
 """Workflows, forms and hooks of the repository, which do not run here: whatever they use exists."""
 
 import functools
+import importlib.metadata
 import importlib.util
+import os
 import re
 import shlex
 import subprocess
@@ -313,6 +315,47 @@ def test_artifacts_are_made_before_they_are_used():
         if step.get("uses", "").startswith("actions/download-artifact"):
             name = step["with"].get("name") or step["with"]["pattern"]
             assert made[name] in ancestors(jobs, job)
+
+
+PICTURES = """
+from installer import build_setup, setup_parts
+setup_parts.write_pictures(folder)
+"""
+SIGNATURES = """
+from installer import project, release, sign_manifest
+(folder / project.setup_name(project.version())).write_bytes(b"MZ")
+(folder / "NOTES.md").write_text("- New.")
+public = sign_manifest.make_key(folder / "key")
+about = ["--notes", str(folder / "NOTES.md"), "--out", str(folder)]
+setup = ["--setup", str(next(folder.glob("*.exe")))]
+assert sign_manifest.main(["sign", "--key", str(folder / "key"), *setup, *about]) == 0
+assert sign_manifest.main(["verify", "--public", public, str(folder / "update.json")]) == 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "job", "work"),
+    [("checks", "setup", PICTURES), ("release", "package", PICTURES + SIGNATURES)],
+)
+def test_a_job_installs_every_package_that_its_commands_import(name, job, work, tmp_path):
+    """A Python that has these packages alone does what the job does with them."""
+    texts = [step["run"] for where, step in steps(name) if where == job and "run" in step]
+    (listed,) = re.findall(r"--print (.+) > build", "".join(texts))
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    for package in listed.split():
+        tops = {file.parts[0]: file for file in importlib.metadata.files(package) or ()}
+        for top, file in tops.items():
+            if top != "..":
+                (packages / top).symlink_to(
+                    Path(str(file.locate())).parents[len(file.parts) - 1] / top
+                )
+    begin = f"from pathlib import Path\nfolder = Path({str(tmp_path)!r})\n"
+    path = f"{packages}{os.pathsep}{ROOT}"
+    environment = {"PYTHONPATH": path, "QT_QPA_PLATFORM": "offscreen", "HOME": str(tmp_path)}
+    command = [sys.executable, "-S", "-c", begin + work]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def artifacts(name: str, verb: str) -> dict[str, str]:
