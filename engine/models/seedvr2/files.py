@@ -115,7 +115,7 @@ def _published(
 
 
 def _listed(model: str, precision: str, store: Store) -> tuple[PublishedState, ...]:
-    """Of each kind the first file on this machine, else the one to download."""
+    """The first file of each kind on this machine, else the one to download."""
     return tuple(
         min(map(store.standing_of, ids), key=lambda state: not state.is_here)
         for ids in catalogue.files_of(model, precision)

@@ -6,9 +6,8 @@ import pytest
 
 from engine.core.errors import RuntimePackError, UnknownRuntime
 from engine.core.paths import resource
-from engine.hardware.devices import Gpu
 from engine.hardware.gpu_table import gpu_specs
-from engine.runtimes import advice, catalogue
+from engine.runtimes import catalogue
 from engine.runtimes.catalogue import Wheel
 from tests.helpers import runtimes
 
@@ -39,25 +38,6 @@ def test_gpu_and_driver_decide_what_runs() -> None:
     ):
         found = [one for one in (cu130, cu126) if one.runs_on(driver, capability)]
         assert found == wanted, (driver, capability)
-
-
-def test_an_old_driver_is_updated_before_an_older_runtime_is_downloaded() -> None:
-    """1.9 GB after an update before 2.6 GB whose convolutions are slower."""
-    update = "from {} to 580.0 or newer; the NVIDIA runtime is then a download of 1.9 GB."
-    older = "The runtime cu126 works with this driver, but is larger (2.6 GB) and slower."
-    for driver, capability, runtime, needed, words in (
-        ("581.29", (8, 6), "cu130", "", "CUDA 13.0 is the right one for RTX"),
-        ("566.36", (8, 6), "", "580.0", f"{update.format('566.36')} {older}"),
-        ("576.88", (12, 0), "", "580.0", update.format("576.88")),
-        ("520.1", (7, 5), "", "580.0", update.format("520.1")),
-        ("581.29", (6, 1), "", "", "No runtime supports RTX"),
-    ):
-        size = {"total_bytes": 8 * 2**30, "free_bytes": 8 * 2**30}
-        gpu = Gpu(name="RTX", driver=driver, capability=capability, **size)
-        found = advice.advice(gpu, catalogue.catalogue())
-        assert (found.runtime, found.driver) == (runtime, needed)
-        assert words in str(found.text)
-        assert str(found.text).endswith(words) == bool(needed)
 
 
 def test_it_is_the_version_of_torch_that_the_program_is_made_with() -> None:
