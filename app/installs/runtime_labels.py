@@ -123,7 +123,17 @@ def _no_runtime(listed: RuntimesListed, gpu: str) -> Message:
         tr("Update the driver, then restart Upreel."),
         tr("Until then Upreel runs on the CPU, with Lite."),
     )
-    return Message("warning", title, said, ("driver", "hide"))
+    fitting = (one for one in listed.runtimes if one.suits_card and one.suits_program)
+    older = next(fitting, None)
+    if older is None:
+        return Message("warning", title, said, ("driver", "hide"))
+    more = tr(
+        "If you cannot update it, {name} in the settings works with this driver: {size} to "
+        "download, and slower.",
+        name=title_of(older),
+        size=bytes_text(size_of(older)),
+    )
+    return Message("warning", title, joined(said, more), ("driver", "details", "hide"))
 
 
 def gpu_name(name: str) -> str:
