@@ -11,6 +11,8 @@ from engine.core.geometry import Size
 from engine.hardware import gpu_table
 from engine.hardware.budget import Budget, pretended_budget
 from engine.hardware.commit import Cause, Commit
+from engine.planner import times
+from engine.planner.downgrade import without_pinning
 from engine.planner.plan_job import Request, bare_plan, plan_job, with_offers
 from engine.planner.rates import Rates
 from engine.protocol.plan import Notice, Plan, Reasons
@@ -188,3 +190,11 @@ def test_a_result_as_high_as_its_source_is_offered() -> None:
     settings, hd, uhd = JobSettings(model="seedvr2-3b"), Size(1920, 1080), Size(3840, 2160)
     found = with_offers(refused, settings, (hd, uhd), lambda one: 0 < one.height <= 1080)
     assert found.params["offers"] == "height=1080,width=0"
+
+
+def test_weights_that_are_not_pinned_take_longer_to_come() -> None:
+    plan = planned(a_machine(4), Size(1920, 1080), model="seedvr2-7b")
+    assert plan.work.pin_bytes
+    other = without_pinning(plan)
+    seconds = [times.seconds(one, a_machine(4), Rates()) for one in (plan, other)]
+    assert seconds[0] < seconds[1]
