@@ -30,6 +30,7 @@ from engine.hardware import (
     gpu_table,
     known_faults,
     nvml,
+    pc_state,
     shared_memory,
     torch_memory,
 )
@@ -403,6 +404,11 @@ def _gpu_spilling() -> Iterator[DoctorLine]:
         yield _warning("GPU spilling", "gpu-spilling.not-counted")
 
 
+def _pc_state() -> Iterator[DoctorLine]:
+    """Time limit and scheduling of the GPU, screens, and the source of power."""
+    yield from pc_state.lines()
+
+
 def _runtime() -> Iterator[DoctorLine]:
     from engine.runtimes import advice
 
@@ -433,5 +439,5 @@ def _choices_of(preset: Preset) -> str:
 _PROGRAM = (_python, _torch, _runtime, _convolutions, _kernels, _video, _window, _encoders)
 _FILES = (_resources, _weights, _folders, _settings, _optimisations)
 _GPU = (_gpu, _gpu_libraries, _gpu_link, _gpu_programs, _gpu_spilling)
-_MACHINE = (_disk, _memory, _commit, _processor, *_GPU, _presets)
+_MACHINE = (_disk, _memory, _commit, _processor, *_GPU, _pc_state, _presets)
 CHECKS = (*_PROGRAM, *_FILES, *_MACHINE)
