@@ -95,8 +95,9 @@ class BenchView(Page):
         task = self._model.task
         error = task.error if task is not None else None
         is_stopped = task is None and self._model.was_stopped
-        is_written = task is None and bool(self._model.archive)
-        is_shown = bool(self._busy) or is_stopped or is_written or error is not None
+        is_archive, is_running = bool(self._model.archive), self._model.is_running
+        is_written = task is None and is_archive
+        is_shown = bool(self._busy) or is_stopped or is_archive or error is not None
         self._notice.setVisible(is_shown)
         name = Path(self._model.archive).name
         if self._busy:
@@ -108,6 +109,9 @@ class BenchView(Page):
             self._notice.show_message("info", tr("Benchmark stopped."))
         elif error is not None:
             self._notice.show_message("warning", text(error), hint(error))
+        elif is_archive and is_running:
+            advice = tr("Close games and other programs that use the GPU: they change the results.")
+            self._notice.show_message("info", tr("You can keep using Upreel meanwhile."), advice)
         elif is_written:
             advice = tr("Attach this file to your report. Nothing was sent.")
             self._notice.show_message("good", tr("Saved: {name}", name=name), advice)
@@ -228,7 +232,7 @@ class BenchView(Page):
             "Full benchmark: several minutes; also measures each optimisation on its own, on and "
             "off.\n"
             "Measure this PC: up to ten minutes; saves one file for a report with speeds, "
-            "self-test, settings and logs, without names of videos and folders.\n"
+            "self-test, settings and logs, without file names.\n"
             "Nothing leaves this computer.",
             "secondary",
             wraps=True,

@@ -40,7 +40,7 @@ _MANAGED_SHARE = 8  # a page file of its own choice takes at most 1 / 8 of the d
 class Commit:
     """Promises of memory: the limit, and what is left of it."""
 
-    limit_bytes: int  # of the system; of this process where it has a limit of its own
+    limit_bytes: int  # limit of the system, or of this process where it has its own
     left_bytes: int  # for all programs together, with what page files can still grow
     growth_bytes: int = 0  # part of `left_bytes` that page files do not have yet
     counts_vram: bool = False  # memory of GPUs is promised from it too

@@ -54,7 +54,7 @@ def pins(plan: Plan) -> bool:
 
 
 def without_pinning(plan: Plan) -> Plan:
-    """The same plan with copies between RAM and GPU from memory that is not pinned."""
+    """Plan with all as it is, but for copies between RAM and GPU: from memory not pinned."""
     first = plan.first_pass
     return replace(
         plan,

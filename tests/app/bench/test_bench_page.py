@@ -167,6 +167,7 @@ def test_measure_this_pc_writes_one_archive_and_says_what_to_do_with_it(
         assert not button(bench, name).isVisible()
     bench.tasks.advance(BENCHMARK, 3)
     assert "video VAE · 4 of 12" in texts(page(bench))
+    assert "You can keep using Upreel meanwhile." in texts(page(bench))
     assert not bench.find("primaryAction").isEnabled()
     finish(bench)
     assert "Saved: upreel-measured.zip" in texts(page(bench))

@@ -135,7 +135,7 @@ def test_a_plan_that_the_commit_limit_makes_slower_says_what_helps() -> None:
         assert reasons(found).limited_by == "commit"
         assert found.seconds > usual.seconds
         (notice,) = (one for one in found.notices if one.code == "commit-limits")
-        assert "of the commit limit of 32.0 GB" in notice.message
+        assert "The commit limit of 32.0 GB makes this plan slower" in notice.message
         assert words in notice.hint
         assert "RAM and page file together" in str(reasons(found).as_message)
     plenty = planned(promised(free, 60), Size(1920, 1080))
