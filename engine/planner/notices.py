@@ -84,7 +84,8 @@ def _memory(plan: Plan, budget: Budget) -> Iterator[Notice]:
     if budget.commit is None or allowed == budget.ram_bytes:
         yield _too_large("main-memory", plan.peak_bytes, allowed, "advice.smaller-result")
     else:
-        about = _promised(plan.peak_bytes, allowed, plan, budget.commit)
+        about = {**_promised(plan.peak_bytes, allowed, budget.commit)}
+        about["advice"] = message("advice.smaller-result")
         yield Notice(code=_TOO_LARGE, case="commit", severity="refusal", params=about)
 
 
@@ -95,20 +96,19 @@ def commit_limits(plan: Plan, commit: Commit) -> Notice:
         plan: Plan with its predictions.
         commit: Promises of memory of this computer.
     """
-    about = _promised(plan.peak_bytes, plan.budget_bytes, plan, commit)
+    about = _promised(plan.peak_bytes, plan.budget_bytes, commit)
     return Notice(code="commit-limits", severity="info", params=about)
 
 
-def _promised(needed: int, allowed: int, plan: Plan, commit: Commit) -> dict[str, Param]:
-    """Bytes, and advice that depends on the reason of the limit."""
+def _promised(needed: int, allowed: int, commit: Commit) -> dict[str, Param]:
+    """Bytes, and a remedy that depends on the reason of the limit."""
     return {
         "needed": str(needed),
         "allowed": str(allowed),
         "size": memory_text(needed),
         "budget": memory_text(allowed),
-        "gpu_memory": memory_text(plan.device_bytes) if commit.counts_vram else "",
         "limit": memory_text(commit.limit_bytes),
-        "advice": message(f"advice.{commit.cause}"),
+        "remedy": message(f"advice.{commit.cause}"),
     }
 
 

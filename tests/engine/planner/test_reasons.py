@@ -146,6 +146,7 @@ def test_a_refusal_by_the_commit_limit_names_it() -> None:
     found = refusal(planned(promised(a_machine(22, ram_gib=22), 1.5), Size(3840, 2160)))
     assert found.case == "commit"
     assert "the commit limit of 32.0 GB leaves" in found.message
+    assert found.hint.endswith("> Advanced > Virtual memory.")
 
 
 def test_the_users_limit_of_gpu_memory_is_named() -> None:
