@@ -15,6 +15,7 @@ from engine.models.planning.memory import PhaseMemory
 from engine.planner import peaks
 from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.plan import Notice, PassName, Plan, StagePlan, WorkPlan
+from engine.settings.switches import unpinned
 
 Why = Literal["out-of-memory", "pinning", "spilled", "overflow"]
 _MIB = 2**20
@@ -50,7 +51,7 @@ def next_plan(
 def pins(plan: Plan) -> bool:
     """Whether a job pins main memory for a GPU."""
     devices = [one.device for one in (*plan.passes, plan.latent) if one is not None]
-    return "cuda" in devices and plan.work.switches.run.pinned_transfers
+    return "cuda" in devices and plan.work.pins
 
 
 def without_pinning(plan: Plan) -> Plan:
@@ -64,8 +65,7 @@ def without_pinning(plan: Plan) -> Plan:
 
 
 def _unpinned(work: WorkPlan) -> WorkPlan:
-    run = replace(work.switches.run, pinned_transfers=False)
-    return replace(work, switches=replace(work.switches, run=run))
+    return replace(work, switches=unpinned(work.switches))
 
 
 def _in_turn(plan: Plan, why: Why, failed: PassName | None) -> tuple[PassName, ...]:

@@ -130,6 +130,11 @@ class WorkPlan:
         return ""
 
     @property
+    def pins(self) -> bool:
+        """Whether main memory is pinned for transfers."""
+        return self.switches.run.pinned_transfers
+
+    @property
     def pin_bytes(self) -> int:
         """Pinned main memory for copies of weights."""
         return 0

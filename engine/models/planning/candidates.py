@@ -51,11 +51,6 @@ class VaePlan(ShotPlan):
     park_pin_bytes: int = 0
 
     @property
-    def pins(self) -> bool:
-        """Whether main memory is pinned at all."""
-        return self.switches.run.pinned_transfers
-
-    @property
     def is_tiled(self) -> bool:
         """Whether encoder or decoder takes tiles."""
         return self.encode_tile is not None or self.decode_tile is not None
