@@ -226,7 +226,7 @@ class BenchView(Page):
         )
 
     def _lay_out(self) -> None:
-        title = label("How fast is this computer?", "headline")
+        title = label("How fast is this computer?", "headline", wraps=True)
         lead = label(
             "Speed test: up to a minute; plans then show times measured on this computer.\n"
             "Full benchmark: several minutes; also measures each optimisation on its own, on and "
