@@ -59,6 +59,11 @@ class Budget:
     same_disk: bool = True
 
     @property
+    def gpu_has_bf16(self) -> bool:
+        """Whether the GPU multiplies bfloat16 in its matrix units; also one that is not known."""
+        return (self.capability or (8, 0)) >= (8, 0)
+
+    @property
     def vram_limit_bytes(self) -> int:
         """Bytes that torch may reserve for these tensors, with the gaps between them."""
         return round(self.vram_bytes / (1 - _GAPS))
