@@ -322,13 +322,10 @@ class OutOfMemory(CapacityError, code="out-of-memory"):
 
 
 class NumericOverflow(CapacityError, code="numeric-overflow"):
-    """The device computed values that are not finite: its dtype is too narrow."""
+    """The device computed values that are not finite: its dtype is too narrow.
 
-    @property
-    def part(self) -> str:
-        """Part of a model that they come from: "encoder", "transformer", "decoder", ..."""
-        part = self.params.get("part")
-        return part.code.removeprefix("model-part.") if isinstance(part, Message) else self.case
+    The case is the part of the model: "encoder", "transformer", "decoder" or "community-model".
+    """
 
 
 class SettingsError(EngineError, code="settings-error"):

@@ -229,7 +229,7 @@ class ModelFamily(ABC, Generic[W]):
         Args:
             work: Work in which a value became infinite or NaN.
             budget: The GPU, which may lack a dtype.
-            part: Part of the model that did, as in `NumericOverflow`; "" where that is not known.
+            part: Part of the model that did, a case of `NumericOverflow`; "" where not known.
         """
         return None
 

@@ -42,7 +42,7 @@ class Failure:
     error: Exception  # emptied: it states what happened, and keeps nothing
     of_main_memory: bool = False
     spilled_bytes: int = 0
-    part: str = ""  # of the model, that overflowed
+    part: str = ""  # part of the model that overflowed
 
 
 def reason_of(error: BaseException) -> Failure | None:
@@ -52,7 +52,7 @@ def reason_of(error: BaseException) -> Failure | None:
     if isinstance(error, Spilled):
         return Failure(why="spilled", error=error, spilled_bytes=error.spilled_bytes)
     if isinstance(error, NumericOverflow):
-        return Failure(why="overflow", error=error, part=error.part)
+        return Failure(why="overflow", error=error, part=error.case)
     if isinstance(error, Exception) and is_out_of_memory(error):
         of_main = is_of_main_memory(error)
         return Failure(why="out-of-memory", error=error, of_main_memory=of_main)
