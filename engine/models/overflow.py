@@ -24,27 +24,29 @@ from engine.settings.switches import Switches
 logger = logging.getLogger(__name__)
 AnyWork = TypeVar("AnyWork", bound=WorkPlan)
 Step = Literal["sums", "bfloat16", "float32", ""]  # "": there is none
+Part = Literal["vae", "dit"]  # groups of switches
 
 _REMEMBERED: tuple[Step, ...] = ("sums", "bfloat16")
 
 
 def widened(
-    work: AnyWork, file: WeightsPlan, *, has_bf16: bool, field: str = "dtype"
+    work: AnyWork, file: WeightsPlan, *, has_bf16: bool, field: str = "dtype", group: Part = "vae"
 ) -> AnyWork | None:
-    """The work with a VAE one step wider, as it is remembered; None: it is as wide as can be.
+    """The work with a part one step wider, as it is remembered; None: it is as wide as can be.
 
     Args:
         work: Work in which a value became infinite or NaN.
-        file: File of the VAE.
+        file: File of the part.
         has_bf16: The GPU multiplies bfloat16 in its matrix units.
-        field: Field of the work that has the dtype of the VAE.
+        field: Field of the work that has the dtype of the part.
+        group: Switches of the part.
     """
-    step = _next_step(work, getattr(work, field), has_bf16=has_bf16)
+    step = _next_step(work, getattr(work, field), group, has_bf16=has_bf16)
     _remember(file, step)
     if not step:
         return None
     if step == "sums":
-        return replace(work, switches=without_sums(work.switches))
+        return replace(work, switches=without_sums(work.switches, group))
     changes: dict[str, Any] = {field: step}
     return replace(work, **changes)
 
@@ -67,25 +69,30 @@ def vae_dtype(precision: str, device: str, file: WeightsPlan, *, has_bf16: bool)
     return "bfloat16" if has_bf16 and _known().get(_key(file)) == "bfloat16" else "float16"
 
 
-def allowed(switches: Switches, file: WeightsPlan) -> Switches:
-    """Switches for a VAE: without sums in half precision where they overflowed before."""
-    return without_sums(switches) if overflowed(file) else switches
+def allowed(switches: Switches, file: WeightsPlan, group: Part = "vae") -> Switches:
+    """Switches for a part: without sums in half precision where they overflowed before."""
+    return without_sums(switches, group) if overflowed(file) else switches
 
 
 def overflowed(file: WeightsPlan) -> bool:
-    """Whether sums in half precision overflowed in a VAE before."""
+    """Whether sums in half precision overflowed in a part before."""
     return _key(file) in _known()
 
 
-def without_sums(switches: Switches) -> Switches:
-    """The switches with all sums of convolutions in float32."""
+def without_sums(switches: Switches, group: Part = "vae") -> Switches:
+    """The switches with all sums of a part in float32."""
+    if group == "dit":
+        return replace(switches, dit=replace(switches.dit, fp16_sums=False))
     return replace(switches, vae=replace(switches.vae, fp16_sums=False))
 
 
-def _next_step(work: WorkPlan, dtype: str, *, has_bf16: bool) -> Step:
-    switches, is_half = work.switches.vae, dtype == "float16"
-    may_have = switches.kernels and switches.convolution in ("auto", "kernel")
-    if is_half and work.device == "cuda" and switches.fp16_sums and may_have:
+def _next_step(work: WorkPlan, dtype: str, group: Part, *, has_bf16: bool) -> Step:
+    vae, dit, is_half = work.switches.vae, work.switches.dit, dtype == "float16"
+    has_sums = {
+        "vae": vae.fp16_sums and vae.kernels and vae.convolution in ("auto", "kernel"),
+        "dit": dit.fp16_sums and dit.kernels,
+    }
+    if is_half and work.device == "cuda" and has_sums[group]:
         return "sums"
     if is_half and work.device == "cuda" and has_bf16:
         return "bfloat16"

@@ -216,5 +216,7 @@ def _changes_of(old: WorkPlan, new: WorkPlan) -> Iterator[Message]:
         yield message("change.dtype", before=old.dtype, after=new.dtype)
     if old.switches.vae.fp16_sums != new.switches.vae.fp16_sums:
         yield message("change.fp16-sums")
+    if old.switches.dit.fp16_sums != new.switches.dit.fp16_sums:
+        yield message("change.fp16-products")
     if old.family == new.family:
         yield from registry.family_of(new).changes(old, new)

@@ -35,7 +35,8 @@ GPU: dict[str, Any] = {"has_values": False, "processors": 60, "total_bytes": 192
 SIZES = {"720p": Size(1280, 720), "1080p": Size(1920, 1088), "4K tile": Size(1088, 1088)}
 CLIP = 6  # latents, 21 frames
 TEXT = 58  # tokens
-VAE, DIT = VaeSwitches(convolution="3d"), DitSwitches(attention="efficient")
+VAE = VaeSwitches(convolution="3d")
+DIT = DitSwitches(attention="efficient", fp16_sums=False)
 _SLICES = 3  # until the steady state
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -12,8 +14,10 @@ from engine.models.seedvr2.dit.cost import (
     unpacked_bytes,
     weight_bytes,
 )
+from engine.ops.linear import promoted
 from tests.pretended_gpu.published import (
     CLIP,
+    DIT,
     PAGE,
     SIZES,
     TEXT,
@@ -75,10 +79,16 @@ def test_weights_in_blocks_cost_one_pass_each() -> None:
     assert packed.peak_gib < plain.peak_gib / 2
 
 
+@pytest.mark.parametrize("promotes", [False, True])
 @pytest.mark.parametrize("config", [DIT_3B, DIT_7B])
-def test_memory_without_bfloat16_is_planned(config: DitConfig) -> None:
-    size, dtype = SIZES[QUICK], "float16"
-    found = transformer_step(config, size, dtype=torch.float16).peak_gib * 2**30
+def test_memory_without_bfloat16_is_planned(
+    config: DitConfig, promotes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Products are torch's, or those of our kernel."""
+    monkeypatch.setattr(promoted, "_is_chosen", lambda *_: True)
+    size, dtype, switches = SIZES[QUICK], "float16", replace(DIT, fp16_sums=promotes)
+    step = transformer_step(config, size, switches, dtype=torch.float16)
+    found = step.peak_gib * 2**30
     grid = CLIP, size.height // 8, size.width // 8
     memory = resident_bytes(config, weight_bytes(config, 2, dtype), None)
     memory += forward_bytes(config, grid, TEXT, dtype)

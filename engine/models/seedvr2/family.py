@@ -160,12 +160,15 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         """
         has_bf16 = budget.gpu_has_bf16
         if part == "transformer":
-            return replace(work, dtype="float32") if work.dtype == "float16" else None
+            if work.dtype == "bfloat16":
+                return None
+            return overflow.widened(work, work.dit, has_bf16=False, group="dit")
         return overflow.widened(work, work.vae, has_bf16=has_bf16, field="vae_dtype")
 
     def with_switches(self, work: SeedVr2Plan, switches: Switches) -> SeedVr2Plan:
         """Plan without sums in half precision where they are known to overflow."""
-        return replace(work, switches=overflow.allowed(switches, work.vae))
+        switches = overflow.allowed(switches, work.vae)
+        return replace(work, switches=overflow.allowed(switches, work.dit, "dit"))
 
     # what it takes
 

@@ -335,6 +335,8 @@ class _Forward:
         widest = config.dim * max(3 * inner, config.mlp_hidden, 6 * config.dim)
         some = _MIB if self.fresh else _MIB // 4
         scratch = 192 * _MIB + widest * self.item if self.on_gpu else some
+        if self.on_gpu and self.stream_item > self.item:  # weights in the order of our kernel
+            scratch += config.dim * max(3 * inner, config.mlp_hidden) * self.item
         return self.texts_bytes() + self.vectors_bytes() + text + scratch
 
     def texts_bytes(self) -> int:

@@ -19,6 +19,7 @@ from engine.models.seedvr2.dit.modulation import LayerVectors, branch_share
 from engine.models.seedvr2.dit.token_layout import Order, WindowGroup
 from engine.ops.attention.attention import attend
 from engine.ops.conv.workspace import Workspace
+from engine.ops.linear import promoted
 from engine.ops.linear.matmul import Activation, onednn_product, onednn_serves, product
 from engine.ops.linear.quantized_linear import ProductLinear, QuantizedLinear
 from engine.ops.norm.cache_blocks import work_dtype
@@ -67,6 +68,7 @@ class Tools:
         self.stream: torch.dtype = getattr(torch, name)
         self.share = branch_share(dtype)
         self._dtype, planned = dtype, switches.planned_buffers
+        self._promotes = switches.kernels and switches.fp16_sums and dtype == torch.float16
         self.workspace = Workspace(device, dtype, planned=planned)
         self._of_stream = (
             Workspace(device, self.stream, planned=planned) if self.is_wide else self.workspace
@@ -127,7 +129,9 @@ class Tools:
         if self.by_onednn(x):
             return onednn_product(x, weight, linear.bias, activation)
         out = self.rows(purpose, len(x), linear.out_features)
-        return self.steps.activated(product(x, weight, linear.bias, out, share=share), activation)
+        if not (self._promotes and promoted.multiply(x, weight, linear.bias, out, share=share)):
+            product(x, weight, linear.bias, out, share=share)
+        return self.steps.activated(out, activation)
 
     def projected_stream(self, linear: nn.Module, rows: Tensor) -> Tensor:
         """Apply a linear layer to tokens of the residual stream, in its type."""

@@ -183,6 +183,22 @@ def test_an_overflow_makes_sums_and_then_all_of_the_vae_wider() -> None:
     assert FAMILY.wider(work, a_budget(cuda=True, capability=(8, 6)), "decoder") is None
 
 
+def test_a_transformer_of_float16_gets_other_sums_and_then_float32() -> None:
+    turing, ampere = (a_budget(cuda=True, capability=one) for one in ((7, 5), (8, 6)))
+    narrow = replace(plan_of(30).work, dtype="float16")
+    sums = FAMILY.wider(narrow, turing, "transformer")
+    assert sums is not None
+    assert (sums.dtype, sums.switches.dit.fp16_sums) == ("float16", False)
+    assert sums.switches.vae == narrow.switches.vae
+    assert not plan_of(30).work.switches.dit.fp16_sums, "it is remembered"
+    wide = FAMILY.wider(sums, turing, "transformer")
+    assert wide is not None
+    assert (wide.dtype, wide.vae_dtype) == ("float32", "float16")
+    assert plan_of(30).work.switches.dit.fp16_sums, "it was not the reason"
+    assert FAMILY.wider(wide, turing, "transformer") is None
+    assert FAMILY.wider(plan_of(30).work, ampere, "transformer") is None, "bfloat16 has its range"
+
+
 def test_what_overflowed_is_remembered_where_that_costs_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
