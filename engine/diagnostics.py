@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from engine.core import paths
-from engine.core.errors import EngineError
+from engine.core.errors import EngineError, is_code_refusal
 from engine.core.messages import message
 from engine.core.units import bytes_text
 from engine.hardware import (
+    code_policy,
     devices,
     gpu_reading,
     gpu_table,
@@ -94,7 +95,8 @@ def _torch() -> Iterator[DoctorLine]:
     try:
         import torch
     except (ImportError, OSError) as err:
-        yield _problem("torch", "torch.missing", reason=err)
+        case = "torch.blocked" if is_code_refusal(err) else "torch.missing"
+        yield _problem("torch", case, reason=err)
         return
     facts = {"version": torch.__version__, "threads": torch.get_num_threads()}
     if torch.version.cuda:
@@ -392,6 +394,11 @@ def _runtime() -> Iterator[DoctorLine]:
     yield from advice.lines(devices.in_use())
 
 
+def _code_policy() -> Iterator[DoctorLine]:
+    """Whether Windows may block libraries of torch."""
+    yield from code_policy.lines()
+
+
 def _presets() -> Iterator[DoctorLine]:
     found = offered(fastest(from_environment()))
     presets = tuple(f"{'/'.join(p.goals)} {_choices_of(p)}" for p in found.presets if not p.is_own)
@@ -413,7 +420,17 @@ def _choices_of(preset: Preset) -> str:
     return f"{model} ({found})" if found else model
 
 
-_PROGRAM = (_python, _torch, _runtime, _convolutions, _kernels, _video, _window, _encoders)
+_PROGRAM = (
+    _python,
+    _torch,
+    _code_policy,
+    _runtime,
+    _convolutions,
+    _kernels,
+    _video,
+    _window,
+    _encoders,
+)
 _FILES = (_resources, _weights, _folders, _settings, _optimisations)
 _GPU = (_gpu, _gpu_libraries, _gpu_link, _gpu_programs, _gpu_spilling)
 _MACHINE = (_disk, _memory, _processor, *_GPU, _presets)

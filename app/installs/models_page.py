@@ -270,7 +270,8 @@ class Recommended(QFrame):
         presets = self._presets.presets
         self.setVisible(bool(presets and self._files.files))
         packages, runtime = recommended(presets, self._files), self._runtime()
-        is_broken = self._runtimes.status.situation is Situation.BROKEN
+        unusable = (Situation.BROKEN, Situation.BLOCKED)
+        is_broken = self._runtimes.status.situation in unusable
         show_message(self._problem, runtime_labels.message(self._runtimes) if is_broken else None)
         if not packages:
             self._title.setText(tr("Recommended: Lite, built in"))

@@ -24,6 +24,7 @@ _STATES = {
     "missing": "not installed",
     "partial": "incomplete",
     "busy": "in use",
+    "blocked": "blocked by Windows",
 }
 
 

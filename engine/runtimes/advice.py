@@ -11,8 +11,8 @@ from engine.hardware import budget, devices
 from engine.hardware.budget import NeededRuntime
 from engine.hardware.devices import Gpu
 from engine.protocol.report import DoctorLine
+from engine.runtimes import bytecode, start
 from engine.runtimes import installation as folders
-from engine.runtimes import start
 from engine.runtimes.catalogue import RuntimeCatalogue, catalogue, suited
 
 _NAME = "runtime"
@@ -64,6 +64,9 @@ def lines(gpu: Gpu | None) -> Iterator[DoctorLine]:
     choice = start.current()
     if choice.is_fallback:
         found = message("doctor.runtime.broken", why=choice.why, runtime=choice.runtime)
+        reason = choice.why.params.get("why")
+        if isinstance(reason, Message) and folders.is_block(reason):
+            found = message("doctor.runtime.blocked", why=choice.why, advice=reason.hint)
         yield DoctorLine(name=_NAME, state="warning", message=found)
     elif choice.folder is not None:
         installed = folders.read(choice.folder)
@@ -75,6 +78,9 @@ def lines(gpu: Gpu | None) -> Iterator[DoctorLine]:
             facts = {"torch": installed.torch, "files": len(installed.files)}
             found = message("doctor.runtime.whole", why=choice.why, **facts)
             yield DoctorLine(name=_NAME, state="ok", message=found)
+            if count := bytecode.missing(choice.folder, installed):
+                found = message("doctor.runtime.not-compiled", count=count, runtime=choice.runtime)
+                yield DoctorLine(name=_NAME, state="warning", message=found)
     else:
         found = message("doctor.runtime.used", why=choice.why)
         yield DoctorLine(name=_NAME, state="ok", message=found)

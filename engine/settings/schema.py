@@ -218,6 +218,7 @@ class EngineSettings:
         "nothing", choices=("nothing", "sound", "sleep", "shut-down", "command")
     )
     after_queue_command: str = setting("", kind="command")
+    resume_after_update: bool = setting(False)
     lend: bool = setting(False)
     farm_port: int = setting(47110, low=1024, high=65535)
     tile_previews: bool = setting(True)

@@ -26,6 +26,7 @@ DISK_FULL = DiskFull("runtime", folder="/data", free="4.1 GB", needed="7.6 GB").
 HERE = {"state": "here", "done_bytes": 5 * 10**9, "path": Path("runtimes/cu130")}
 
 NOT_INSTALLED = message("reason.runtime.not-installed")
+BLOCKED = message("reason.runtime.blocked.smart-app-control", why="WinError 4551: c10_cuda.dll")
 
 
 def test_without_a_card_nothing_is_offered(bench):
@@ -130,6 +131,22 @@ def test_hints_that_are_commands_are_buttons_in_the_window(over):
     error = RuntimeBroken("unusable", runtime="cu130", why=NOT_INSTALLED).info()
     over.fail(error)
     assert f"{error.message}\nRepair downloads it again." in over.texts()
+
+
+def test_a_block_by_windows_is_said_before_the_download_and_is_no_damage(over):
+    over.say(make_listed(smart_app_control="on"))
+    assert "Smart App Control of Windows is on" in over.texts()
+    assert over.offered() == ["download", "file", "hide"]
+    blocked = HERE | {"state": "blocked", "why": BLOCKED}
+    over.put(**blocked)
+    assert "c10_cuda.dll" in over.texts()
+    assert "turn off Smart App Control" in over.texts()
+    assert over.offered() == ["use", "details", "hide"], "nothing to repair"
+    over.press("use")
+    assert over.runtimes(commands.UseRuntime) == ["cu130"]
+    over.engine.finish(RUNTIME)
+    over.put(**blocked, is_chosen=True, is_used=True)
+    assert over.offered() == ["restart", "details", "hide"]
 
 
 def test_not_now_is_remembered(over, tmp_path):
@@ -263,6 +280,8 @@ def test_nothing_is_cut_off_in_a_narrow_window(over):
             make_listed(make_runtime(state="partial", done_bytes=684_000_000)),
             make_listed(make_runtime(**HERE, is_chosen=True)),
             make_listed(make_runtime(**HERE | {"state": "broken", "why": NOT_INSTALLED})),
+            make_listed(make_runtime(**HERE | {"state": "blocked", "why": BLOCKED})),
+            make_listed(smart_app_control="on"),
             make_listed(suited="", driver="560.94", driver_needed="580.0"),
             make_listed(suited=""),
         ):

@@ -4,13 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from engine.core.control import Control
 from engine.core.messages import message
 from engine.delivery.runtimes import RuntimeStore
 from engine.files.transfer import Listener
 from engine.hardware import budget, devices
 from engine.hardware.budget import gpu_here
 from engine.runtimes import advice as advice_module
-from engine.runtimes import start
+from engine.runtimes import bytecode, start
+from engine.runtimes import installation as folders
 from engine.runtimes.advice import advice, lines, needed_runtime
 from engine.runtimes.catalogue import catalogue
 from tests.helpers import runtimes
@@ -79,6 +81,10 @@ def test_the_self_test_reports_the_torch_in_use_and_why(
     folder = store.folder_of("cu999")
     used = start.TorchChoice(why=CHOSEN, folder=folder, runtime="cu999")
     monkeypatch.setattr(start, "_choice", used)
+    line, slow = lines(GPU)
+    assert (slow.state, "3 modules are not compiled" in str(slow.message)) == ("warning", True)
+    assert "runtime use cu999" in str(slow.hint)
+    list(bytecode.compile_modules(folder, folders.read(folder), Control()))
     (line,) = lines(GPU)
     assert line.state == "ok"
     assert str(line.message) == f"{CHOSEN} torch {runtimes.VERSION}, 6 files, complete."
@@ -90,6 +96,20 @@ def test_the_self_test_reports_the_torch_in_use_and_why(
     (line,) = lines(None)
     assert (line.state, str(line.message)) == ("warning", str(UNUSED))
     assert "runtime install cu130" in str(line.hint)
+
+
+def test_the_self_test_says_what_helps_where_windows_refuses_a_runtime(
+    store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = folders.note_blocked(store.folder_of("cu999"), "c10_cuda.dll")
+    unused = message("torch-choice.not-used", runtime="cu999", why=why)
+    blocked = start.TorchChoice(why=unused, runtime="cu999", is_fallback=True)
+    monkeypatch.setattr(start, "_choice", blocked)
+    (line,) = lines(None)
+    assert line.state == "warning"
+    assert "c10_cuda.dll" in str(line.message)
+    assert "runtime install" not in str(line.hint)
+    assert "allow the folder" in str(line.hint)
 
 
 def test_a_packaged_program_with_a_gpu_is_advised(monkeypatch: pytest.MonkeyPatch) -> None:
