@@ -112,9 +112,9 @@ def find(stream: Tensor, *rows: Tensor) -> tuple[RowKernels, RowGrid] | None:
     """Kernels for rows [N, C] and their grid; None where the PyTorch reference is used.
 
     Args:
-        stream: Rows that are normed or added to; float32 where `rows` are in half precision.
-        rows: Further rows, all of one dtype.
+        stream: Rows that are normed or added to; may be float32 next to others of half precision.
+        rows: Further rows of one dtype; SwiGLU has two of them, and `stream` is of that dtype too.
     """
-    if stream.dtype == torch.float32 and any(x.dtype != torch.float32 for x in rows):
+    if len(rows) == 1 and stream.dtype == torch.float32 != rows[0].dtype:
         return rows_of(STREAM_KERNELS, *rows, wide=stream)
     return rows_of(KERNELS, stream, *rows)

@@ -67,7 +67,8 @@ def multiply(
         return False
     count = len(x) // _WIDTH * _WIDTH
     work = _work(x[:count], bias, out[:count], share)
-    kernel = find(Taps(*weight.shape, 1, 1, 1), x.device, store=work.store)
+    outer, inner = weight.shape
+    kernel = find(Taps(outer, inner, 1, 1, 1), x.device, store=work.store)
     if kernel is None or not kernel.program.promote or not _is_chosen(kernel, x.device):
         return False
     _convolve(kernel, weight, work, share)
@@ -78,7 +79,8 @@ def multiply(
 
 def _work(x: Tensor, bias: Tensor | None, out: Tensor, share: float) -> Work:
     """Tokens as frames [1, C, N / 16, 16]."""
-    frames, into = (rows.unflatten(0, (-1, _WIDTH))[None].permute(0, 3, 1, 2) for rows in (x, out))
+    lines = -1, _WIDTH
+    frames, into = (torch.unflatten(rows, 0, lines)[None].permute(0, 3, 1, 2) for rows in (x, out))
     return Work(frames=frames, out=into, bias=None if bias is None else bias.float() * share)
 
 
@@ -122,8 +124,8 @@ def _preferred(kernel: ConvKernel, device: torch.device, kind: str) -> Way:
     """The faster of two ways that are right, measured now or before."""
     key = f"{machine(device)}, {kind}"
     known = RESULTS.get(key).get("way")
-    if known == "kernel" or known == "torch":
-        return known
+    if known in ("kernel", "torch"):
+        return "kernel" if known == "kernel" else "torch"
     found = _tried(kernel, device)
     is_faster = not found.fault and found.seconds < WORTH_IT * found.usual
     way: Way = "kernel" if is_faster else "torch"
