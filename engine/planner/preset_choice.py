@@ -18,6 +18,7 @@ from engine.core.serialization import read_toml
 from engine.files import catalogue
 from engine.hardware.budget import gpu_here
 from engine.hardware.gpu_table import GIB, GpuSpec
+from engine.models import registry
 from engine.runtimes.advice import needed_runtime
 from engine.settings import presets
 from engine.settings.presets import Goal, Preset, Value, applied
@@ -90,9 +91,19 @@ def presets_of(title: str, memory_bytes: int, has_bf16: bool = True) -> tuple[Pr
     """
     tier = tier_of(memory_bytes)
     if not has_bf16:
-        tier = replace(tier, automatic=tier.without_bf16)
+        tier = narrowed(tier)
     precision = catalogue.suited_precision(tier.automatic, memory_bytes)
     return tuple(_preset(tier, name, title or "CPU", precision) for name in tier.presets)
+
+
+def narrowed(tier: Tier) -> Tier:
+    """The tier of a GPU without bfloat16: another automatic model, in its descriptions too."""
+    names = registry.title_of(tier.automatic), registry.title_of(tier.without_bf16)
+    presets = {
+        goal: {**about, "description": about["description"].replace(*names)}
+        for goal, about in tier.presets.items()
+    }
+    return replace(tier, automatic=tier.without_bf16, presets=presets)
 
 
 def _preset(tier: Tier, name: Goal, title: str, precision: str) -> Preset:
