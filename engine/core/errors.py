@@ -329,7 +329,10 @@ class OutOfMemory(CapacityError, code="out-of-memory"):
 
 
 class NumericOverflow(CapacityError, code="numeric-overflow"):
-    """The device computed values that are not finite: its dtype is too narrow."""
+    """The device computed values that are not finite: its dtype is too narrow.
+
+    The case is the part of the model: "encoder", "transformer", "decoder" or "community-model".
+    """
 
 
 class SettingsError(EngineError, code="settings-error"):

@@ -73,6 +73,11 @@ class Budget:
         return max(0, min(self.ram_bytes, self.commit.left_bytes - promised))
 
     @property
+    def gpu_has_bf16(self) -> bool:
+        """Whether the GPU multiplies bfloat16 in its matrix units; also one that is not known."""
+        return _has_bf16(self.capability)
+
+    @property
     def vram_limit_bytes(self) -> int:
         """Bytes that torch may reserve for these tensors, with the gaps between them."""
         return round(self.vram_bytes / (1 - _GAPS))
@@ -166,20 +171,23 @@ def gpus_here(pretend: Sequence[GpuSpec] = (), *, awaited: bool = False) -> tupl
     return tuple(gpu for gpu in found if (gpu.capability or (0, 0)) >= gpu_table.OLDEST) or found
 
 
-def gpu_here(pretend: GpuSpec | None = None, *, awaited: bool = False) -> tuple[str, int]:
+def gpu_here(pretend: GpuSpec | None = None, *, awaited: bool = False) -> tuple[str, int, bool]:
     """Title and bytes of the GPU that jobs are planned for; "" and 0 without one.
+
+    And whether it multiplies bfloat16 in its matrix units.
 
     Args:
         pretend: A GPU in place of the machine's own.
         awaited: Whether a torch that can use the machine's own is about to be installed.
     """
     if pretend is not None:
-        return pretend.title, pretend.memory_bytes
+        return pretend.title, pretend.memory_bytes, _has_bf16(pretend.capability)
     gpu = devices.chosen(devices.AUTO, gpus_here(awaited=awaited))
     if gpu is None:
-        return "", 0
+        return "", 0, True
     spec = gpu_table.find(gpu.name, gpu.total_bytes)
-    return title_of(gpu), gpu.total_bytes if spec is None else spec.memory_bytes
+    memory = gpu.total_bytes if spec is None else spec.memory_bytes
+    return title_of(gpu), memory, _has_bf16(gpu.capability)
 
 
 def title_of(gpu: Gpu) -> str:
@@ -269,6 +277,10 @@ def _with_own(budget: Budget, gpu: Gpu) -> Budget:
         capability=gpu.capability,
         gpu=_spec(gpu),
     )
+
+
+def _has_bf16(capability: tuple[int, int] | None) -> bool:
+    return (capability or (8, 0)) >= (8, 0)
 
 
 def _vram(budget: Budget, total_bytes: int, used_bytes: int) -> Budget:

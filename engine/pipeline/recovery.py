@@ -46,6 +46,7 @@ class Failure:
     error: Exception  # emptied: it states what happened, and keeps nothing
     of_main_memory: bool = False
     spilled_bytes: int = 0
+    part: str = ""  # part of the model that overflowed
 
 
 def reason_of(error: BaseException) -> Failure | None:
@@ -55,7 +56,7 @@ def reason_of(error: BaseException) -> Failure | None:
     if isinstance(error, Spilled):
         return Failure(why="spilled", error=error, spilled_bytes=error.spilled_bytes)
     if isinstance(error, NumericOverflow):
-        return Failure(why="overflow", error=error)
+        return Failure(why="overflow", error=error, part=error.case)
     if isinstance(error, Exception) and is_out_of_memory(error):
         if is_of_driver(error) and _gpu_has_room():
             return Failure(why="pinning", error=error)
@@ -124,7 +125,11 @@ class Recovery:
             return
         before = self._context.plan
         after = next_plan(
-            before, failure.why, of_main_memory=failure.of_main_memory, failed=self._failing
+            before,
+            failure.why,
+            of_main_memory=failure.of_main_memory,
+            failed=self._failing,
+            part=failure.part,
         )
         if after is None:
             self._at_smallest(failure, done)

@@ -161,7 +161,9 @@ def _plan_within(request: Request, budget: Budget, rates: Rates) -> Plan:
         start=start,
         stop=stop,
         work=registry.family_of(work).with_switches(work, switches),
-        latent=latents.choose(media, settings, work.device) if media.holds_latents else None,
+        latent=(
+            latents.choose(media, settings, work.device, budget) if media.holds_latents else None
+        ),
         picture=picture,
         streams=containers.plan_streams(media, container),
         segment_frames=max(1, round(settings.segment_seconds * picture.frame_rate)),
@@ -240,11 +242,11 @@ def _fitted(plan: Plan, budget: Budget, rates: Rates) -> Plan:
 
 
 def _with_fitted(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Plan:
-    work, room = registry.pass_of(plan, which), _room(plan, which, budget, rates)
+    work, room = registry.pass_of(plan, which), room_of(plan, which, budget, rates)
     return registry.with_pass(plan, which, registry.family_of(work).fitted(work, room))
 
 
-def _room(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Room:
+def room_of(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Room:
     """Memory that a job may take, and its use with other plans of one of its passes."""
     return Room(
         budget=budget,

@@ -72,7 +72,7 @@ class CommunityFamily(FrameFamily[CommunityPlan]):
             return plan
         return replace(plan, clip_frames=max(1, min(_MOST_FRAMES, _BATCH_PIXELS // frame.pixels)))
 
-    def wider(self, work: CommunityPlan) -> CommunityPlan | None:
+    def wider(self, work: CommunityPlan, budget: Budget, part: str = "") -> CommunityPlan | None:
         """In float32."""
         if work.dtype == "float32":
             return None

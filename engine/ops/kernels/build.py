@@ -172,6 +172,7 @@ class KernelFamily(Generic[Kernels]):
         error: Callable[[Kernels, torch.device, torch.dtype, tuple[int, int]], float],
         usual: Callable[[int], int],
         dtypes: tuple[torch.dtype, ...] = DTYPES,
+        variant: str = "",
     ) -> None:
         """Everything that differs between families.
 
@@ -183,7 +184,9 @@ class KernelFamily(Generic[Kernels]):
             error: Runs them on small tensors of a device, a dtype and sizes; see `checked`.
             usual: Value of the second macro, by VECTOR, for `working`.
             dtypes: Types of values that there are kernels for.
+            variant: A further macro of the source; "" for none.
         """
+        self._variant = {variant: 1} if variant else {}
         self.title, self.name, self.second, self.kernels = title, name, second, kernels
         self.error, self.usual, self.dtypes = error, usual, dtypes
         self._tried = cache(self._try)
@@ -221,8 +224,12 @@ class KernelFamily(Generic[Kernels]):
         self, device: torch.device, dtype: torch.dtype, vector: int, second: int
     ) -> Kernels:
         """The kernels, not tried yet; raises as `compiled`."""
-        options = macros(dtype, VECTOR=vector, **{self.second: second})
+        options = self.options(dtype, vector, second)
         return self.kernels(compiled(device, self.name, options))
+
+    def options(self, dtype: torch.dtype, vector: int, second: int) -> tuple[str, ...]:
+        """Options of the compiler for a dtype and a pair of sizes."""
+        return macros(dtype, VECTOR=vector, **{self.second: second}, **self._variant)
 
     def working(self, device: torch.device, dtype: torch.dtype) -> bool:
         """Whether they work on a device in a dtype, tried with 16 bytes a read.
@@ -257,16 +264,21 @@ def vector_width(*tensors: Tensor) -> int:
     At most 16 bytes, a power of two; 0: their dtypes or devices differ, or the last dimension is
     not contiguous.
     """
-    first = tensors[0]
-    if first.dtype not in DTYPES or not first.numel():
+    if any(x.dtype != tensors[0].dtype for x in tensors):
         return 0
-    size = first.element_size()
-    vector = LOAD_BYTES // size
+    return mixed_width(*tensors)
+
+
+def mixed_width(*tensors: Tensor) -> int:
+    """Values like those of `vector_width`, of several dtypes: 16 bytes of the narrowest."""
+    if not tensors[0].numel():
+        return 0
+    vector = LOAD_BYTES // min(x.element_size() for x in tensors)
     for x in tensors:
         *strides, last = x.stride()
-        if last != 1 or x.dtype != first.dtype or x.device != first.device:
+        if last != 1 or x.dtype not in DTYPES or x.device != tensors[0].device:
             return 0
-        vector = math.gcd(vector, x.data_ptr() // size, x.shape[-1], *strides)
+        vector = math.gcd(vector, x.data_ptr() // x.element_size(), x.shape[-1], *strides)
     return vector
 
 

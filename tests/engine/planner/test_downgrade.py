@@ -114,6 +114,9 @@ def test_every_change_has_a_text() -> None:
     before = a_plan(latent=LATENT)
     tiles = replace(before, latent=replace(LATENT, decode_tile=Size(256, 256)))
     assert str(change_of(before, tiles)) == "decoding in tiles of 256x256 instead of whole frames"
+    vae = replace(SEEDVR2, device="cuda", dtype="bfloat16", vae_dtype="float16")
+    wider = a_plan(work=replace(vae, vae_dtype="bfloat16"))
+    assert "too large for float16" in notice_of(a_plan(work=vae), wider, "overflow").message
     wide = replace(before, latent=replace(LATENT, dtype="bfloat16"))
     assert notice_of(wide, before, "overflow").message == (
         "Values became too large for bfloat16: the job continues with values in float32 instead of "
@@ -135,7 +138,7 @@ def test_sums_of_latents_become_wider_before_their_values() -> None:
                 "Values became too large for float16: the job continues with convolution sums in "
                 "float32."
             )
-    assert found == [(False, "float16"), (False, "float32")]
+    assert found == [(False, "float16"), (False, "bfloat16"), (False, "float32")]
 
 
 def test_lite_takes_fewer_frames_then_smaller_tiles_down_to_a_floor() -> None:

@@ -110,6 +110,12 @@ def test_products_alone_are_instructions_of_matrix_units():
         assert not found["multiply_only"].stack_bytes
 
 
+def test_a_stream_of_float32_compiles():
+    for arch in (ARCHITECTURES[0], ARCHITECTURES[-1]):
+        cubin = compiled("token_rows", torch.float16, arch, VECTOR=8, PACKS=2, STREAM_FLOAT32=1)
+        assert b"add_gated" in cubin
+
+
 @pytest.mark.extended
 def test_other_sizes_compile_too():
     for vector, packs in ((8, 1), (8, 3), (8, 5), (8, 8), (1, 2)):

@@ -137,7 +137,8 @@ def test_every_format_computes_as_its_values_say_resident_and_streamed(
     for dtype in (torch.bfloat16, torch.float16):
         narrow = run(load_dit(path, form=form, dtype=dtype), dtype)
         streamed = load_dit(path, form=form, dtype=dtype, options=LoadOptions(blocks_on_device=1))
-        assert narrow.dtype == dtype
+        has_wide_stream = form == "fast" and dtype == torch.float16
+        assert narrow.dtype == (torch.float32 if has_wide_stream else dtype)
         assert torch.equal(run(streamed, dtype), narrow)
 
 
