@@ -143,7 +143,7 @@ def restart_after_update(arguments: Sequence[str]) -> bool:
         kernel.UnregisterApplicationRestart()
         return False
     line = ctypes.c_wchar_p(subprocess.list2cmdline(arguments))
-    return kernel.RegisterApplicationRestart(line, _NOT_AFTER_CRASH | _NOT_AFTER_HANG) == 0
+    return bool(kernel.RegisterApplicationRestart(line, _NOT_AFTER_CRASH | _NOT_AFTER_HANG) == 0)
 
 
 def _folder() -> PureWindowsPath:

@@ -272,7 +272,10 @@ class Recommended(QFrame):
         packages, runtime = recommended(presets, self._files), self._runtime()
         unusable = (Situation.BROKEN, Situation.BLOCKED)
         is_broken = self._runtimes.status.situation in unusable
-        show_message(self._problem, runtime_labels.message(self._runtimes) if is_broken else None)
+        problem = runtime_labels.message(self._runtimes) if is_broken else None
+        if runtime is not None and (risk := runtime_labels.risk_of(self._runtimes.listed)):
+            problem = problem or Message("warning", risk)
+        show_message(self._problem, problem)
         if not packages:
             self._title.setText(tr("Recommended: Lite, built in"))
             self._text.setText(tr("The presets for this computer use it; nothing to download."))

@@ -93,10 +93,18 @@ def message(model: RuntimesModel) -> Message:
     if status.outdated:
         title = tr("This version of Upreel needs a newer NVIDIA runtime for your {gpu}", gpu=gpu)
         said = joined(tr("Download size: {size}.", size=size), said)
-    if listed.smart_app_control == "on":
-        said = joined(text(engine_message("runtime-advice.may-be-blocked")), said)
-        return Message("warning", title, said, ("download", "file", "hide"))
-    return Message("info", title, said, ("download", "file", "hide"))
+    risk = risk_of(listed)
+    return Message(
+        "warning" if risk else "info", title, joined(risk, said), ("download", "file", "hide")
+    )
+
+
+def risk_of(listed: RuntimesListed | None) -> str:
+    """Why a runtime may not load once it is downloaded; "" where nothing speaks against it."""
+    if listed is None or listed.smart_app_control != "on":
+        return ""
+    is_loaded = any(state.is_used and state.state == "here" for state in listed.runtimes)
+    return "" if is_loaded else text(engine_message("runtime-advice.may-be-blocked"))
 
 
 def _no_runtime(listed: RuntimesListed, gpu: str) -> Message:
@@ -115,7 +123,17 @@ def _no_runtime(listed: RuntimesListed, gpu: str) -> Message:
         tr("Update the driver, then restart Upreel."),
         tr("Until then Upreel runs on the CPU, with Lite."),
     )
-    return Message("warning", title, said, ("driver", "hide"))
+    fitting = (one for one in listed.runtimes if one.suits_card and one.suits_program)
+    older = next(fitting, None)
+    if older is None:
+        return Message("warning", title, said, ("driver", "hide"))
+    more = tr(
+        "If you cannot update it, {name} in the settings works with this driver: {size} to "
+        "download, and slower.",
+        name=title_of(older),
+        size=bytes_text(size_of(older)),
+    )
+    return Message("warning", title, joined(said, more), ("driver", "details", "hide"))
 
 
 def gpu_name(name: str) -> str:
@@ -303,5 +321,5 @@ def in_use(model: RuntimesModel) -> Message:
     if listed is None:
         return Message(severity="info", title=tr("Checking your hardware …"))
     used = next((state for state in listed.runtimes if state.is_used), own(model))
-    why = "\n".join((text(listed.used), text(listed.advice)))
+    why = "\n".join(filter(None, (text(listed.used), text(listed.advice), risk_of(listed))))
     return Message(severity="info", title=tr("In use now: {name}", name=title_of(used)), text=why)

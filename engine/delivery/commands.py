@@ -221,7 +221,7 @@ def _compile(args: argparse.Namespace, context: CommandContext) -> int:
                 args.out.write_text(f"{done} {total} bytes", encoding="utf-8")
                 next_s = time.monotonic() + _PROGRESS_EVERY_S
     count = bytecode.missing(folder, installed)
-    context.console.say(f"{installed.torch}: {count} modules could not be compiled")
+    context.console.say(f"{installed.torch}: {count} modules are not compiled")
     return DONE
 
 

@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 
 from engine.core.file_access import is_folder
-from engine.hardware import devices, gpu_table, torch_memory
+from engine.hardware import commit, devices, gpu_table, torch_memory
+from engine.hardware.commit import Commit
 from engine.hardware.devices import Gpu
 from engine.hardware.gpu_reading import link_of
 from engine.hardware.gpu_table import GpuSpec
@@ -27,6 +28,9 @@ _GAPS = 0.04
 # In use before a job on a GPU that shows a desktop: with the reserve and the gaps about 2 GiB of 6,
 # the share that others measured as lost on GPUs of 8 to 48 GB. Not seen on a GPU yet.
 _DESKTOP_BYTES = 960 * 2**20
+# Of promised memory, for other programs and for CUDA's libraries, whose writable parts Windows
+# counts. A guess: it was measured on no computer.
+_COMMIT_RESERVE_BYTES = 2**30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +45,14 @@ class NeededRuntime:
 class Budget:
     """Limits of one job."""
 
-    ram_bytes: int  # RAM that may be used, the program itself included
+    ram_bytes: int  # RAM that may be used, the program itself included; see `ram_beside`
     threads: int  # CPU threads
     has_fast_bf16: bool = False  # the CPU multiplies bfloat16 faster than float32
     cuda: bool = False  # there is a GPU that the installed torch can use
+    commit: Commit | None = None  # memory that the system promises to a job; None: without limit
     vram_bytes: int = 0  # memory of the GPU for tensors; also where torch cannot use it
+    vram_share: float = 1.0  # most of the memory of each GPU, by the user's setting `vram_limit`
+    is_vram_limited: bool = False  # by that setting, not by what other programs leave
     capability: tuple[int, int] | None = None  # CUDA capability of the GPU
     gpu: GpuSpec | None = None  # its specification; None for one that is not in the table
     gpu_value: str = ""  # value of the setting `device` for that GPU; "" without one
@@ -57,6 +64,13 @@ class Budget:
     free_output_bytes: int = 0  # on the disk of the result
     free_jobs_bytes: int = 0  # on the disk of the job folder
     same_disk: bool = True
+
+    def ram_beside(self, vram_bytes: int) -> int:
+        """RAM that a job may use next to n bytes of GPU memory, which Windows promises twice."""
+        if self.commit is None:
+            return self.ram_bytes
+        promised = vram_bytes if self.commit.counts_vram else 0
+        return max(0, min(self.ram_bytes, self.commit.left_bytes - promised))
 
     @property
     def gpu_has_bf16(self) -> bool:
@@ -83,7 +97,7 @@ class Budget:
     def idle(self) -> Budget:
         """Budget while no other program but the desktop uses the GPU."""
         gpus = tuple(one.idle for one in self.gpus)
-        idle = _for_tensors(self.gpu_memory_bytes - _DESKTOP_BYTES - _VRAM_RESERVE_BYTES)
+        idle = _vram(self, self.gpu_memory_bytes, _DESKTOP_BYTES).vram_bytes
         idle = min((one.vram_bytes for one in gpus), default=max(self.vram_bytes, idle))
         return replace(self, vram_bytes=idle, gpus=gpus)
 
@@ -226,9 +240,8 @@ def pretended_budget(
 def with_gpu(budget: Budget, gpu: GpuSpec) -> Budget:
     """Budget of the computer with a GPU that it does not have."""
     return replace(
-        budget,
+        _vram(budget, gpu.memory_bytes, _DESKTOP_BYTES),
         cuda=True,
-        vram_bytes=_for_tensors(gpu.memory_bytes - _DESKTOP_BYTES - _VRAM_RESERVE_BYTES),
         capability=gpu.capability,
         gpu=gpu,
         is_pretended=True,
@@ -238,9 +251,15 @@ def with_gpu(budget: Budget, gpu: GpuSpec) -> Budget:
 def _measured(settings: EngineSettings, output: Path, jobs: Path) -> Budget:
     """Without a GPU. Memory of this process counts as free: a job planned now runs later."""
     total, available = devices.ram()
+    own, promised = devices.own_ram(), commit.commit()
+    if promised is not None:
+        left = max(0, promised.left_bytes + own - _COMMIT_RESERVE_BYTES)
+        promised = replace(promised, left_bytes=left)
     out_folder, jobs_folder = _existing(output), _existing(jobs)
     return Budget(
-        ram_bytes=round(min(total, available + devices.own_ram()) * settings.memory_share),
+        ram_bytes=round(min(total, available + own) * settings.memory_share),
+        commit=promised,
+        vram_share=settings.vram_limit,
         threads=settings.threads or devices.cpu_threads(),
         has_fast_bf16=devices.cpu_has_bf16(),
         free_output_bytes=shutil.disk_usage(out_folder).free,
@@ -253,9 +272,8 @@ def _with_own(budget: Budget, gpu: Gpu) -> Budget:
     """Budget with a GPU of this computer."""
     free = min(gpu.total_bytes, gpu.free_bytes + torch_memory.gpu_bytes(gpu.number))
     return replace(
-        budget,
+        _vram(budget, gpu.total_bytes, gpu.total_bytes - free),
         cuda=budget.needed_runtime is None,
-        vram_bytes=_for_tensors(free - _VRAM_RESERVE_BYTES),
         capability=gpu.capability,
         gpu=_spec(gpu),
     )
@@ -265,8 +283,20 @@ def _has_bf16(capability: tuple[int, int] | None) -> bool:
     return (capability or (8, 0)) >= (8, 0)
 
 
-def _for_tensors(limit_bytes: int) -> int:
-    return max(0, int(limit_bytes * (1 - _GAPS)))
+def _vram(budget: Budget, total_bytes: int, used_bytes: int) -> Budget:
+    """The budget with the memory that a GPU has for tensors.
+
+    Args:
+        budget: Budget with the user's limit.
+        total_bytes: Memory of the GPU.
+        used_bytes: Memory that other programs use.
+    """
+    left, allowed = total_bytes - used_bytes - _VRAM_RESERVE_BYTES, budget.vram_share * total_bytes
+    return replace(
+        budget,
+        vram_bytes=max(0, int(min(left, allowed) * (1 - _GAPS))),
+        is_vram_limited=allowed < left,
+    )
 
 
 def _spec(gpu: Gpu) -> GpuSpec | None:

@@ -7,16 +7,13 @@ HKLM\SYSTEM\CurrentControlSet\Control\CI\Policy.
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 from engine.core.messages import message
+from engine.core.registry import machine_value
 from engine.protocol.delivery import AppControl
 from engine.protocol.report import DoctorLine, State
-
-logger = logging.getLogger(__name__)
 
 _KEY = r"SYSTEM\CurrentControlSet\Control\CI\Policy"
 _VALUE = "VerifiedAndReputablePolicyState"
@@ -25,25 +22,7 @@ _STATES: dict[object, AppControl] = {0: "off", 1: "on", 2: "evaluation"}
 
 def smart_app_control() -> AppControl:
     """State of Smart App Control now; "" on other systems, and where it is unknown."""
-    if sys.platform != "win32":
-        return ""
-    import winreg
-
-    return read_state(winreg)
-
-
-def read_state(registry: Any) -> AppControl:
-    """State of Smart App Control by the registry; "" where Windows has no such policy.
-
-    Args:
-        registry: The module `winreg`.
-    """
-    try:
-        with registry.OpenKey(registry.HKEY_LOCAL_MACHINE, _KEY) as key:
-            return _STATES.get(registry.QueryValueEx(key, _VALUE)[0], "")
-    except OSError as err:
-        logger.info("the state of Smart App Control is unknown: %s", err)
-        return ""
+    return _STATES.get(machine_value(_KEY, _VALUE), "")
 
 
 def lines() -> Iterator[DoctorLine]:

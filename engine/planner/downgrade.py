@@ -16,8 +16,9 @@ from engine.planner import peaks, rates, times
 from engine.planner.plan_job import room_of
 from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.plan import Notice, PassName, Plan, StagePlan, WorkPlan
+from engine.settings.switches import unpinned
 
-Why = Literal["out-of-memory", "spilled", "overflow"]
+Why = Literal["out-of-memory", "pinning", "spilled", "overflow"]
 _MIB = 2**20
 _UNKNOWN_LIMIT = 2**60  # bytes, where a plan does not state its budget
 
@@ -36,6 +37,9 @@ def next_plan(
     the other one. Which of them overflowed is not known: the first one, which costs less, is
     widened first. Where decoding of latents failed, nothing else changes.
 
+    Where the driver could not pin main memory ("pinning"), the plan stays, without pinned memory:
+    slower copies, the same tiles and clips. One that pins nothing becomes smaller.
+
     Args:
         plan: Plan that did not work.
         why: Error of it.
@@ -43,6 +47,8 @@ def next_plan(
         failed: The pass that was at work; None where that is not known.
         part: Part of the model that overflowed, a case of `NumericOverflow`.
     """
+    if why == "pinning" and pins(plan):
+        return without_pinning(plan)
     for name in _in_turn(plan, why, failed):
         work = registry.pass_of(plan, name)
         if why == "overflow":
@@ -52,6 +58,26 @@ def next_plan(
         if other is not None:
             return _remeasured_plan(registry.with_pass(plan, name, other))
     return None
+
+
+def pins(plan: Plan) -> bool:
+    """Whether a job pins main memory for a GPU."""
+    devices = [one.device for one in (*plan.passes, plan.latent) if one is not None]
+    return "cuda" in devices and plan.work.pins
+
+
+def without_pinning(plan: Plan) -> Plan:
+    """Plan with all as it is, but for copies between RAM and GPU: from memory not pinned."""
+    first = plan.first_pass
+    return replace(
+        plan,
+        work=_unpinned(plan.work),
+        first_pass=None if first is None else _unpinned(first),
+    )
+
+
+def _unpinned(work: WorkPlan) -> WorkPlan:
+    return replace(work, switches=unpinned(work.switches))
 
 
 def _in_turn(plan: Plan, why: Why, failed: PassName | None) -> tuple[PassName, ...]:

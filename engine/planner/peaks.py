@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.core.geometry import Size
-from engine.hardware.budget import PROGRAM_BYTES
+from engine.hardware.budget import PROGRAM_BYTES, Budget
 from engine.models import registry
 from engine.models.planning.memory import MemoryRequirement, PhaseMemory
 from engine.protocol.plan import Plan, WorkPlan
@@ -29,6 +29,11 @@ def job_peak(plan: Plan) -> PhaseMemory:
     if plan.workers:  # this process reads ahead of them
         together = found["read"].host + len(plan.workers) * (PROGRAM_BYTES + together)
     return PhaseMemory(device, PROGRAM_BYTES + max(first, together))
+
+
+def most_ram(plan: Plan, budget: Budget) -> int:
+    """Main memory that a job may take next to its memory of all GPUs, bytes."""
+    return budget.ram_beside(job_peak(plan).device * max(1, len(plan.workers)))
 
 
 def worker_bytes(plan: Plan) -> int:

@@ -13,14 +13,18 @@ import importlib.util
 import logging
 import marshal
 import py_compile
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from engine.core import atomic_file
 from engine.core.control import Control
+from engine.core.serialization import read_json
 from engine.runtimes.installation import Installed
 
 logger = logging.getLogger(__name__)
 
+REFUSED = "uncompiled.json"
 _UNCHECKED = (1).to_bytes(4, "little")  # flags of a file that states a hash and is not compared
 _HEADER_BYTES = 16
 
@@ -31,14 +35,16 @@ def module_bytes(installed: Installed) -> int:
 
 
 def missing(folder: Path, installed: Installed) -> int:
-    """Number of modules without bytecode of this Python; what is there is not read."""
-    return sum(not _cached(folder / name).is_file() for name in _modules(installed))
+    """Number of modules that this Python could compile and has no bytecode of; none is read."""
+    without = [name for name in _modules(installed) if not _cached(folder / name).is_file()]
+    return len(set(without) - _refused(folder))
 
 
 def compile_modules(folder: Path, installed: Installed, control: Control) -> Iterator[int]:
     """Give every module right bytecode; damaged files are replaced.
 
-    A module that cannot be compiled stays without: the interpreter reports it where it is imported.
+    A module that cannot be compiled (torch has some for newer versions of Python) stays without
+    and is noted, so that `missing` does not count it.
 
     Args:
         folder: Folder of the runtime, in the form that allows long paths.
@@ -52,7 +58,7 @@ def compile_modules(folder: Path, installed: Installed, control: Control) -> Ite
         OSError: The folder cannot be written.
         Cancelled: The control was cancelled.
     """
-    done = 0
+    done, refused = 0, []
     for name in _modules(installed):
         control.check()
         path = folder / name
@@ -66,13 +72,27 @@ def compile_modules(folder: Path, installed: Installed, control: Control) -> Ite
                     invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
                 )
             except py_compile.PyCompileError as err:
-                logger.warning("%s cannot be compiled: %s", name, err.msg)
+                logger.info("%s cannot be compiled: %s", name, err.msg)
+                refused.append(name)
         done += installed.files[name]
         yield done
+    if refused or (folder / REFUSED).exists():
+        about = {"python": sys.implementation.cache_tag, "modules": refused}
+        atomic_file.write_json(folder / REFUSED, about)
 
 
 def _modules(installed: Installed) -> Iterator[str]:
     return (name for name in installed.files if name.endswith(".py"))
+
+
+def _refused(folder: Path) -> set[str]:
+    """Modules that this Python has refused to compile."""
+    try:
+        found = read_json(folder / REFUSED)
+        is_ours = found["python"] == sys.implementation.cache_tag
+        return set(map(str, found["modules"])) if is_ours else set()
+    except (OSError, ValueError, TypeError, KeyError):
+        return set()
 
 
 def _cached(path: Path) -> Path:

@@ -6,6 +6,7 @@
     runtimes/<name>/torch/...             on the module path while it is used
     runtimes/<name>/.loading-<process>-<n> torch is being loaded; remains after a crash
     runtimes/<name>/broken.json           why it is not used any more
+    runtimes/<name>/uncompiled.json       modules that this Python cannot compile
     runtimes/<name>/blocked.json          Windows refused to load it, and under which policy
 
 Several versions may be installed.

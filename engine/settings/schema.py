@@ -223,6 +223,7 @@ class EngineSettings:
     farm_port: int = setting(47110, low=1024, high=65535)
     tile_previews: bool = setting(True)
     memory_share: float = setting(0.7, low=0.1, high=0.95)
+    vram_limit: float = setting(1.0, low=0.1, high=1.0)
     threads: int = setting(0, low=0, high=256, low_is_automatic=True)
 
     def __post_init__(self) -> None:

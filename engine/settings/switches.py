@@ -124,6 +124,11 @@ def switches_of(
     return found
 
 
+def unpinned(switches: Switches) -> Switches:
+    """The switches without pinned main memory."""
+    return replace(switches, run=replace(switches.run, pinned_transfers=False))
+
+
 def settings_of(text: str, environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Settings of a job that are entries of the table as well, as text and environment set them."""
     changes = (*_in_environment(environ), *_in_text(text))

@@ -185,7 +185,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         found = requirements.stage_work(work, frames)
         parked, share = requirements.parked_bytes(work, frames)
         each = requirements.streamed_bytes(work)
-        pinned = min(work.pin_bytes, each)
+        pinned = min(work.pin_bytes, each) if work.pins else 0
         clips = requirements.clips(work, frames)
         return {
             "encode": StageWork(

@@ -1,6 +1,7 @@
 """Bytecode of a runtime: every module has it, and a program that writes none reads it."""
 
 import importlib.util
+import logging
 import shutil
 import subprocess
 import sys
@@ -98,11 +99,23 @@ def test_damaged_or_foreign_bytecode_is_replaced_and_right_one_stays(
 def test_a_module_that_cannot_be_compiled_leaves_the_others(
     folder: Path, installed: Installed, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (folder / MODULES[0]).write_text("print 'for Python 2'\n")
-    done = list(bytecode.compile_modules(folder, installed, Control()))
+    first = folder / MODULES[0]
+    whole = first.read_bytes()
+    first.write_text("print 'for Python 2'\n")
+    with caplog.at_level(logging.INFO):
+        done = list(bytecode.compile_modules(folder, installed, Control()))
     assert done[-1] == bytecode.module_bytes(installed)
-    assert bytecode.missing(folder, installed) == 1
     assert MODULES[0] in caplog.text
+    assert not cached(first).exists()
+    assert bytecode.missing(folder, installed) == 0, "there is nothing to do at the next start"
+    refused = folder / bytecode.REFUSED
+    refused.write_text(refused.read_text().replace(sys.implementation.cache_tag, "cpython-27"))
+    assert bytecode.missing(folder, installed) == 1, "this Python has not tried"
+    first.write_bytes(whole)
+    list(bytecode.compile_modules(folder, installed, Control()))
+    assert cached(first).exists()
+    refused.write_text("{")
+    assert bytecode.missing(folder, installed) == 0
 
 
 def test_a_cancel_stops_between_two_modules(folder: Path, installed: Installed) -> None:

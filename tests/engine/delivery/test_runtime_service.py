@@ -199,7 +199,7 @@ def test_the_list_has_the_suited_runtime(
 ) -> None:
     for driver, suited, words in (
         ("581.29", "cu999", "is the right one for NVIDIA GeForce RTX"),
-        ("560.1", "", "update it to 580.0 or newer"),
+        ("560.1", "", "from 560.1 to 580.0 or newer"),
     ):
         gpu = dataclasses.replace(GPU, driver=driver)
         monkeypatch.setattr(devices, "gpus", lambda gpu=gpu: (gpu,))

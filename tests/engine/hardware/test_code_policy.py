@@ -1,7 +1,5 @@
-import contextlib
 import ctypes
 import sys
-from collections.abc import Iterator
 
 import pytest
 
@@ -13,34 +11,19 @@ from engine.core.errors import (
     states_code_refusal,
 )
 from engine.hardware import code_policy
-from engine.hardware.code_policy import read_state
 
 GERMAN = "Eine Anwendungssteuerungsrichtlinie hat diese Datei blockiert."
 
 
-class Registry:
-    """As winreg, with one value or none."""
-
-    HKEY_LOCAL_MACHINE = 7
-
-    def __init__(self, value: object = None) -> None:
-        self.value = value
-
-    @contextlib.contextmanager
-    def OpenKey(self, root: int, key: str) -> Iterator[str]:
-        assert (root, key) == (7, r"SYSTEM\CurrentControlSet\Control\CI\Policy")
-        yield key
-
-    def QueryValueEx(self, _key: str, name: str) -> tuple[object, int]:
-        assert name == "VerifiedAndReputablePolicyState"
-        if self.value is None:
-            raise FileNotFoundError(2, name)
-        return self.value, 4
-
-
-def test_the_state_of_smart_app_control_is_a_value_of_the_registry() -> None:
+def test_the_state_of_smart_app_control_is_a_value_of_the_registry(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    values: dict[tuple[str, str], object] = {}
+    monkeypatch.setattr(code_policy, "machine_value", lambda *asked: values.get(asked))
+    place = r"SYSTEM\CurrentControlSet\Control\CI\Policy", "VerifiedAndReputablePolicyState"
     for value, state in ((0, "off"), (1, "on"), (2, "evaluation"), (9, ""), ("1", ""), (None, "")):
-        assert read_state(Registry(value)) == state
+        values[place] = value
+        assert code_policy.smart_app_control() == state
 
 
 def test_on_windows_the_self_test_names_the_state(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,6 +155,24 @@ def test_lite_takes_fewer_frames_then_smaller_tiles_down_to_a_floor() -> None:
     assert next_plan(plan, "overflow") is None
 
 
+def test_memory_that_cannot_be_pinned_is_given_up_before_anything_else() -> None:
+    work = replace(SEEDVR2, device="cuda", blocks_on_device=0, pin_bytes=2**33)
+    plan = a_plan(work=work)
+    after = next_plan(plan, "pinning")
+    assert after is not None
+    assert not after.work.switches.run.pinned_transfers
+    assert replace(after, work=work) == plan, "tiles, clips and blocks stay"
+    notice = notice_of(plan, after, "pinning")
+    assert "the same plan without pinned memory" in notice.message
+    assert "12 times as slow" in notice.message
+    assert "run.pinned_transfers=off" in notice.hint
+    smaller = next_plan(after, "pinning")  # nothing is pinned: that was not the reason
+    assert smaller is not None
+    assert replace(smaller.work, switches=work.switches) != work
+    on_cpu = a_plan(work=LITE)
+    assert next_plan(on_cpu, "pinning") == next_plan(on_cpu, "out-of-memory")
+
+
 def test_a_notice_names_who_holds_the_memory() -> None:
     before, after = a_plan(work=SEEDVR2), a_plan(work=replace(SEEDVR2, clip=3))
     users = (GpuProcess(name="chrome.exe", mb=2048), GpuProcess(name="game.exe", mb=1))
