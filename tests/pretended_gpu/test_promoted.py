@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +11,12 @@ import torch
 from torch import Tensor
 
 from engine.core.errors import ChoiceMissing
+from engine.models.seedvr2.dit.load import LoadOptions, load_dit
 from engine.ops.choices import Choices, following
 from engine.ops.linear import promoted
+from tests.helpers.fast_dit import gap
+from tests.helpers.model_files import write_fp8
+from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config, write_dit
 from tests.pretended_gpu.gpu import PretendedGpu
 from tests.pretended_gpu.machine import pretended_gpu
 
@@ -94,3 +99,30 @@ def test_the_choice_of_the_job_counts(gpu: PretendedGpu, monkeypatch: pytest.Mon
     with following(chosen):
         assert multiplied()[0]
     assert chosen.known[KEY] == "kernel"
+
+
+@pytest.mark.parametrize("stored", ["fp16", "fp8"])
+def test_the_transformer_multiplies_so(
+    stored: str, gpu: PretendedGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With weights of either kind, resident and streamed: as close to the truth as without."""
+    config = tiny_dit_config("7b", dim=64, heads=2, head_dim=32, mlp_hidden=128)
+    path, plain = tmp_path / "dit", random_dit(config, dtype=torch.float32)
+    if stored == "fp8":
+        write_fp8(path, dict(plain.state_dict()))
+    else:
+        write_dit(path, config, dtype=torch.float16)
+    latent, text = random_inputs(config, (2, 12, 16), dtype=torch.float16)
+    monkeypatch.setattr(promoted, "_LEAST_ROWS", 1)
+    found = []
+    for is_chosen, blocks in ((False, None), (True, None), (True, 1)):
+        monkeypatch.setattr(promoted, "_is_chosen", lambda *_, is_chosen=is_chosen: is_chosen)
+        options = LoadOptions(attention="math", pin_bytes=0, blocks_on_device=blocks)
+        dit = load_dit(path, device="cuda", dtype=torch.float16, options=options)
+        before = gpu.record.launches["kernel convolve"]
+        found.append(dit(latent.cuda(), text.cuda(), 1000.0).cpu())
+        assert (gpu.record.launches["kernel convolve"] > before + 10) == is_chosen
+        dit.close()
+    assert gap(found[1], found[0]) < 1e-2
+    assert torch.equal(found[1], found[2])
+    assert not gpu.record.problems

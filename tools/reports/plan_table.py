@@ -55,7 +55,7 @@ RAM_GIB = 32  # RAM of the PC
 SHARE = 0.7  # share of the RAM that a job may use, as in EngineSettings
 _MINUTES, _RATE = 10, 25  # length and frame rate of the video
 _FILE = re.compile(
-    r"^seedvr2_ema_\d+b(_sharp)?[-_]"
+    r"^seedvr2_(ema_)?\d+b(_sharp)?[-_]"
 )  # start of a published transformer's file name
 _ELSEWHERE = ("UPREEL_MODELS", "HF_HUB_CACHE")  # variables that name folders of model files
 

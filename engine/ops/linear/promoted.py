@@ -97,7 +97,7 @@ def _packed(program: Program, weight: Tensor, share: float) -> Tensor:
     (outer, inner), across, chunk = weight.shape, program.tile.channels, program.chunk
     if outer % across or inner % chunk:
         return program.packed((weight * share)[:, :, None, None, None])
-    tiled = weight.view(-1, across, inner // chunk, chunk).transpose(1, 2)
+    tiled = weight.reshape(-1, across, inner // chunk, chunk).transpose(1, 2)
     into = torch.empty(tiled.shape, dtype=DTYPE, device=weight.device)
     return torch.mul(tiled, share, out=into)
 
