@@ -27,8 +27,9 @@ def smart_app_control() -> AppControl:
 
 def lines() -> Iterator[DoctorLine]:
     """Line of the self-test, on Windows."""
-    if sys.platform == "win32":
-        found = smart_app_control()
-        state: State = "warning" if found == "on" else "ok"
-        text = message(f"doctor.smart-app-control.{found or 'unknown'}")
-        yield DoctorLine(name="Smart App Control", state=state, message=text)
+    if sys.platform != "win32":
+        return
+    found = smart_app_control()
+    state: State = "warning" if found == "on" else "ok"
+    text = message(f"doctor.smart-app-control.{found or 'unknown'}")
+    yield DoctorLine(name="Smart App Control", state=state, message=text)
