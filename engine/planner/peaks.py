@@ -23,12 +23,13 @@ _REDUCED_COPIES = 5  # of a band, at most: while values of sRGB become light
 def job_peak(plan: Plan) -> PhaseMemory:
     """Most memory at once: of the GPU, and of the whole program with its worker processes."""
     found = stage_peaks(plan)
+    own = PROGRAM_BYTES + max(registry.family_of(one).needs(one).measuring for one in plan.passes)
     device = max(peak.device for peak in found.values())
     first = found.pop("latents", PhaseMemory(0)).host  # it has ended before the others begin
     together = _together(found)
     if plan.workers:  # this process reads ahead of them
         together = found["read"].host + len(plan.workers) * (PROGRAM_BYTES + together)
-    return PhaseMemory(device, PROGRAM_BYTES + max(first, together))
+    return PhaseMemory(device, own + max(first, together))
 
 
 def most_ram(plan: Plan, budget: Budget) -> int:

@@ -78,6 +78,7 @@ class MemoryRequirement:
         finished: Frames that are finished at a time.
         waiting: Frames of the source that wait for their result.
         sources: Bytes of those that wait, in main memory too.
+        measuring: Bytes of main memory that the process keeps which has measured all that.
     """
 
     weights: int
@@ -88,6 +89,7 @@ class MemoryRequirement:
     finished: int = 1
     waiting: int = 0
     sources: int = 0
+    measuring: int = 0
 
     @property
     def stages(self) -> dict[str, int]:

@@ -98,6 +98,7 @@ def _job(asked: Pass, encode: Streamed, decode: Streamed) -> MemoryRequirement:
         finishing=most["finishing"].device,
         between=most["between"].device,
         hosts={name: use.host for name, use in most.items()},
+        measuring=VAES.measuring(asked.config, asked.use),
     )
 
 
