@@ -83,6 +83,7 @@ def _joint(team: Sequence[Budget]) -> Budget:
         team[0],
         vram_bytes=min(one.vram_bytes for one in team),
         capability=min((one.capability for one in team), key=lambda one: one or (0, 0)),
+        gpu_losses=max(one.gpu_losses for one in team),
         gpus=tuple(team),
     )
 

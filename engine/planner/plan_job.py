@@ -46,6 +46,8 @@ from engine.settings.switches import switches_of
 from engine.video import film_preparation
 from engine.video.write import codecs, containers
 
+_MOST_HALVED = 3  # times that tiles are halved because a GPU was lost as often
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -144,7 +146,9 @@ def _plan_within(request: Request, budget: Budget, rates: Rates) -> Plan:
         else film_preparation.within(part, media.video, picture)
     )
     work = _largest(*within, settings, budget)
-    switches = switches_of(settings.switches, work.device, budget.capability)
+    switches = switches_of(
+        settings.switches, work.device, budget.capability, is_careful=budget.gpu_losses > 0
+    )
     plan = Plan(
         source=media.path,
         output=output,
@@ -239,7 +243,14 @@ def _fitted(plan: Plan, budget: Budget, rates: Rates) -> Plan:
 
 def _with_fitted(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Plan:
     work, room = registry.pass_of(plan, which), _room(plan, which, budget, rates)
-    return registry.with_pass(plan, which, registry.family_of(work).fitted(work, room))
+    family = registry.family_of(work)
+    found = family.fitted(work, room)
+    for _ in range(min(budget.gpu_losses, _MOST_HALVED) if work.device == "cuda" else 0):
+        smaller = family.fitted(family.gentler(work, found), room)
+        if not room.holds(smaller):
+            break
+        found = smaller
+    return registry.with_pass(plan, which, found)
 
 
 def _room(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Room:
@@ -306,7 +317,7 @@ def reasons_of(plan: Plan, request: Request, budget: Budget, rates: Rates) -> Re
     steps = sorted(family.steps(plan.work), key=lambda step: not step.is_more) if fits else []
     found = [_alternative(plan, budget, rates, step) for step in steps]
     more = [one for one, step in zip(found, steps, strict=True) if step.is_more]
-    limited_by = _limit(plan, request.settings, more)
+    limited_by = _limit(plan, request.settings, budget, more)
     needed = plan.device_bytes or plan.peak_bytes
     allowed = plan.device_budget_bytes or plan.budget_bytes
     of_gpu = limited_by == "video-memory"
@@ -345,7 +356,7 @@ def _joining(plan: Plan, request: Request, budget: Budget, rates: Rates) -> Iter
 _SIZES = ("clip_frames", "encode_tile", "decode_tile", "tile")  # 0 as large as fits
 
 
-def _limit(plan: Plan, settings: JobSettings, more: list[Alternative]) -> Limit:
+def _limit(plan: Plan, settings: JobSettings, budget: Budget, more: list[Alternative]) -> Limit:
     """Scarce kind of memory; of two, the one of which twice as much saves more time."""
     on_gpu = plan.work.device == "cuda"
     saved: dict[Limit, float] = {}
@@ -362,6 +373,8 @@ def _limit(plan: Plan, settings: JobSettings, more: list[Alternative]) -> Limit:
                 saved[limit] = max(saved.get(limit, seconds), seconds)
     if saved:
         return max(saved, key=lambda limit: saved[limit])
+    if on_gpu and budget.gpu_losses:
+        return "gpu-losses"
     is_set = any(getattr(settings, name) for name in _SIZES) or settings.blocks_on_device >= 0
     return "settings" if is_set else "nothing"
 

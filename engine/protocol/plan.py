@@ -130,6 +130,11 @@ class WorkPlan:
         return ""
 
     @property
+    def pins(self) -> bool:
+        """Whether main memory is pinned for transfers."""
+        return self.switches.run.pinned_transfers
+
+    @property
     def pin_bytes(self) -> int:
         """Pinned main memory for copies of weights."""
         return 0
@@ -207,7 +212,7 @@ class StagePlan:
     device_bytes: int = 0  # most on the GPU, weights included; 0 for what a CPU computes
 
 
-Limit = Literal["video-memory", "memory", "settings", "nothing"]
+Limit = Literal["video-memory", "memory", "gpu-losses", "settings", "nothing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -137,6 +137,10 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         """Plan with less on the device: tiles, clips or blocks."""
         return candidates.smaller(work, stage)
 
+    def gentler(self, work: SeedVr2Plan, than: SeedVr2Plan) -> SeedVr2Plan:
+        """The largest plan with half the tiles, and no longer clips or more blocks."""
+        return candidates.gentler(work, than)
+
     def less_on_host(self, work: SeedVr2Plan) -> SeedVr2Plan | None:
         """Plan with less RAM."""
         return candidates.less_on_host(work)
@@ -167,7 +171,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         found = requirements.stage_work(work, frames)
         parked, share = requirements.parked_bytes(work, frames)
         each = requirements.streamed_bytes(work)
-        pinned = min(work.pin_bytes, each)
+        pinned = min(work.pin_bytes, each) if work.pins else 0
         clips = requirements.clips(work, frames)
         return {
             "encode": StageWork(

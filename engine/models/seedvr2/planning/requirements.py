@@ -96,7 +96,8 @@ def parked_bytes(plan: SeedVr2Plan, frames: int) -> tuple[dict[str, float], floa
         "encode": 2.0 * encode.parks * _again(frames, plan.encode_span),
         "decode": 2.0 * decode.parks * _again(frames, _decoding(vae, plan).span),
     }
-    return passed, min(1.0, plan.park_pin_bytes / at_a_time) if at_a_time else 0.0
+    pinned = plan.park_pin_bytes if plan.pins else 0
+    return passed, min(1.0, pinned / at_a_time) if at_a_time else 0.0
 
 
 def tiles(plan: SeedVr2Plan) -> dict[str, int]:

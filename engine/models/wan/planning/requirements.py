@@ -139,7 +139,8 @@ def parked_bytes(plan: WanPlan, frames: int) -> tuple[dict[str, float], float]:
             carries["decode"] = decode.peak("decode_low").carry
     again = -(-frames // (STEP * encode.visit)) - 1
     at_a_time = sum(carries.values())
-    share = min(1.0, plan.park_pin_bytes / at_a_time) if at_a_time else 0.0
+    pinned = plan.park_pin_bytes if plan.pins else 0
+    share = min(1.0, pinned / at_a_time) if at_a_time else 0.0
     return {stage: 2.0 * again * size for stage, size in carries.items()}, share
 
 
