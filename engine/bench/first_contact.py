@@ -298,7 +298,7 @@ def rows_of_process(
         process.join()
 
 
-def _arrives(receiver: Connection, end: float, control: Control | None) -> bool:
+def _arrives(receiver: Any, end: float, control: Control | None) -> bool:
     """Wait for the next row; False where none comes before the end."""
     while (left := end - time.monotonic()) > 0:
         if control is not None:

@@ -1,7 +1,8 @@
 """Loss of a GPU: it fell off the bus, its driver was restarted, or a kernel ended its context.
 
 CUDA then answers every call of this process with the same error, so it is remembered and no more
-work is given to a GPU; a process that starts later may use it again.
+work is given to a GPU; a process that starts later may use it again. The loss is also kept for the
+GPU and its driver: later plans for both are careful.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import threading
 
 from engine.core.errors import GpuLost
+from engine.core.result_file import ResultFile
 
 # In messages of CUDA's driver and runtime, which torch and our kernels pass on.
 _PHRASES = (
@@ -34,6 +36,7 @@ _PHRASES = (
     "cuda error: unknown error",
 )
 _lost = threading.Event()
+_KEPT = ResultFile("gpu-losses.json")
 
 
 def noticed(error: BaseException | None) -> GpuLost | None:
@@ -43,6 +46,32 @@ def noticed(error: BaseException | None) -> GpuLost | None:
         return None
     _lost.set()
     return GpuLost("running", reason=text.splitlines()[0])
+
+
+def keep(gpu: str, driver: str, reason: str) -> None:
+    """Count a loss of a GPU for later plans.
+
+    Args:
+        gpu: Name that the driver reports.
+        driver: Its version: another one begins without losses.
+        reason: Answer of CUDA.
+    """
+    _KEPT.put(_key(gpu, driver), {"losses": losses(gpu, driver) + 1, "reason": reason})
+
+
+def losses(gpu: str, driver: str) -> int:
+    """Number of times that a GPU was lost with a driver."""
+    found = _KEPT.get(_key(gpu, driver)).get("losses")
+    return found if isinstance(found, int) and found > 0 else 0
+
+
+def last_reason(gpu: str, driver: str) -> str:
+    """Answer of CUDA when a GPU was lost last with a driver; "" if it never was."""
+    return str(_KEPT.get(_key(gpu, driver)).get("reason", ""))
+
+
+def _key(gpu: str, driver: str) -> str:
+    return f"{gpu}, driver {driver or 'unknown'}"
 
 
 def is_remembered() -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from engine.core import gpu_loss
 from engine.core.file_access import is_folder
 from engine.hardware import commit, devices, gpu_table, torch_memory
 from engine.hardware.commit import Commit
@@ -57,6 +58,7 @@ class Budget:
     gpu: GpuSpec | None = None  # its specification; None for one that is not in the table
     gpu_value: str = ""  # value of the setting `device` for that GPU; "" without one
     gpu_is_gone: bool = False  # another GPU was asked for that is not here
+    gpu_losses: int = 0  # times that it was lost in jobs, with the driver that it has
     title: str = ""  # title of the GPU, with its number where several are alike
     gpus: tuple[Budget, ...] = ()  # one budget for each GPU that "all" means, the fastest first
     is_pretended: bool = False  # the GPU is not in this machine
@@ -276,6 +278,7 @@ def _with_own(budget: Budget, gpu: Gpu) -> Budget:
         cuda=budget.needed_runtime is None,
         capability=gpu.capability,
         gpu=_spec(gpu),
+        gpu_losses=gpu_loss.losses(gpu.name, gpu.driver),
     )
 
 

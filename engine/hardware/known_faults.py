@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from engine.core import gpu_loss
 from engine.core.messages import message
 from engine.core.paths import resource
 from engine.core.serialization import from_plain, read_toml
@@ -18,7 +19,7 @@ from engine.core.units import version_parts
 from engine.hardware import devices
 from engine.protocol.report import DoctorLine, State
 
-_LIBRARIES, _FAULT = "GPU libraries", "known fault"
+_LIBRARIES, _FAULT, _LOSSES = "GPU libraries", "known fault", "GPU losses"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +83,7 @@ def known_faults() -> Mapping[str, KnownFault]:
 
 
 def lines() -> Iterator[DoctorLine]:
-    """Lines of the self-test: the versions, then each fault that they have; none without a GPU."""
+    """Lines of the self-test: versions, each fault that they have, losses; none without a GPU."""
     gpu = devices.in_use()
     if gpu is None:
         return
@@ -97,6 +98,12 @@ def lines() -> Iterator[DoctorLine]:
             about = {"effect": effect, "remedy": effect.hint, "evidence": fault.evidence}
             text = message("doctor.known-fault", **about)
             yield DoctorLine(name=_FAULT, state=fault.state, message=text)
+    losses = gpu_loss.losses(gpu.name, gpu.driver)
+    if losses:
+        reason = gpu_loss.last_reason(gpu.name, gpu.driver)
+        about = {"name": gpu.name, "driver": gpu.driver, "count": str(losses), "reason": reason}
+        text = message("doctor.gpu-losses", **about)
+        yield DoctorLine(name=_LOSSES, state="warning", message=text)
 
 
 def versions(driver: str) -> dict[str, str]:

@@ -70,6 +70,10 @@ class FrameFamily(ModelFamily[F]):
         )
         return replace(work, tile=tile)
 
+    def gentler(self, work: F, than: F) -> F:
+        """Fewer frames at a time, then smaller tiles; as it is at the minimum."""
+        return self.smaller(than) or than
+
     def changes(self, old: F, new: F) -> Iterator[Message]:
         """Frames at a time, or tiles."""
         if old.clip_frames != new.clip_frames:

@@ -1,4 +1,4 @@
-"""Trials on a device: correctness and speed of an operation there, and stored results.
+"""Trials on a device: correctness and speed of an operation there.
 
 `trial` runs a small case once in a process and compares its result with a reference; measurements
 are kept in a `ResultFile`, by keys that name the GPU, its driver and the libraries.
@@ -6,19 +6,14 @@ are kept in a `ResultFile`, by keys that name the GPU, its driver and the librar
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections.abc import Callable
 from functools import cache, wraps
-from pathlib import Path
 from typing import Any, ParamSpec, cast
 
 import torch
 
-from engine.core import atomic_file
-from engine.core.paths import cache_folder
-from engine.core.serialization import from_plain, read_json, set_aside
 from engine.hardware import nvml
 from engine.hardware.out_of_memory import is_out_of_memory
 
@@ -105,7 +100,7 @@ def gpu_seconds(work: Callable[[], object], calls: int) -> float:
     return float(begin.elapsed_time(end)) / 1000 / calls
 
 
-# --- stored results
+# --- keys of stored results
 
 
 @cache
@@ -117,35 +112,3 @@ def machine(device: torch.device) -> str:
     cudnn: Any = torch.backends.cudnn  # without types
     name = torch.cuda.get_device_name(device)
     return f"{name}, driver {driver}, torch {torch.__version__}, cuDNN {cudnn.version()}"
-
-
-class ResultFile:
-    """Results by key, in a file of the cache folder; a lost or damaged file is measured again.
-
-    Args:
-        name: Name of the file.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    @property
-    def path(self) -> Path:
-        """Path of the file."""
-        return cache_folder() / self._name
-
-    def get(self, key: str) -> dict[str, Any]:
-        """The entry of a key; {} where there is none."""
-        entry = self._entries().get(key)
-        return entry if isinstance(entry, dict) else {}
-
-    def put(self, key: str, entry: dict[str, Any]) -> None:
-        """Add an entry to the file; if it cannot be written, the trial runs again next time."""
-        with contextlib.suppress(OSError):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            atomic_file.write_json(self.path, self._entries() | {key: entry}, indent=1)
-
-    def _entries(self) -> dict[str, Any]:
-        with set_aside(self.path):
-            return from_plain(dict[str, Any], read_json(self.path))
-        return {}

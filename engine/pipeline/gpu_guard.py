@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from engine.core import gpu_loss
-from engine.core.errors import Cancelled, EngineError
+from engine.core.errors import Cancelled, EngineError, GpuLost
 from engine.hardware import devices, gpu_reading, shared_memory, torch_memory
 from engine.hardware.out_of_memory import forget_frames, free_memory
 from engine.hardware.spill_guard import SpillGuard
@@ -77,19 +77,24 @@ def _care(context: JobContext, on_card: bool) -> Iterator[None]:
 
 @contextmanager
 def loss_noticed() -> Iterator[None]:
-    """Turn the loss of the GPU into its error; libraries may report it in words of their own.
+    """Turn the loss of the GPU into its error, and keep it for later plans.
+
+    Libraries may report it in words of their own.
 
     Raises:
         GpuLost: In the place of what the loss has raised inside.
     """
+    gpu = devices.in_use()  # now: a driver that restarts does not know its GPUs
     try:
         yield
-    except Cancelled:
+    except (Cancelled, GpuLost):
         raise
     except Exception as err:
         lost = gpu_loss.noticed(err) or gpu_loss.noticed(_error_of_gpu())
         if lost is None:
             raise
+        if gpu is not None:
+            gpu_loss.keep(gpu.name, gpu.driver, str(lost.params["reason"]))
         raise lost from err
 
 

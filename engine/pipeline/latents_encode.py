@@ -169,7 +169,9 @@ class _Encoding:
             self.format.encoding(self.model, vae, video.seen_size, settings, device, budget),
             threads=budget.threads,
         )
-        switches = switches_of(settings.switches, device, budget.capability)
+        switches = switches_of(
+            settings.switches, device, budget.capability, is_careful=budget.gpu_losses > 0
+        )
         work = family.with_switches(work, switches)
         found: WorkPlan = family.fitted(work, room)
         if room.holds(found):

@@ -85,6 +85,7 @@ def _joint(team: Sequence[Budget]) -> Budget:
         vram_bytes=least.vram_bytes,
         is_vram_limited=least.is_vram_limited,
         capability=min((one.capability for one in team), key=lambda one: one or (0, 0)),
+        gpu_losses=max(one.gpu_losses for one in team),
         gpus=tuple(team),
     )
 

@@ -45,6 +45,7 @@ def notices_of(
     found = [
         *choice_notices(plan, settings, budget),
         *_gone(plan, settings, budget),
+        *_losses(plan, budget),
         *_memory(plan, budget),
         *_lacking(plan, budget),
         *(workers.notices(plan, settings, budget) if settings.workers > 1 else ()),
@@ -69,6 +70,11 @@ def _gone(plan: Plan, settings: JobSettings, budget: Budget) -> Iterator[Notice]
         here = plan.card or plan.gpu or message("device.processor")
         params = {"gpu": settings.device, "device": here}
         yield Notice(code="gpu-gone", severity="warning", params=params)
+
+
+def _losses(plan: Plan, budget: Budget) -> Iterator[Notice]:
+    if plan.work.device == "cuda" and budget.gpu_losses:
+        yield Notice(code="gpu-was-lost", severity="info", params={"gpu": plan.card})
 
 
 def _memory(plan: Plan, budget: Budget) -> Iterator[Notice]:

@@ -46,6 +46,8 @@ from engine.settings.switches import switches_of
 from engine.video import film_preparation
 from engine.video.write import codecs, containers
 
+_MOST_HALVED = 3  # times that tiles are halved because a GPU was lost as often
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -147,7 +149,9 @@ def _plan_within(request: Request, budget: Budget, rates: Rates) -> Plan:
         else film_preparation.within(part, media.video, picture)
     )
     work = _largest(*within, settings, budget)
-    switches = switches_of(settings.switches, work.device, budget.capability)
+    switches = switches_of(
+        settings.switches, work.device, budget.capability, is_careful=budget.gpu_losses > 0
+    )
     plan = Plan(
         source=media.path,
         output=output,
@@ -243,7 +247,14 @@ def _fitted(plan: Plan, budget: Budget, rates: Rates) -> Plan:
 
 def _with_fitted(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Plan:
     work, room = registry.pass_of(plan, which), room_of(plan, which, budget, rates)
-    return registry.with_pass(plan, which, registry.family_of(work).fitted(work, room))
+    family = registry.family_of(work)
+    found = family.fitted(work, room)
+    for _ in range(min(budget.gpu_losses, _MOST_HALVED) if work.device == "cuda" else 0):
+        smaller = family.fitted(family.gentler(work, found), room)
+        if not room.holds(smaller):
+            break
+        found = smaller
+    return registry.with_pass(plan, which, found)
 
 
 def room_of(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Room:
@@ -372,6 +383,8 @@ def _limit(plan: Plan, settings: JobSettings, more: list[Alternative], budget: B
                 saved[limit] = max(saved.get(limit, seconds), seconds)
     if saved:
         return max(saved, key=lambda limit: saved[limit])
+    if on_gpu and budget.gpu_losses:
+        return "gpu-losses"
     is_set = any(getattr(settings, name) for name in _SIZES) or settings.blocks_on_device >= 0
     return "settings" if is_set else "nothing"
 

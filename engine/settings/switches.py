@@ -99,6 +99,8 @@ def switches_of(
     device: str,
     capability: tuple[int, int] | None,
     environ: Mapping[str, str] | None = None,
+    *,
+    is_careful: bool = False,
 ) -> Switches:
     """Defaults of an architecture with the changes that a user requests.
 
@@ -107,11 +109,13 @@ def switches_of(
         device: "cpu" or "cuda".
         capability: Compute capability of the GPU.
         environ: None takes that of the process.
+        is_careful: The GPU was lost before: the defaults are those of `careful`.
 
     Raises:
         SettingsError: An unknown name, or an impossible value.
     """
     found = default_switches(device, capability)
+    found = careful(found) if is_careful else found
     for change in (*_in_environment(environ), *_in_text(text)):
         entry = change.entry
         if isinstance(entry, SwitchChoice) and entry.setting:
@@ -122,6 +126,12 @@ def switches_of(
         group: dict[str, Any] = {entry.group: replace(getattr(found, entry.group), **value)}
         found = replace(found, **group)
     return found
+
+
+def careful(switches: Switches) -> Switches:
+    """The switches for a GPU that was lost: no trials of cuDNN at full size, nothing pinned."""
+    switches = unpinned(switches)
+    return replace(switches, run=replace(switches.run, cudnn_benchmark=False))
 
 
 def unpinned(switches: Switches) -> Switches:

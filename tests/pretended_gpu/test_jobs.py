@@ -225,8 +225,10 @@ LOST = ("unspecified launch failure", "no CUDA-capable device is detected", "dri
 def test_a_gpu_that_is_lost_ends_the_job_and_is_left_alone(
     answer: str, lite: tuple[SmallJob, list[np.ndarray]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every call fails from then on, also those that clean up."""
+    """Every call fails from then on, also those that clean up; later plans know of it."""
     job, _ = lite
+    (here,) = devices.as_gpus((named("RTX 4060"),))
+    monkeypatch.setattr(devices, "gpus", lambda: () if gpu.lost else (here,))
     calls, upscaled, runs = list[int](), LiteUpscaler.upscale, job.runs
 
     def losing(*args: Any) -> Any:
@@ -251,6 +253,7 @@ def test_a_gpu_that_is_lost_ends_the_job_and_is_left_alone(
     assert again.value.case == "before"
     assert len(calls) == 3
     assert finished(), "it can be continued"
+    assert gpu_loss.losses(here.name, here.driver) == 1
 
 
 def test_a_gpu_is_asked_where_a_library_has_its_own_words(

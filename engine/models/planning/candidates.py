@@ -140,6 +140,13 @@ class Axis(Generic[S]):
             smaller = (tile for tile in smaller if max(tile.width, tile.height) <= edge)
         return now, *smaller
 
+    def half(self, plan: S) -> Any:
+        """The largest tile of at most half the px of a plan's, or the smallest one."""
+        now = getattr(plan, self.field)
+        tiles = [tile for tile in self.values if tile is not None and _amount(tile) < _amount(now)]
+        most = math.inf if now is None else now.pixels / 2  # of whole frames it is a first cut
+        return next((tile for tile in tiles if tile.pixels <= most), tiles[-1] if tiles else now)
+
     def less(self, plan: S) -> Iterator[S]:
         """Plans with less and less after a lack of memory; the last one has the least value."""
         values = self.fewer or self.values

@@ -148,6 +148,10 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         """Plan with less on the device: tiles, clips or blocks."""
         return candidates.smaller(work, stage)
 
+    def gentler(self, work: SeedVr2Plan, than: SeedVr2Plan) -> SeedVr2Plan:
+        """The largest plan with half the tiles, and no longer clips or more blocks."""
+        return candidates.gentler(work, than)
+
     def less_on_host(self, work: SeedVr2Plan) -> SeedVr2Plan | None:
         """Plan with less RAM."""
         return candidates.less_on_host(work)

@@ -90,6 +90,10 @@ class WanFamily(ModelFamily[WanPlan]):
         """Plan with smaller tiles."""
         return candidates.smaller(work, stage)
 
+    def gentler(self, work: WanPlan, than: WanPlan) -> WanPlan:
+        """The largest plan with half the tiles."""
+        return candidates.gentler(work, than)
+
     def less_on_host(self, work: WanPlan) -> WanPlan | None:
         """Tiles that begin early instead of waiting with their carry."""
         return candidates.less_on_host(work)

@@ -24,10 +24,11 @@ from torch import Tensor
 from engine.core import gpu_loss
 from engine.core.errors import FeatureMissing
 from engine.core.paths import cache_folder
+from engine.core.result_file import ResultFile
 from engine.hardware.out_of_memory import is_out_of_memory
 from engine.ops.attention.backends import BACKENDS, Backend
 from engine.ops.choices import settled
-from engine.ops.trials import WORTH_IT, ResultFile, first_line, machine, seconds_of, trial
+from engine.ops.trials import WORTH_IT, first_line, machine, seconds_of, trial
 
 _log = logging.getLogger(__name__)
 

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.hardware.out_of_memory import is_out_of_memory
+from engine.ops import launches
 from engine.ops.attention.attention import Problem, fastest_of, fault_of, rounded
 from engine.ops.attention.backends import BACKENDS, Backend
 from engine.ops.choices import settled, uses
@@ -16,6 +17,7 @@ from engine.ops.kernels import wide_head
 from engine.ops.kernels.build import VALUELESS
 
 _SCORES_BYTES = 64 * 2**20  # of the scores that exist at once
+_ROWS = 128  # queries in a launch are a multiple of them: kernels take as many at a time, or fewer
 
 
 def attend_single_head(
@@ -26,7 +28,8 @@ def attend_single_head(
     Flash kernels end at heads of 256 channels; the memory-efficient one takes wider heads on most
     GPUs, and our own those of the VAEs in float16. The faster of the two is measured once for each
     machine. Where neither works, some queries are processed at a time, so that no matrix of L x L
-    values ever exists.
+    values ever exists. No launch has more queries than `engine.ops.launches` allows: those of a
+    whole frame of 4K would take seconds on a slow GPU.
 
     Args:
         q: [T, L, C].
@@ -49,7 +52,34 @@ def attend_single_head(
     if not found:
         return attend_in_chunks(q, k, v)
     backend = found[0] if len(found) == 1 else _faster(q, found)
-    return backend.run(q[:, None], k[:, None], v[:, None], q.shape[2] ** -0.5)[:, 0]
+    return _in_launches(backend, q, k, v)
+
+
+def _in_launches(backend: Backend, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attend some frames at a time, or some queries of one; each query gets what it would alone."""
+    frames, length, channels = q.shape
+
+    def attended(some: Tensor, at: slice) -> Tensor:
+        return backend.run(some[:, None], k[at, None], v[at, None], channels**-0.5)[:, 0]
+
+    row = 4.0 * length * channels  # operations
+    at_once = launches.pieces("attention", frames, row * length, q.device, q.dtype)
+    rows = launches.pieces("attention", length, row, q.device, q.dtype)
+    if at_once == frames and rows == length:
+        return attended(q, slice(None))
+    result = torch.empty_like(q)
+    if rows == length:
+        for first in range(0, frames, at_once):
+            some = slice(first, first + at_once)
+            result[some] = attended(q[some], some)
+        return result
+    rows = max(_ROWS, rows // _ROWS * _ROWS)
+    for frame in range(frames):
+        one = slice(frame, frame + 1)
+        for first in range(0, length, rows):
+            some = slice(first, first + rows)
+            result[one, some] = attended(q[one, some], one)
+    return result
 
 
 def attend_in_chunks(q: Tensor, k: Tensor, v: Tensor, scores_bytes: int = _SCORES_BYTES) -> Tensor:

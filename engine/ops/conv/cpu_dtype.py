@@ -16,10 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from engine.core.result_file import ResultFile
 from engine.hardware import devices
 from engine.hardware.out_of_memory import is_out_of_memory
 from engine.ops.conv.temporal_conv import Form, TemporalConv, laid_out
-from engine.ops.trials import ResultFile, first_line, machine
+from engine.ops.trials import first_line, machine
 
 logger = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from engine.ops import launches
 from engine.ops.choices import uses
 from engine.ops.conv import folds
 from engine.ops.trials import trial
@@ -33,6 +34,8 @@ class TemporalConv:
     - 3-D: one call. In half precision the sum over k is then rounded once, not K times.
     - stacked: the K frames side by side as channels, calls in two dimensions: one rounding too, at
       the price of a copy; for half precision where 3-D convolutions are broken.
+
+    A GPU computes no more steps in a call than `engine.ops.launches` allows.
 
     Args:
         weight: [O, I, K, kh, kw], on its device in its final dtype.
@@ -86,6 +89,11 @@ class TemporalConv:
             96 MiB, or of one: stacked frames, and results that are added. In three dimensions
             also the result of as many steps as one call can take, where that is not all of them.
         """
+        steps = self.steps(frames.shape[0])
+        step, where = self._operations(frames), (frames.device, frames.dtype)
+        at_once = launches.pieces("convolution", steps, step, *where)
+        if at_once < steps:
+            return self._in_pieces(frames, into, at_once, self.apply)
         if self.reach == 1:
             return self._accumulate(into, self._thinned(frames, 0), 0)
         if self._form == "3d" and (most := self._steps_of_a_call(frames)):
@@ -100,6 +108,11 @@ class TemporalConv:
             into = self._accumulate(into, self._thinned(frames, k), k)
         return _given(into)
 
+    def _operations(self, frames: Tensor) -> float:
+        """Floating-point operations of an output step."""
+        pixels = frames.shape[2] * frames.shape[3] / self._space**2
+        return 2.0 * self.weight.numel() * pixels
+
     def _thinned(self, frames: Tensor, k: int) -> Tensor:
         steps = self.steps(frames.shape[0])
         part = frames[k : k + self.stride * steps : self.stride]
@@ -109,10 +122,15 @@ class TemporalConv:
         weight = self.weight[:, :, k]
         bias = self.bias if k == 0 else None
         if into is None:
-            return F.conv2d(part, weight, bias, self._space, self._padding)
+            return self._in_2d(part, weight, bias)
         if part.shape[0] and adds_in_place(part.device.type, part.dtype):
             return _add_in_place(into, part, weight, bias, (self._space, self._padding))
-        return into.add_(F.conv2d(part, weight, bias, self._space, self._padding))
+        return into.add_(self._in_2d(part, weight, bias))
+
+    def _in_2d(self, part: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        operations = self._operations(part) * part.shape[0] * weight.numel() / self.weight.numel()
+        with launches.trials_bounded(operations, part.device, part.dtype):
+            return F.conv2d(part, weight, bias, self._space, self._padding)
 
     def _steps_of_a_call(self, frames: Tensor) -> int:
         """Steps of `frames` that one call in three dimensions may compute; 0: none."""
@@ -128,11 +146,13 @@ class TemporalConv:
         stride = (self.stride, self._space, self._space)
         padding = (0, self._padding, self._padding)
         clip = frames.movedim(0, 1).unsqueeze(0)
-        return F.conv3d(clip, self.weight, self.bias, stride, padding)[0].movedim(0, 1)
+        operations = self._operations(frames) * self.steps(frames.shape[0])
+        with launches.trials_bounded(operations, frames.device, frames.dtype):
+            return F.conv3d(clip, self.weight, self.bias, stride, padding)[0].movedim(0, 1)
 
     def _stacked(self, frames: Tensor, weight: Tensor) -> Tensor:
         parts = [self._thinned(frames, k) for k in range(self.reach)]
-        return F.conv2d(torch.cat(parts, dim=1), weight, self.bias, self._space, self._padding)
+        return self._in_2d(torch.cat(parts, dim=1), weight, self.bias)
 
     def _stacked_weight(self, frames: Tensor) -> Tensor:
         weight = self.weight.movedim(2, 1).flatten(1, 2)

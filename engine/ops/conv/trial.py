@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.core import gpu_loss
+from engine.core.result_file import ResultFile
 from engine.hardware.out_of_memory import is_out_of_memory
 from engine.ops.choices import settled
 from engine.ops.conv.causal_conv import ConvShape
@@ -27,7 +28,7 @@ from engine.ops.conv.temporal_conv import Form, TemporalConv, WinogradConv, laid
 from engine.ops.kernels.conv import ConvKernel, find
 from engine.ops.kernels.conv_tiles import DTYPE, Taps
 from engine.ops.precision import current
-from engine.ops.trials import WORTH_IT, ResultFile, first_line, machine, seconds_of
+from engine.ops.trials import WORTH_IT, first_line, machine, seconds_of
 
 logger = logging.getLogger(__name__)
 

@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from engine import diagnostics
+from engine.core import gpu_loss
 from engine.core.messages import message, text_of
 from engine.hardware import devices, known_faults
 from engine.hardware.known_faults import VersionRange, cudnn_version
@@ -98,6 +99,16 @@ def test_a_fault_of_windows_is_none_elsewhere(machine: pytest.MonkeyPatch) -> No
     machine.setattr(devices, "in_use", lambda: replace(GPU, driver="545.23"))
     machine.setattr("sys.platform", "linux")
     assert not any("moves it to RAM" in str(line.message) for line in examined())
+
+
+def test_losses_with_the_present_driver_are_a_warning(machine: pytest.MonkeyPatch) -> None:
+    gpu_loss.keep(GPU.name, "580.97", "unspecified launch failure")
+    _, line = examined()
+    assert (line.name, line.state) == ("GPU losses", "warning")
+    assert "1 time)" in str(line.message)
+    assert "unspecified launch failure" in str(line.message)
+    machine.setattr(devices, "in_use", lambda: replace(GPU, driver="581.29"))
+    assert len(examined()) == 1
 
 
 def test_without_a_gpu_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -369,6 +369,17 @@ def smaller(plan: SeedVr2Plan, stage: str = "") -> SeedVr2Plan | None:
     return next_smaller(plan, [("", kept), *((name, less[name]) for name in order)], _bytes_of)
 
 
+def gentler(plan: SeedVr2Plan, than: SeedVr2Plan) -> SeedVr2Plan:
+    """A plan in half the tiles of another one, and no longer clips or more blocks."""
+    axes, plan = _axes(than), with_clip(plan, than.latents)
+    return replace(
+        plan,
+        blocks_on_device=than.blocks_on_device,
+        encode_tile=axes["encode"].half(than),
+        decode_tile=axes["decode"].half(than),
+    )
+
+
 def less_on_host(plan: SeedVr2Plan) -> SeedVr2Plan | None:
     """Plan with less RAM; None at the minimum."""
     if plan.is_tiled:

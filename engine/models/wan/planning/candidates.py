@@ -124,6 +124,12 @@ def smaller(plan: WanPlan, stage: str = "") -> WanPlan | None:
     )
 
 
+def gentler(plan: WanPlan, than: WanPlan) -> WanPlan:
+    """A plan in half the tiles of another one."""
+    axes = _axes(than)
+    return replace(plan, **{axes[name].field: axes[name].half(than) for name in plan.stages})
+
+
 def less_on_host(plan: WanPlan) -> WanPlan | None:
     """Tiles that begin early instead of waiting with their carry."""
     if plan.warm_up or not plan.is_tiled:
