@@ -305,7 +305,7 @@ def _arrives(receiver: Any, end: float, control: Control | None) -> bool:
             control.check()
         if receiver.poll(min(left, _LOOK_S)):
             return True
-    return receiver.poll(0)
+    return bool(receiver.poll(0))
 
 
 def _send_rows(sender: Connection, part: ContactPart, options: BenchOptions) -> None:

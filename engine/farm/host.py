@@ -318,7 +318,8 @@ class Host:
                 is_in = member.state not in ("left-out", "refused")
                 check(is_in, f"{member.name} does not take part")
         except InvalidReport as err:
-            await comm.write({"status": "error", "message": str(err), "time": time.time()})
+            answer = {"status": "error", "message": str(err), "time": time.time()}
+            await comm.write(answer)  # type: ignore[no-untyped-call]  # untyped in distributed
             raise
         await self._scheduler.add_worker(comm, name=name, **about)
 

@@ -20,12 +20,13 @@ import torch
 from torch import Tensor
 
 from engine.core import gpu_loss
+from engine.core.result_file import ResultFile
 from engine.hardware.out_of_memory import is_out_of_memory
 from engine.ops.choices import settled
 from engine.ops.kernels.conv import ConvKernel, Work, find
 from engine.ops.kernels.conv_tiles import DTYPE, Program, Taps
 from engine.ops.linear.matmul import product
-from engine.ops.trials import WORTH_IT, ResultFile, first_line, machine, seconds_of
+from engine.ops.trials import WORTH_IT, first_line, machine, seconds_of
 
 logger = logging.getLogger(__name__)
 
