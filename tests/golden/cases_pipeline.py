@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -53,12 +53,33 @@ _OPTIONS |= {"lns": "latent_noise", "ins": "input_noise"}
 _GIVEN = ("input.", "input_noise_randn_cthw", "aug_randn_thwc")
 
 
-@torch.inference_mode()
-def check_pipeline(path: Path) -> Iterator[Outcome]:
-    """Every stage of every batch, with every form of the models."""
+@dataclass(frozen=True, slots=True)
+class Film:
+    """A golden film."""
+
+    tensors: dict[str, Tensor]  # what every stage gave
+    frames: Tensor  # [T, 3, H, W], 0 to 1, what goes in
+    options: ReferenceOptions
+    kind: str  # transformer that its weights' file names begin with
+
+    def draw(self) -> Callable[[int], Draw]:
+        """Noise of each batch, as the film was made with it."""
+        return _draws(self.tensors)
+
+
+def film_of(path: Path) -> Film:
+    """The film of a golden file."""
     tensors, case = files.tensors(path), files.entry(path, "meta")["case"]
     frames = tensors["input.frames_thwc_0_1"].movedim(-1, 1)
     options = ReferenceOptions(**{ours: case[name] for name, ours in _OPTIONS.items()})
+    return Film(tensors, frames, options, case["kind"])
+
+
+@torch.inference_mode()
+def check_pipeline(path: Path) -> Iterator[Outcome]:
+    """Every stage of every batch, with every form of the models."""
+    film = film_of(path)
+    tensors, frames, options = film.tensors, film.frames, film.options
     if "input.frames_after_prepend_thwc" in tensors:
         longer = frames[mirrored_indices_before(len(frames), options.prepend)].movedim(1, -1)
         wanted = tensors["input.frames_after_prepend_thwc"]
@@ -66,13 +87,13 @@ def check_pipeline(path: Path) -> Iterator[Outcome]:
     for form in FORMS:
         models = Models(
             vae=load_vae(files.weights_of(path, "vae"), form=form),
-            dit=load_dit(files.weights_of(path, case["kind"]), form=form),
+            dit=load_dit(files.weights_of(path, film.kind), form=form),
             text=tensors["input.text_embedding"],
         )
         models.vae.enable_slicing()
         found: dict[str, Tensor] = {}
         final = upscale_as_reference(
-            frames, models, options, draw=_draws(tensors), trace=partial(_keep, found)
+            frames, models, options, draw=film.draw(), trace=partial(_keep, found)
         )
         for name, wanted in tensors.items():
             if any(part in name for part in _GIVEN):

@@ -55,6 +55,22 @@ class PretendedModule:
             _KERNELS[name](launch, *map(_value, arguments))
         self.gpu.launch(f"kernel {name}", launch.reads, launch.writes)
 
+    def sums(self, clip: Tensor, weight: Tensor, strides: tuple[int, int], zeros: int) -> Tensor:
+        """Convolution of a clip, exact.
+
+        Args:
+            clip: [T, C, H, W] float64 with its past and its margins.
+            weight: [O, C, K, kh, kw] float64.
+            strides: Over time and over space.
+            zeros: First frames of the clip, which are zeros.
+
+        Returns:
+            [T', O, H', W'].
+        """
+        over_time, over_space = strides
+        steps = over_time, over_space, over_space
+        return F.conv3d(clip.movedim(0, 1)[None], weight, stride=steps)[0].movedim(1, 0)
+
 
 class Launch:
     """One launch: the memory that it reads and writes.
@@ -426,10 +442,13 @@ def _convolve(
     if not launch.has_values:
         return
     margins = given.left, result.width * step, given.above, result.height * step
-    padded = F.pad(clip, margins)
-    steps = (given.time_stride, step, step)
-    found = F.conv3d(padded.movedim(0, 1)[None], weight, stride=steps)[0].permute(1, 2, 3, 0)
-    found = found[first.z :, : result.height, : result.width][:, rows] + added
+    seen = [
+        (n - 1) * step + taps for n, taps in zip(into.shape[1:3], weight.shape[3:], strict=True)
+    ]
+    padded = F.pad(clip, margins)[..., step * rows.start :, :][..., : seen[0], : seen[1]]
+    zeros = 0 if given.past.first else given.past_count
+    found = launch.module.sums(padded, weight, (given.time_stride, step), zeros)
+    found = found.permute(0, 2, 3, 1)[first.z :] + added
     into.copy_(torch.where(mine, found, into.double()))
     if macros["GROUP"]:
         _tile_statistics(launch, into.double(), result, frames, rows)

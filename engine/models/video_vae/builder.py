@@ -43,7 +43,7 @@ class Builder:
         options: ConvOptions,
         switches: VaeSwitches,
     ) -> None:
-        self.device, self.options, self.switches = device, options, switches
+        self.plain, self.device, self.options, self.switches = plain, device, options, switches
         self._table, self._weights = table, weights
         self._names: dict[nn.Module, str] = {each: name for name, each in plain.named_modules()}
 

@@ -61,7 +61,7 @@ class CausalConv:
         self._conv = conv
         self._pad, self._late = pad, late
 
-    def of(self, frames: Tensor, context: SliceContext) -> Tensor:
+    def of(self, frames: Tensor, context: SliceContext) -> NormInput:
         """Convolve frames as they are."""
         before, folded = self._lies(frames.shape[0], context)
         if before or self._pad:
@@ -69,7 +69,7 @@ class CausalConv:
         else:
             self._keep(frames, context)
             window = ConvInput(frames, folded)
-        return self.over(window).frames
+        return self.over(window)
 
     def normed(self, norm: Norm, given: NormInput, context: SliceContext) -> ConvInput:
         """The input window of the normalised frames, through SiLU."""
@@ -171,13 +171,13 @@ class KernelCausalConv:
         self.name = name
         self._conv, self._past, self._late = conv, past, late
 
-    def of(self, frames: Tensor, context: SliceContext) -> Tensor:
+    def of(self, frames: Tensor, context: SliceContext) -> NormInput:
         """Convolve frames as they are."""
         past = self._take_past(frames, context)
         with self._keeping(frames, past, context) as kept:
             if kept is not None:
                 kept.copy_(frames[-len(kept) :])
-        return self.over(ConvInput(frames, past is None, past)).frames
+        return self.over(ConvInput(frames, past is None, past))
 
     def normed(self, norm: Norm, given: NormInput, context: SliceContext) -> ConvInput:
         """The input of the convolution of the normalised frames, through SiLU."""

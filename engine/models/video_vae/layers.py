@@ -27,7 +27,8 @@ class ConvLayer:
 
     def run(self, context: SliceContext) -> None:
         """Work on the stream."""
-        context.put(self._conv.of(context.take(), context), self.name)
+        found = self._conv.of(context.take(), context)
+        context.put(found.frames, self.name, found.statistics)
 
 
 class OutputLayer:
@@ -89,7 +90,7 @@ class ResidualLayer:
         stream = given.frames
         del inner, given
         if self._shortcut is not None:
-            stream = self._shortcut.of(stream, context)
+            stream = self._shortcut.of(stream, context).frames
         if self._add is not None and second.bias is not None:
             statistics = self._add(stream, second.over(window).frames, second.bias)
             context.put(stream, self.name, statistics)

@@ -104,7 +104,19 @@ def _middle(build: Builder, plain: MidBlock) -> list[Part]:
 
 def _downsampler(build: Builder, plain: SeedVr2Downsampler) -> list[Part]:
     """Zeros to the right and below, then a convolution with strides."""
-    return [ConvLayer(build.name(plain), build.conv(plain.conv, pad=1))]
+    conv = build.conv(plain.conv, pad=1, groups=_groups(build))
+    return [ConvLayer(build.name(plain), conv)]
+
+
+def _conv_in(build: Builder, plain: CausalConv3d) -> ConvLayer:
+    """The first convolution of encoder or decoder, which the norm of a residual block follows."""
+    return ConvLayer(build.name(plain), build.conv(plain, groups=_groups(build)))
+
+
+def _groups(build: Builder) -> int:
+    """Groups of all norms."""
+    assert isinstance(build.plain, SeedVr2Vae)
+    return build.plain.config.norm_groups
 
 
 def _upsampler(build: Builder, plain: SeedVr2Upsampler) -> list[Part]:
@@ -172,10 +184,12 @@ class FastVae(FastSlicedVae[SeedVr2Vae, VaeConfig]):
         layers = [layer for part in blocks for layer in part.children()]
         cut = 2 * (config.layers_per_block + 1) + 1
         # The decoder before the encoder: folding its upsamplers takes the most memory.
-        self._low = build.parts(*first, decoder.conv_in, decoder.mid_block, *layers[:cut])
+        self._low = [*build.parts(*first), _conv_in(build, decoder.conv_in)]
+        self._low += build.parts(decoder.mid_block, *layers[:cut])
         self._high = build.parts(*layers[cut:])
         self._high.append(_output(build, decoder.conv_norm_out, decoder.conv_out))
-        encode = build.parts(encoder.conv_in, encoder.down_blocks, encoder.mid_block)
+        encode: list[Part] = [_conv_in(build, encoder.conv_in)]
+        encode += build.parts(encoder.down_blocks, encoder.mid_block)
         encode.append(_output(build, encoder.conv_norm_out, encoder.conv_out))
         if config.quant_conv:
             encode += build.parts(plain.quant_conv)

@@ -312,8 +312,8 @@ class FastSeedVr2Upsampler:
 
     def run(self, context: SliceContext) -> None:
         """Work on the stream."""
-        large = self._unfolded(self._widen.of(context.take(), context), context)
-        context.put(self._conv.of(large, context), self.name)
+        wide = self._widen.of(context.take(), context).frames
+        context.put(self._conv.of(self._unfolded(wide, context), context).frames, self.name)
 
     def _unfolded(self, wide: Tensor, context: SliceContext) -> Tensor:
         """Depth to space; the second frame of a clip is dropped where time doubles."""

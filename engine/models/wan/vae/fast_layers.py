@@ -133,9 +133,9 @@ class FastWanDownsampler:
 
     def run(self, context: SliceContext) -> None:
         """Work on the stream."""
-        frames = self._space.of(context.take(), context)
+        frames = self._space.of(context.take(), context).frames
         if self._time is not None:
-            later = self._time.of(frames, context)
+            later = self._time.of(frames, context).frames
             if not context.carry.first:
                 frames = later
             else:  # joined with none its layout would be another one
@@ -213,7 +213,7 @@ class FastWanUpsampler:
             yield source[:1], slice(0, 1)
         if len(source) == head:
             return
-        both = self._time.of(source[head:], context)
+        both = self._time.of(source[head:], context).frames
         for half, frames in enumerate(both.chunk(2, dim=1)):
             if not self._space.reads_views:
                 frames = frames.contiguous(memory_format=memory_format(both))

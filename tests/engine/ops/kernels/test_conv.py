@@ -26,6 +26,7 @@ from engine.ops.kernels import build, conv, conv_tiles, nvrtc
 from engine.ops.kernels.conv import ConvKernel, Factors, Work
 from engine.ops.kernels.conv_tiles import TILES, Program, Taps, Tile, launches, tile_for
 from engine.ops.kernels.group_norm import GroupNormKernels
+from tests.helpers.kernel_sums import kernel_sums
 from tests.helpers.kernels import HostModule, host_module
 
 SMALL = Tile(channels=32, warps=(2, 2), height=4, width=16)
@@ -303,6 +304,25 @@ def test_sums_of_half_precision_that_are_promoted_lose_little(folder):
     assert exact < 2.5e-4
     assert exact < often < usual < 1e-3
     assert never > 3 * usual
+
+
+@pytest.mark.parametrize("promote", [0, 32, 128])
+@pytest.mark.parametrize("name", LAYERS)
+def test_fast_sums_of_whole_vaes_are_those_of_the_source(folder, name, promote):
+    """Bit for bit."""
+    layer = LAYERS[name]
+    weight, work, _ = work_of(layer, lambda *shape: torch.randn(shape).half())
+    ours = kernel(folder, program(layer.taps, promote, store=work.store))
+    ours.convolve(ours.program.packed(weight), work)
+    clip = work.frames if work.past is None else torch.cat([work.past, work.frames])
+    stride, (height, width) = layer.taps.stride, work.out.shape[2:]
+    beside = (work.left, width * stride, work.above, height * stride)
+    seen = ((n - 1) * stride + k for n, k in zip((height, width), weight.shape[3:], strict=True))
+    rows, columns = seen
+    clip = F.pad(clip, beside)[..., :rows, :columns]
+    strides, chunk = (work.time_stride, stride), ours.program.chunk
+    found = kernel_sums(clip, weight, strides=strides, chunk=chunk, promote=promote)
+    assert torch.equal(found.half(), work.out)
 
 
 # --- races
