@@ -26,6 +26,8 @@ class OwnMemory:
 
     gpu_bytes: Callable[[], int] = lambda: 0  # memory that torch has reserved
     pinned_bytes: Callable[[], int] = lambda: 0  # pinned RAM
+    # GPU memory that Windows keeps in RAM; None off Windows.
+    shared_bytes: Callable[[], int | None] = lambda: shared_memory.own_bytes()
 
 
 def read(family: frozenset[int], own: OwnMemory) -> GpuReading | None:
@@ -80,7 +82,7 @@ def _read(gpu: Gpu, family: frozenset[int], own: OwnMemory | None = None) -> Gpu
 
 
 def _spilled(own: OwnMemory) -> int:
-    shared = shared_memory.own_bytes()
+    shared = own.shared_bytes()
     if not shared:
         return 0
     spilled = shared - own.pinned_bytes()

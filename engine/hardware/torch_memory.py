@@ -9,11 +9,26 @@ from dataclasses import replace
 from typing import Any
 
 from engine.core import gpu_loss
-from engine.hardware import devices
+from engine.hardware import devices, shared_memory
 from engine.hardware.gpu_reading import OwnMemory
 from engine.protocol.report import MemoryPeak
 
 _LEAST_SHARE = 0.01  # of a GPU; less is an internal error
+
+
+_elsewhere = (0, 0, 0)  # in the process of the GPU that a job runs in: see `note_elsewhere`
+
+
+def note_elsewhere(reserved: int, pinned: int, shared: int) -> None:
+    """Keep what another process of this program has reported of its memory, in bytes.
+
+    Args:
+        reserved: Bytes of the GPU in use that torch has reserved there.
+        pinned: Bytes of main memory pinned there.
+        shared: Bytes of GPU memory that Windows keeps in main memory for it.
+    """
+    global _elsewhere
+    _elsewhere = reserved, pinned, shared
 
 
 def gpu_bytes(number: int | None = None) -> int:
@@ -132,4 +147,8 @@ def _cuda() -> Any:
     return cuda if is_used is not None and is_used() else None
 
 
-OWN = OwnMemory(gpu_bytes=gpu_bytes, pinned_bytes=pinned_bytes)
+OWN = OwnMemory(
+    gpu_bytes=lambda: gpu_bytes() + _elsewhere[0],
+    pinned_bytes=lambda: pinned_bytes() + _elsewhere[1],
+    shared_bytes=lambda: (shared_memory.own_bytes() or 0) + _elsewhere[2],
+)

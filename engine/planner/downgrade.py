@@ -15,8 +15,9 @@ from engine.models.planning.memory import PhaseMemory
 from engine.planner import peaks
 from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.plan import Notice, PassName, Plan, StagePlan, WorkPlan
+from engine.settings.switches import careful
 
-Why = Literal["out-of-memory", "spilled", "overflow"]
+Why = Literal["out-of-memory", "spilled", "overflow", "gpu-lost"]
 _MIB = 2**20
 
 
@@ -35,11 +36,25 @@ def next_plan(
         of_main_memory: Main memory was short, not that of a GPU.
         failed: The pass that was at work; None where that is not known.
     """
+    if why == "gpu-lost":
+        return _after_loss(plan)
     for name in _in_turn(plan, why, failed):
         other = next_work(registry.pass_of(plan, name), why, of_main_memory=of_main_memory)
         if other is not None:
             return _remeasured_plan(registry.with_pass(plan, name, other))
     return None
+
+
+def _after_loss(plan: Plan) -> Plan | None:
+    """The plan with careful switches; of one that has them, with half the tiles."""
+    names: tuple[PassName, ...] = ("work",) if plan.first_pass is None else ("first_pass", "work")
+    works = [registry.pass_of(plan, name) for name in names]
+    others = [replace(work, switches=careful(work.switches)) for work in works]
+    if others == works:
+        others = [registry.family_of(work).gentler(work, work) for work in works]
+    for name, work in zip(names, others, strict=True):
+        plan = registry.with_pass(plan, name, work)
+    return None if others == works else _remeasured_plan(plan)
 
 
 def _in_turn(plan: Plan, why: Why, failed: PassName | None) -> tuple[PassName, ...]:
@@ -176,5 +191,7 @@ def _changes_of(old: WorkPlan, new: WorkPlan) -> Iterator[Message]:
         yield message("change.dtype", before=old.dtype, after=new.dtype)
     if old.switches.vae.fp16_sums != new.switches.vae.fp16_sums:
         yield message("change.fp16-sums")
+    if old.switches.run.pinned_transfers != new.switches.run.pinned_transfers:
+        yield message("change.unpinned")
     if old.family == new.family:
         yield from registry.family_of(new).changes(old, new)
