@@ -21,11 +21,13 @@ import queue
 import signal
 import threading
 import traceback
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import psutil
 
 from engine.core.control import Control
 from engine.core.errors import Cancelled, EngineError, GpuLost, OutOfMemory
@@ -209,7 +211,8 @@ class GpuProcess:
                 torch_memory.note_elsewhere(0, 0, 0)
                 self._wait_idle()
         if outcome.report is not None:
-            return outcome.report
+            own = psutil.Process().memory_info().rss  # the plan counts both processes
+            return replace(outcome.report, peak_bytes=outcome.report.peak_bytes + own)
         error = outcome.error or AssertionError("a job without an end")
         logger.info("%s", error, extra={"details": outcome.details})
         raise error

@@ -9,7 +9,6 @@ from typing import Literal
 from engine.core.errors import OutOfMemory
 from engine.core.messages import Message, Param, message
 from engine.core.units import memory_text
-from engine.hardware.budget import PROGRAM_BYTES
 from engine.models import registry
 from engine.models.planning.memory import PhaseMemory
 from engine.planner import peaks
@@ -86,7 +85,8 @@ def next_work(work: WorkPlan, why: Why, *, of_main_memory: bool) -> WorkPlan | N
 def _remeasured_plan(plan: Plan) -> Plan:
     """A plan of which a pass has changed, with the memory that it takes now."""
     memory, peak = peaks.stage_peaks(plan), peaks.job_peak(plan)
-    stages = tuple(_remeasured(stage, memory.get(stage.stage)) for stage in plan.stages)
+    own = peaks.program_bytes(plan)
+    stages = tuple(_remeasured(stage, memory.get(stage.stage), own) for stage in plan.stages)
     return replace(
         plan,
         stages=stages,
@@ -96,10 +96,10 @@ def _remeasured_plan(plan: Plan) -> Plan:
     )
 
 
-def _remeasured(stage: StagePlan, peak: PhaseMemory | None) -> StagePlan:
+def _remeasured(stage: StagePlan, peak: PhaseMemory | None, program_bytes: int) -> StagePlan:
     if peak is None:
         return stage
-    return replace(stage, peak_bytes=PROGRAM_BYTES + peak.host, device_bytes=peak.device)
+    return replace(stage, peak_bytes=program_bytes + peak.host, device_bytes=peak.device)
 
 
 def notice_of(
