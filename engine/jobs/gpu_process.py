@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from engine.core import log
 from engine.core.control import Control
 from engine.core.errors import Cancelled, EngineError, GpuLost, OutOfMemory
 from engine.core.file_access import reported
@@ -253,7 +254,7 @@ class GpuProcess:
                         context.plan = plan
                         if isinstance(outcome.error, GpuLost):
                             self._end()
-                            raise outcome.error
+                            raise Cancelled if control.is_cancelled else outcome.error
                         return outcome
                     case ("memory", (*sizes,)):
                         torch_memory.note_elsewhere(*sizes)
@@ -306,6 +307,7 @@ def _serve(pipe: Connection, preloaded: tuple[str, ...]) -> None:
     """The main function of the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process of the window
     logging.getLogger().setLevel(logging.INFO)
+    log.note_crashes()
     for name in preloaded:
         importlib.import_module(name)
     from engine.runtimes import start

@@ -216,18 +216,22 @@ def test_where_no_process_starts_the_job_runs_here(
 @pytest.mark.slow
 def test_twenty_losses_at_random_moments_change_no_result(tmp_path: Path, lose: Lose) -> None:
     """The process of the window lives on; the plan that is made next takes less memory."""
-    dice = random.Random(4)
+    dice, known = random.Random(4), {}
+    for kind in KINDS:
+        folder = tmp_path / kind
+        folder.mkdir()
+        plan = planned(kind, folder)
+        known[kind] = plan, made_here(plan, folder / "here"), segment_files(folder / "here")
     for number in range(20):
-        folder = tmp_path / str(number)
-        plan, events = planned(KINDS[number % len(KINDS)], folder), Events()
-        launches = made_here(plan, folder / "here")
+        kind = KINDS[number % len(KINDS)]
+        (plan, launches, wanted), events = known[kind], Events()
         PROCESS.close()  # the next one knows when it is to lose the GPU
-        lose(dice.randrange(1, launches))
-        made(plan, folder / "there", events)
-        assert segment_files(folder / "there") == segment_files(folder / "here"), number
-        assert [one.why for one in events.of(e.PlanDowngraded)] == ["gpu-lost"], number
+        lose(at := dice.randrange(1, launches))
+        made(plan, tmp_path / f"{number}", events)
+        print(f"loss {number + 1}: {kind}, after {at} of {launches} launches", flush=True)
+        assert segment_files(tmp_path / f"{number}") == wanted
+        assert [one.why for one in events.of(e.PlanDowngraded)] == ["gpu-lost"]
         assert losses() == number + 1
-        print(f"loss {number + 1}: equal", flush=True)
 
 
 def test_a_job_of_the_window_survives_a_loss(tmp_path: Path, lose: Lose) -> None:
