@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -99,7 +100,7 @@ def other_programs() -> tuple[GpuProcess, ...]:
         return ()
     handle = nvml.handles()[gpu.index]
     used = gpu.total_bytes - gpu.free_bytes
-    ours = frozenset({psutil.Process().pid})
+    ours = frozenset({os.getpid(), os.getppid()})  # the window's process starts that of a GPU
     return programs(bytes_by_process(nvml.processes(handle), shared_memory.adapter(used)), ours)
 
 

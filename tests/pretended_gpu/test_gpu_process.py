@@ -42,7 +42,7 @@ from tests.helpers.jobs import (
 from tests.helpers.seedvr2 import make_three_shots
 from tests.pretended_gpu.machine import pretended_gpu
 from tests.pretended_gpu.process import HERE, LOSSES, NAME
-from tests.pretended_gpu.test_jobs import on_gpu
+from tests.pretended_gpu.test_jobs import on_gpu, wait_until
 
 pytestmark = pytest.mark.pretended_gpu
 
@@ -132,7 +132,9 @@ def test_a_lost_gpu_costs_a_piece_of_the_job_and_no_more(tmp_path: Path, lose: L
     assert (before.gpu_losses, after.gpu_losses) == (0, 1)
 
 
-def test_a_process_stays_for_the_next_job(tmp_path: Path, lose: Lose) -> None:
+def test_a_process_stays_for_the_next_job_and_ends_without_one(
+    tmp_path: Path, lose: Lose, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan = planned("lite", tmp_path)
     pids = []
     for name in ("one", "two"):
@@ -140,8 +142,10 @@ def test_a_process_stays_for_the_next_job(tmp_path: Path, lose: Lose) -> None:
         pids.append(PROCESS.pid)
     assert segment_files(tmp_path / "one") == segment_files(tmp_path / "two")
     assert pids[0] == pids[1] > 0
-    PROCESS.close()
-    assert not PROCESS.pid
+    monkeypatch.setattr(gpu_process, "_IDLE_S", 0.2)
+    PROCESS.start()
+    wait_until(lambda: not PROCESS.pid)
+    assert not psutil.pid_exists(pids[0])
 
 
 @pytest.mark.slow
