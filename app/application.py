@@ -34,7 +34,11 @@ from app.controllers.queue import QueueController
 from app.controllers.restart import RestartController
 from app.controllers.runtimes import RuntimesController
 from app.controllers.settings import DiagnosticsController, PresetsController, SettingsController
-from app.controllers.unattended import AfterQueueController, WatchController
+from app.controllers.unattended import (
+    AfterQueueController,
+    SessionController,
+    WatchController,
+)
 from app.controllers.updates import UpdatesController
 from app.desktop.single_instance import SingleInstance
 from app.i18n import Languages, system_language, tr
@@ -157,6 +161,9 @@ class Program(QObject):
         self.watch = WatchController(
             self.window, self.controller, self.queue, self.settings, self.ui_state
         )
+        self.session = SessionController(
+            self.window, self.controller, self.queue, self.settings, self.ui_state
+        )
         self._left_over: tuple[UnfinishedJob, ...] = ()  # what the banner asks about
         self._others: tuple[UnfinishedJob, ...] = ()  # after that
         self._connect()
@@ -173,11 +180,15 @@ class Program(QObject):
         self.machines.look()
         self.runtime.look()  # after Prepare: it shows whether an installed one could be loaded
 
+    def keep_queue(self) -> None:
+        """Write down the queue for the next start: the program ends."""
+        if self.restart.keeps:
+            self.restart.keep(ends=True)
+
     def close(self) -> None:
         """End the engine; a running job is left for the next start."""
         self.engine_import.wait()
-        if self.restart.keeps:
-            self.restart.keep(ends=True)
+        self.keep_queue()
         self.controller.removals.drop()
         if self.engine is not None:
             self.engine.close(_CLOSE_S)
@@ -206,12 +217,16 @@ class Program(QObject):
         if files:
             self.controller.add_paths(files)
 
-    def take_up(self, begun: tuple[UnfinishedJob, ...], *, is_kept: bool) -> None:
+    def take_up(
+        self, begun: tuple[UnfinishedJob, ...], *, is_kept: bool, resumes: bool = False
+    ) -> None:
         """Bring back what the last run has left: videos that wait, and those that were begun.
 
         Args:
             begun: Jobs that were begun.
             is_kept: Whether the queue of this run is kept too, and the folder watched.
+            resumes: Windows has restarted for an update while the queue ran: it goes on, unless
+                the user has turned that off since.
         """
         names = [job.job_id for job in begun]
         watched = restart.take_over(self.controller, self.queue, names, self.downloads.expect)
@@ -219,6 +234,12 @@ class Program(QObject):
             self.restart.keep_from_now()
             begun = self.watch.go_on(begun, watched)
             self.watch.begin()
+        if resumes and self.ui_state.engine_settings.resume_after_update:
+            if able := [job for job in begun if job.problem is None]:
+                self.controller.continue_left_over(able)  # the queue starts with them
+            else:
+                self.controller.start()
+            begun = tuple(job for job in begun if job not in able)
         self.offer_left_over(begun)
 
     def offer_left_over(self, jobs: tuple[UnfinishedJob, ...]) -> None:
@@ -289,6 +310,7 @@ def run(argv: Sequence[str]) -> int:
     program.window.painted.connect(lambda: begin_work(program, options))
     program.window.closed.connect(program.window.hide)
     app.lastWindowClosed.connect(app.quit)
+    app.aboutToQuit.connect(program.keep_queue)  # when a session ends, nothing else is called
     program.colour_title_bar()
     program.look.changed.connect(program.colour_title_bar)
     program.window.show()
@@ -347,7 +369,7 @@ def _attach_engine(program: Program, options: argparse.Namespace) -> None:
     paths.choose_jobs_folder(settings.job_folder)
     program.attach(Engine(program.bridge, settings=settings, pretend=gpus, numbers_results=True))
     is_usual = not options.pretend_gpu and not options.pretend_vram and not options.demo
-    program.take_up(unfinished(), is_kept=is_usual)
+    program.take_up(unfinished(), is_kept=is_usual, resumes=options.resume)
     if options.files:
         program.controller.add_paths(options.files)
     if options.demo:

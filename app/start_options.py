@@ -10,6 +10,8 @@ from pathlib import Path
 from engine.core import paths
 from engine.core.errors import EngineError
 
+RESUME = "--resume"
+
 
 def no_options() -> argparse.Namespace:
     """Options of a start without arguments."""
@@ -20,6 +22,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The options; ends the program with a sentence where they cannot be."""
     parser = argparse.ArgumentParser(prog="upreel", description="Upscales and restores video.")
     parser.add_argument("files", nargs="*", help="videos, images or folders to queue")
+    parser.add_argument(
+        RESUME,
+        action="store_true",
+        help="continue the queue; Windows starts Upreel with it after an update",
+    )
     parser.add_argument("--demo", action="store_true", help="upscale the sample clip")
     parser.add_argument(
         "--pretend-gpu",

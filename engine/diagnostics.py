@@ -20,15 +20,18 @@ from pathlib import Path
 from typing import Any
 
 from engine.core import paths
-from engine.core.errors import EngineError
+from engine.core.errors import EngineError, is_code_refusal
 from engine.core.messages import message
 from engine.core.units import bytes_text
 from engine.hardware import (
+    code_policy,
+    commit,
     devices,
     gpu_reading,
     gpu_table,
     known_faults,
     nvml,
+    pc_state,
     shared_memory,
     torch_memory,
 )
@@ -94,7 +97,8 @@ def _torch() -> Iterator[DoctorLine]:
     try:
         import torch
     except (ImportError, OSError) as err:
-        yield _problem("torch", "torch.missing", reason=err)
+        case = "torch.blocked" if is_code_refusal(err) else "torch.missing"
+        yield _problem("torch", case, reason=err)
         return
     facts = {"version": torch.__version__, "threads": torch.get_num_threads()}
     if torch.version.cuda:
@@ -271,7 +275,9 @@ def _path_length() -> DoctorLine:
 def _settings() -> Iterator[DoctorLine]:
     settings = load_engine_settings()
     threads = settings.threads or devices.cpu_threads()
-    yield _ok("settings", "settings", threads=threads, share=f"{settings.memory_share:.0%}")
+    shares = {"share": settings.memory_share, "vram": settings.vram_limit}
+    texts = {name: f"{share:.0%}" for name, share in shares.items()}
+    yield _ok("settings", "settings", threads=threads, **texts)
 
 
 def _optimisations() -> Iterator[DoctorLine]:
@@ -309,6 +315,20 @@ def _memory() -> Iterator[DoctorLine]:
         yield _ok("memory", "memory.enough", **sizes)
     else:
         yield _warning("memory", "memory.little", **sizes)
+
+
+def _commit() -> Iterator[DoctorLine]:
+    """Memory that the system still promises, where it has a limit for that."""
+    promised, (_, available) = commit.commit(), devices.ram()
+    if promised is None:
+        return
+    sizes = {"left": promised.left_bytes, "limit": promised.limit_bytes, "available": available}
+    texts = {name: bytes_text(size) for name, size in sizes.items()}
+    if promised.left_bytes >= available:
+        yield _ok("commit limit", "commit.enough", **texts)
+    else:
+        advice = message(f"advice.{promised.cause}")
+        yield _warning("commit limit", "commit.little", **texts, advice=advice)
 
 
 def _processor() -> Iterator[DoctorLine]:
@@ -386,10 +406,20 @@ def _gpu_spilling() -> Iterator[DoctorLine]:
         yield _warning("GPU spilling", "gpu-spilling.not-counted")
 
 
+def _pc_state() -> Iterator[DoctorLine]:
+    """Time limit and scheduling of the GPU, screens, and the source of power."""
+    yield from pc_state.lines()
+
+
 def _runtime() -> Iterator[DoctorLine]:
     from engine.runtimes import advice
 
     yield from advice.lines(devices.in_use())
+
+
+def _code_policy() -> Iterator[DoctorLine]:
+    """Whether Windows may block libraries of torch."""
+    yield from code_policy.lines()
 
 
 def _presets() -> Iterator[DoctorLine]:
@@ -413,8 +443,18 @@ def _choices_of(preset: Preset) -> str:
     return f"{model} ({found})" if found else model
 
 
-_PROGRAM = (_python, _torch, _runtime, _convolutions, _kernels, _video, _window, _encoders)
+_PROGRAM = (
+    _python,
+    _torch,
+    _code_policy,
+    _runtime,
+    _convolutions,
+    _kernels,
+    _video,
+    _window,
+    _encoders,
+)
 _FILES = (_resources, _weights, _folders, _settings, _optimisations)
 _GPU = (_gpu, _gpu_libraries, _gpu_link, _gpu_programs, _gpu_spilling)
-_MACHINE = (_disk, _memory, _processor, *_GPU, _presets)
+_MACHINE = (_disk, _memory, _commit, _processor, *_GPU, _pc_state, _presets)
 CHECKS = (*_PROGRAM, *_FILES, *_MACHINE)

@@ -5,10 +5,12 @@
 Collects the licence texts, runs PyInstaller on app.spec, copies the licence into the folder, and
 runs `upreel --smoke-test`; ends with an error if any of these fails. Needs the extra `dev`.
 
-On Windows the folder has one copy of each library of Microsoft's C++ runtime, the newest, at its
-top, where every library finds it. Qt, numpy and Python each bring their own copy; the one that is
-loaded first serves the whole process, and a torch newer than that copy fails to load (WinError
-1114).
+On Windows the folder has `bin`, for the PATH of those who want it: `upreel` and `upreel-cli` in it
+are the command line, while `upreel.exe` in the folder itself is the window.
+
+It also has one copy of each library of Microsoft's C++ runtime there, the newest, at its top, where
+every library finds it. Qt, numpy and Python each bring their own copy; the one that is loaded first
+serves the whole process, and a torch newer than that copy fails to load (WinError 1114).
 """
 
 from __future__ import annotations
@@ -49,9 +51,19 @@ def build() -> None:
     subprocess.run(command, check=True, cwd=ROOT)
     for name in LICENCE_FILES:
         shutil.copy2(ROOT / name, PACKED / name)
+    if sys.platform == "win32":
+        write_commands(PACKED)
     for path in PACKED.rglob("*"):
         if not path.is_symlink():  # readable for every user, whatever the modes are here
             path.chmod(path.stat().st_mode | (0o755 if path.is_dir() else 0o644))
+
+
+def write_commands(folder: Path) -> None:
+    """Write the commands for the PATH into a packed folder; they pass on words and exit status."""
+    (folder / "bin").mkdir()
+    for name in ("upreel", "upreel-cli"):
+        text = '@"%~dp0..\\upreel-cli.exe" %*\r\n'
+        (folder / "bin" / f"{name}.cmd").write_text(text, encoding="ascii", newline="")
 
 
 def describe(folder: Path) -> str:

@@ -8,7 +8,8 @@
 ;   /CLOSE          with /S: closes a running Upreel, as its window's X does
 ;   /WAIT=SECONDS   with /S: how long to wait for its end; default 10
 ;   /RUN            with /S: starts Upreel at the end
-;   /STARTMENU=0|1 /DESKTOP=0|1 /OPENWITH=0|1   components; default: as installed, at first 1 0 1
+;   /STARTMENU=0|1 /DESKTOP=0|1 /OPENWITH=0|1 /PATH=0|1   components; default: as installed, at
+;                   first 1 0 1 0
 ;   /LANG=en|zh     language of the pages; default: Windows' language
 ; of uninstall.exe: /S, /CLOSE, /WAIT, /LANG, and
 ;   /PURGE          with /S: also removes models, NVIDIA runtimes, settings and unfinished jobs
@@ -89,6 +90,9 @@ Var IsFresh    ; the folder had no files of Upreel
 Var AddStartMenu ; chosen components
 Var AddDesktop
 Var AddOpenWith
+Var AddPath
+Var PathFolder ; of UserPath
+Var PathChange ; of UserPath: "", "add" or "remove"
 Var Boxes      ; vertical position on the uninstaller's page
 Var ModelsBox
 Var RuntimesBox
@@ -195,6 +199,13 @@ Section "$(PART_OPENWITH)" PART_OPENWITH
   !insertmacro OPENED_BY .latent Upreel.Latent
 SectionEnd
 
+Section /o "$(PART_PATH)" PART_PATH
+  StrCpy $PathFolder "$INSTDIR\bin"
+  StrCpy $PathChange "add"
+  Call UserPath
+  Pop $0
+SectionEnd
+
 Section -RefreshExplorer
   ${RefreshShellIcons}
 SectionEnd
@@ -204,6 +215,7 @@ SectionEnd
   !insertmacro MUI_DESCRIPTION_TEXT ${PART_STARTMENU} $(ABOUT_STARTMENU)
   !insertmacro MUI_DESCRIPTION_TEXT ${PART_DESKTOP} $(ABOUT_DESKTOP)
   !insertmacro MUI_DESCRIPTION_TEXT ${PART_OPENWITH} $(ABOUT_OPENWITH)
+  !insertmacro MUI_DESCRIPTION_TEXT ${PART_PATH} $(ABOUT_PATH)
 !insertmacro MUI_FUNCTION_DESCRIPTION_END
 
 Section Uninstall

@@ -22,6 +22,7 @@ Function .onInit
   !insertmacro CHOOSE ${PART_STARTMENU} $AddStartMenu
   !insertmacro CHOOSE ${PART_DESKTOP} $AddDesktop
   !insertmacro CHOOSE ${PART_OPENWITH} $AddOpenWith
+  !insertmacro CHOOSE ${PART_PATH} $AddPath
 FunctionEnd
 
 ; Default components: those of the installed version, without an icon that the user has deleted.
@@ -29,6 +30,7 @@ Function RememberParts
   StrCpy $AddStartMenu 1
   StrCpy $AddDesktop 0
   StrCpy $AddOpenWith 1
+  StrCpy $AddPath 0
   ${If} $Previous == ""
     Return
   ${EndIf}
@@ -42,6 +44,10 @@ Function RememberParts
   ${If} $0 == ""
     StrCpy $AddOpenWith 0
   ${EndIf}
+  StrCpy $PathFolder "$Previous\bin"
+  StrCpy $PathChange ""
+  Call UserPath
+  Pop $AddPath
 FunctionEnd
 
 ; Before the welcome page: note the version that is replaced.
@@ -330,6 +336,10 @@ Function WriteEntry
     StrCpy $ListFile "$Previous\${LIST}"
     Call DeleteListed
     Call RemoveProgramValues
+    StrCpy $PathFolder "$Previous\bin"
+    StrCpy $PathChange "remove"
+    Call UserPath
+    Pop $0
     Delete "$Previous\${LIST}"
     Delete "$Previous\${UNINSTALLER}"
     RMDir $Previous

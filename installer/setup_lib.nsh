@@ -1,6 +1,9 @@
 ; Functions of Upreel's setup. SHARED is inserted twice: for the installer, and with "un." for the
 ; uninstaller. $0 to $9 are local to a function unless its comment names them; variables are shared.
 
+!define HKCU_HANDLE -2147483647 ; 0x80000001 with its sign
+!define AS_IT_IS 0x10000006 ; text, with or without variables, which are not replaced
+
 !macro OPENER KIND
   WriteRegStr HKCU "${CLASSES}\${KIND}\DefaultIcon" "" "$INSTDIR\upreel.exe,0"
   WriteRegStr HKCU "${CLASSES}\${KIND}\shell\open" "MultiSelectModel" "Player" ; more than 15 files
@@ -79,6 +82,8 @@ Function ${UN}ApplySwitch
     StrCpy $AddDesktop $5 1 -1
   ${Case2} "/OPENWITH=0" "/OPENWITH=1"
     StrCpy $AddOpenWith $5 1 -1
+  ${Case2} "/PATH=0" "/PATH=1"
+    StrCpy $AddPath $5 1 -1
   ${EndSelect}
   ${If} $6 == "/WAIT="
     StrCpy $Wait $7
@@ -276,7 +281,7 @@ Function ${UN}ReadEntry
   StrCpy $2 $2 -2 1 ; without the sign and the line end
 FunctionEnd
 
-; Remove the entries in the Start menu, on the desktop and of file types.
+; Remove the entries in the Start menu, on the desktop, of file types and in the PATH.
 Function ${UN}Unregister
   Delete "$SMPROGRAMS\Upreel.lnk"
   Delete "$DESKTOP\Upreel.lnk"
@@ -285,6 +290,85 @@ Function ${UN}Unregister
   DeleteRegKey HKCU "${CLASSES}\Upreel.Latent"
   !insertmacro EACH_FILM_TYPE NOT_OPENED_BY Upreel.Film
   !insertmacro NOT_OPENED_BY .latent Upreel.Latent
+  StrCpy $PathFolder "$INSTDIR\bin"
+  StrCpy $PathChange "remove"
+  Call ${UN}UserPath
+  Pop $0
+FunctionEnd
+
+; Look for $PathFolder in the user's PATH, and make $PathChange to it. Pushes 1 if it was there, else 0.
+; A PATH may be longer than a string of NSIS, which would cut it off: it is changed in memory of its
+; own, as ";entry;entry;", and written only as a whole. If it cannot be read, nothing is changed.
+Function ${UN}UserPath
+  StrCpy $9 0
+  StrCpy $4 0
+  System::Call 'advapi32::RegGetValueW(p ${HKCU_HANDLE}, w "Environment", w "Path", i ${AS_IT_IS}, *i .r3, p 0, *i r4r4) i .r5'
+  ${If} $5 = 2 ; there is none
+    StrCpy $3 2 ; REG_EXPAND_SZ
+    StrCpy $4 0
+  ${ElseIf} $5 <> 0
+    Push $9
+    Return
+  ${EndIf}
+  StrLen $6 "$PathFolder;"
+  IntOp $7 $6 * 2
+  IntOp $7 $7 + $4
+  IntOp $7 $7 + 16
+  System::Alloc $7
+  Pop $1
+  System::Call 'kernel32::lstrcpyW(p r1, w ";")'
+  IntPtrOp $2 $1 + 2
+  ${If} $4 > 0
+    System::Call 'advapi32::RegGetValueW(p ${HKCU_HANDLE}, w "Environment", w "Path", i ${AS_IT_IS}, p 0, p r2, *i r4r4) i .r5'
+    ${If} $5 <> 0
+      System::Free $1
+      Push $9
+      Return
+    ${EndIf}
+  ${EndIf}
+  System::Call 'kernel32::lstrcatW(p r1, w ";")'
+  System::Call 'shlwapi::StrStrIW(p r1, w ";$PathFolder;") p .r8'
+  ${If} $8 P<> 0
+    StrCpy $9 1
+  ${EndIf}
+  ${If} $PathChange == "add"
+  ${AndIf} $9 = 0
+    System::Call 'kernel32::lstrcatW(p r1, w "$PathFolder")'
+    ${If} $4 <= 2 ; the entry is the only one
+      IntPtrOp $2 $2 + 2
+    ${EndIf}
+    Call ${UN}WriteUserPath
+  ${ElseIf} $PathChange == "remove"
+  ${AndIf} $9 = 1
+    System::Call 'kernel32::lstrlenW(p r8) i .r7'
+    IntOp $7 $7 - $6
+    IntOp $7 $7 + 1
+    IntOp $7 $7 * 2 ; bytes from the second ";" on
+    IntOp $6 $6 * 2
+    IntPtrOp $0 $8 + $6
+    System::Call 'kernel32::RtlMoveMemory(p r8, p r0, p r7)'
+    System::Call 'kernel32::lstrlenW(p r1) i .r7'
+    ${If} $7 < 2
+      DeleteRegValue HKCU "Environment" "Path"
+    ${Else}
+      IntOp $7 $7 - 1 ; without the last ";"
+      IntOp $7 $7 * 2
+      IntPtrOp $0 $1 + $7
+      System::Call '*$0(&i2 0)'
+      Call ${UN}WriteUserPath
+    ${EndIf}
+  ${EndIf}
+  System::Free $1
+  Push $9
+FunctionEnd
+
+; Write the PATH at address $2 with the type $3, and tell open programs, such as Explorer.
+Function ${UN}WriteUserPath
+  System::Call 'kernel32::lstrlenW(p r2) i .r7'
+  IntOp $7 $7 + 1
+  IntOp $7 $7 * 2
+  System::Call 'advapi32::RegSetKeyValueW(p ${HKCU_HANDLE}, w "Environment", w "Path", i r3, p r2, i r7)'
+  System::Call 'user32::SendMessageTimeoutW(p 0xffff, i 0x1a, p 0, w "Environment", i 2, i 5000, *p .r0)'
 FunctionEnd
 
 ; Remove registry values of Windows and of the program about a program in $From.

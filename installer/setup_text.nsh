@@ -33,6 +33,7 @@ LicenseLangString LICENCE_FILE ${LANG_SIMPCHINESE} "${LICENCES}/licence_zh.txt"
 !insertmacro TEXT PART_STARTMENU "Start menu" "开始菜单"
 !insertmacro TEXT PART_DESKTOP "Desktop icon" "桌面图标"
 !insertmacro TEXT PART_OPENWITH "Open with Upreel" "“打开方式”中的 Upreel"
+!insertmacro TEXT PART_PATH "Command line" "命令行"
 !insertmacro TEXT ABOUT_PROGRAM \
   "The program, with the small Lite model. It works without internet access." \
   "程序本身，附带小型 Lite 模型，无需联网即可使用。"
@@ -41,6 +42,9 @@ LicenseLangString LICENCE_FILE ${LANG_SIMPCHINESE} "${LICENCES}/licence_zh.txt"
 !insertmacro TEXT ABOUT_OPENWITH \
   "Upreel appears under Open with for videos and latents. Your default player does not change." \
   "在视频和潜空间文件的“打开方式”中显示 Upreel。您的默认播放器不变。"
+!insertmacro TEXT ABOUT_PATH \
+  "The command upreel works in every terminal. It is added to the PATH of your user account." \
+  "可在任何终端中使用 upreel 命令。它会添加到您用户帐户的 PATH。"
 !insertmacro TEXT KIND_FILM "Video" "视频"
 !insertmacro TEXT KIND_LATENT "ComfyUI latent" "ComfyUI 潜空间文件"
 

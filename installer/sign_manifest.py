@@ -2,19 +2,18 @@
 
     python -m installer.sign_manifest make-key --out FILE
     python -m installer.sign_manifest fill --address ADDRESS --public KEY [--public NEXT_KEY]
-    python -m installer.sign_manifest fill --check
     python -m installer.sign_manifest sign --key FILE --setup SETUP.exe --notes NOTES.md --out DIR
     python -m installer.sign_manifest renew --key FILE DIR/update.json
     python -m installer.sign_manifest verify --public KEY DIR/update.json
 
-make-key writes a new private Ed25519 key (keep it out of the repository) and prints the public one.
-fill writes the address of `update.json` and the public keys into resources/update.toml before the
-program is frozen; --check fails if they are missing. sign writes update.json and update.json.sig
-into the folder of the setup that they describe; Chinese notes come from NOTES.zh_CN.md next to
-NOTES.md. A description expires after half a year, because programs have to notice that somebody
-holds back a newer one; renew signs the same again, for a release that is still the newest one or is
-so again. verify checks all three as the program does. To change keys, release once with both as
---public, then sign with both (--key twice) until old versions are gone.
+make-key writes a new private Ed25519 key (keep it out of the repository) and prints the public
+one. fill writes the address of `update.json` and the public keys into resources/update.toml before
+the program is frozen. sign writes update.json and update.json.sig into the folder of the setup
+that they describe; Chinese notes come from NOTES.zh_CN.md next to NOTES.md. A description expires
+after half a year, because programs have to notice that somebody holds back a newer one; renew
+signs the same again, for a release that is still the newest one or is so again. verify checks all
+three as the program does. To change keys, release once with both as --public, then sign with both
+(--key twice) until old versions are gone.
 """
 
 from __future__ import annotations
@@ -62,9 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--out", type=Path, required=True, metavar="FILE")
     command = commands.add_parser("fill", help="write address and keys into resources/update.toml")
     command.set_defaults(run=_fill)
-    command.add_argument("--address", default="", help="of update.json in the release")
-    command.add_argument("--public", action="append", default=[], metavar="KEY")
-    command.add_argument("--check", action="store_true", help="only check that they are there")
+    command.add_argument("--address", required=True, help="of update.json in the release")
+    command.add_argument("--public", action="append", required=True, metavar="KEY")
     command.add_argument("--file", type=Path, default=UPDATE_TOML, help=argparse.SUPPRESS)
     command = commands.add_parser("sign", help="write update.json and update.json.sig")
     command.set_defaults(run=_sign)
@@ -111,12 +109,7 @@ def read_key(path: Path) -> SigningKey:
 
 
 def _fill(args: argparse.Namespace) -> str:
-    if args.check:
-        found = manifest.source_in(args.file)
-        if not found.is_here:
-            raise PackagingError(f"{args.file.name} lacks the address or the keys")
-        return f"{found.address}, {len(found.keys)} keys"
-    if not args.public or not all(_KEY.fullmatch(key) for key in args.public):
+    if not all(_KEY.fullmatch(key) for key in args.public):
         raise PackagingError("--public takes 64 hexadecimal digits, as make-key prints them")
     if not is_safe(args.address) or re.search(r'["\\\s]', args.address):
         raise PackagingError("--address takes an https:// address")

@@ -1,8 +1,9 @@
-"""Page of the benchmark: speed test, table of the switches, report to copy."""
+"""Page of the benchmark: speed test, table of the switches, report to copy, archive to send."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from PySide6.QtCore import QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QGuiApplication, QResizeEvent
@@ -34,6 +35,7 @@ class BenchView(Page):
     """Shows the model; emits the user's requests."""
 
     run_requested = Signal(bool)  # True for the speed test alone
+    archive_requested = Signal()  # everything in one archive
     stop_requested = Signal()
 
     def __init__(self, model: BenchmarkModel, parent: QWidget | None = None) -> None:
@@ -62,7 +64,7 @@ class BenchView(Page):
 
     def _show(self, _subject: str = "") -> None:
         model = self._model
-        for start in (self._quick, self._full):
+        for start in (self._quick, self._full, self._measure):
             start.setVisible(not model.is_running)
             start.setEnabled(not self._busy)
             set_tip(start, self._busy)
@@ -93,17 +95,31 @@ class BenchView(Page):
         task = self._model.task
         error = task.error if task is not None else None
         is_stopped = task is None and self._model.was_stopped
-        self._notice.setVisible(bool(self._busy) or is_stopped or error is not None)
+        is_archive, is_running = bool(self._model.archive), self._model.is_running
+        is_written = task is None and is_archive
+        is_shown = bool(self._busy) or is_stopped or is_archive or error is not None
+        self._notice.setVisible(is_shown)
+        name = Path(self._model.archive).name
         if self._busy:
             self._notice.show_message("info", self._busy)
+        elif is_stopped and is_written:
+            stopped = tr("Stopped. {name} has the results so far.", name=name)
+            self._notice.show_message("info", stopped, tr("Measure again to continue."))
         elif is_stopped:
             self._notice.show_message("info", tr("Benchmark stopped."))
         elif error is not None:
             self._notice.show_message("warning", text(error), hint(error))
+        elif is_archive and is_running:
+            advice = tr("Close games and other programs that use the GPU: they change the results.")
+            self._notice.show_message("info", tr("You can keep using Upreel meanwhile."), advice)
+        elif is_written:
+            advice = tr("Attach this file to your report. Nothing was sent.")
+            self._notice.show_message("good", tr("Saved: {name}", name=name), advice)
 
     def _show_report(self, report: BenchReport | None) -> None:
         self._copy.setEnabled(report is not None and bool(report.markdown))
-        self._nothing.setVisible(report is None and not self._model.is_running)
+        is_idle = not self._model.is_running and not self._model.archive
+        self._nothing.setVisible(report is None and is_idle)
         self._show_figures(report.figures if report is not None else ())
         switches = report.switches if report is not None else ()
         if report is not None and not self._was_filled:
@@ -178,6 +194,7 @@ class BenchView(Page):
         self._quick.clicked.connect(lambda: self.run_requested.emit(True))
         self._full = button("Full benchmark", "benchFull")
         self._full.clicked.connect(lambda: self.run_requested.emit(False))
+        self._measure = button("Measure this PC …", "benchMeasure", on=self.archive_requested)
         self._stop = button("Stop", "benchStop", on=self.stop_requested)
         self._notice = named(NoticeLine(), "benchNotice")
         self._progress, self._doing = ShareBar(), elided(kind="secondary", name="benchDoing")
@@ -209,11 +226,14 @@ class BenchView(Page):
         )
 
     def _lay_out(self) -> None:
-        title = label("How fast is this computer?", "headline")
+        title = label("How fast is this computer?", "headline", wraps=True)
         lead = label(
-            "The speed test takes up to a minute; plans then show times measured on this "
-            "computer. The full benchmark also measures each optimisation on its own, on and "
-            "off, and takes several minutes. Nothing leaves this computer.",
+            "Speed test: up to a minute; plans then show times measured on this computer.\n"
+            "Full benchmark: several minutes; also measures each optimisation on its own, on and "
+            "off.\n"
+            "Measure this PC: up to ten minutes; saves one file for a report with speeds, "
+            "self-test, settings and logs, without file names.\n"
+            "Nothing leaves this computer.",
             "secondary",
             wraps=True,
         )
@@ -221,7 +241,7 @@ class BenchView(Page):
         close.setDefault(True)  # otherwise Enter would start minutes of work
         column(self._scroll, margins=(14, 10, 8, 10), on=self._figures)
         self.fill(
-            row((title, 1), self._quick, self._full, self._stop, spacing=8),
+            row((title, 1), self._quick, self._full, self._measure, self._stop, spacing=8),
             lead,
             self._notice,
             row((self._progress, 1), (self._doing, 2), spacing=12),

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QObject
+from datetime import date
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QStandardPaths
+from PySide6.QtWidgets import QFileDialog
 
 from app.bench.view import BenchView
 from app.bridge.engine_bridge import EventHub
@@ -40,6 +44,7 @@ class BenchmarkController(QObject):
         if self._view is None:
             view = self._view = BenchView(self._model, self._window)
             view.run_requested.connect(self._run)
+            view.archive_requested.connect(self._measure)
             view.stop_requested.connect(self._stop)
             self._show_busy()
         return self._view
@@ -53,6 +58,22 @@ class BenchmarkController(QObject):
         if self._queue.active is None and not self._model.is_running:
             self._model.begin()
             self._controller.send(commands.RunBenchmark(quick=is_quick))
+
+    def ask_file(self) -> Path | None:
+        """The archive to write."""
+        place = QStandardPaths.StandardLocation.DesktopLocation
+        name = f"upreel-measured-{date.today().isoformat()}.zip"
+        suggested = Path(QStandardPaths.writableLocation(place)) / name
+        chosen, _ = QFileDialog.getSaveFileName(
+            self.view, tr("Measure this PC"), str(suggested), "ZIP (*.zip)"
+        )
+        return Path(chosen) if chosen else None
+
+    def _measure(self) -> None:
+        path = self.ask_file()
+        if path is not None and self._queue.active is None and not self._model.is_running:
+            self._model.begin(str(path))
+            self._controller.send(commands.RunBenchmark(archive=path))
 
     def _stop(self) -> None:
         self._model.end()

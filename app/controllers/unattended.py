@@ -1,4 +1,4 @@
-"""The unattended queue: videos of the watched folder, and the action after the last video."""
+"""The unattended queue: the watched folder, the action after the last video, ends of sessions."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QRunnable, QThreadPool, QTimer, Signal, SignalInstance
+from PySide6.QtCore import QObject, QRunnable, Qt, QThreadPool, QTimer, Signal, SignalInstance
+from PySide6.QtGui import QSessionManager
 from PySide6.QtWidgets import QApplication
 
 from app import desktop
+from app.controllers import restart
 from app.controllers.queue import QueueController
 from app.controllers.settings import SettingsController
+from app.i18n import tr
 from app.jobs.after_queue_bar import AfterQueueBar
 from app.jobs.watched_films import WatchedFilms
 from app.main_window import MainWindow
+from app.start_options import RESUME
 from app.state.downloads_model import DownloadsModel
 from app.state.job_row import JobState
 from app.state.queue_model import QueueModel
@@ -257,3 +261,51 @@ def _carry_out(what: str, command: str) -> bool:
             return desktop.shut_down()
     words = desktop.command_words(command)
     return bool(words) and desktop.start_program(words)
+
+
+class SessionController(QObject):
+    """Holds up the end of a Windows session while a video runs, and states the reason.
+
+    With the setting `resume_after_update` it does not: Windows starts the program again, which goes
+    on by itself. Not where videos wait that were not to run, since those would run as well.
+    """
+
+    def __init__(
+        self,
+        window: MainWindow,
+        controller: QueueController,
+        queue: QueueModel,
+        settings: SettingsController,
+        ui_state: UiState,
+    ) -> None:
+        super().__init__(window)
+        self._window, self._controller, self._queue = window, controller, queue
+        self._ui_state = ui_state
+        self._reason, self._is_shown = "", False
+        self._resumes = self._is_accepted = False
+        for changed in (queue.queue_changed, queue.job_changed, settings.changed):
+            changed.connect(lambda *_: self.refresh())
+        controller.queue_stops.connect(lambda *_: self.refresh())
+        app = QApplication.instance()
+        assert isinstance(app, QApplication)
+        app.commitDataRequest.connect(self.decide, Qt.ConnectionType.DirectConnection)
+
+    def refresh(self) -> None:
+        """Tell the system what has changed."""
+        active, controller = self._queue.active, self._controller
+        reason = tr("{name} is still being processed.", name=active.name) if active else ""
+        if reason != self._reason:
+            self._reason = reason
+            self._is_shown = desktop.explain_shutdown(int(self._window.winId()), reason)
+        all_run = controller.goes_on or not self._queue.can_start
+        is_wanted = self._ui_state.engine_settings.resume_after_update
+        resumes = active is not None and is_wanted and all_run and not controller.is_stopped
+        if resumes != self._resumes:
+            self._resumes = resumes
+            arguments = [*restart.command()[1:], RESUME] if resumes else []
+            self._is_accepted = desktop.restart_after_update(arguments)
+
+    def decide(self, session: QSessionManager) -> None:
+        """Answer the question of the system whether the session may end."""
+        if self._is_shown and not (self._resumes and self._is_accepted):
+            session.cancel()

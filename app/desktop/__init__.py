@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from PySide6.QtCore import QUrl
@@ -15,9 +16,11 @@ from engine.core import paths
 if sys.platform == "win32":
     from app.desktop.windows import (
         colour_title_bar,
+        explain_shutdown,
         is_being_written,
         let_come_forward,
         prepare_process,
+        restart_after_update,
         show_in_folder,
         show_progress,
         shut_down,
@@ -53,15 +56,25 @@ else:
         """Shut this computer down, once other programs agree; False where the system refuses."""
         return start_program(["systemctl", "poweroff"])
 
+    def explain_shutdown(window_id: int, reason: str) -> bool:
+        """Show why a shutdown should wait, "" for no longer; False where the system cannot."""
+        return False
+
+    def restart_after_update(arguments: Sequence[str]) -> bool:
+        """Be started again after an update of the system; False where it does not do that."""
+        return False
+
 
 __all__ = [
     "colour_title_bar",
     "command_words",
+    "explain_shutdown",
     "is_being_written",
     "let_come_forward",
     "open_file",
     "open_page",
     "prepare_process",
+    "restart_after_update",
     "show_in_folder",
     "show_progress",
     "shut_down",

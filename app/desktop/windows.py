@@ -1,4 +1,4 @@
-"""Windows: Explorer, files in use, taskbar, foreground, dark title bar, sleep.
+"""Windows: Explorer, files in use, taskbar, foreground, dark title bar, sleep, shutdown.
 
 All such calls of the window are here; decisions that need no Windows are in `windows_rules`.
 """
@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import winreg
+from collections.abc import Sequence
 from pathlib import Path, PureWindowsPath
 
 from app.desktop.programs import start_program
@@ -24,6 +25,8 @@ _APP_ID = "Upreel.Upreel"
 _ANYBODY = ctypes.c_uint32(0xFFFFFFFF)  # ASFW_ANY
 _READ, _SHARES_READING, _OPEN_EXISTING = 0x80000000, 1, 3  # GENERIC_READ, FILE_SHARE_READ
 _NO_HANDLE = -1  # INVALID_HANDLE_VALUE
+_MOST_REASON = 255  # characters, MAX_STR_BLOCKREASON without its end
+_NOT_AFTER_CRASH, _NOT_AFTER_HANG = 1, 2  # RESTART_NO_CRASH, RESTART_NO_HANG
 _DARK_TITLE_BAR = 20  # DWMWA_USE_IMMERSIVE_DARK_MODE
 
 
@@ -105,6 +108,42 @@ def shut_down() -> bool:
     """Shut this computer down; programs with unsaved work are not ended by force."""
     program = _folder() / "System32" / "shutdown.exe"
     return start_program([str(program), "/s", "/t", "0"])
+
+
+def explain_shutdown(window_id: int, reason: str) -> bool:
+    """Show a reason on the screen on which Windows lists programs that hold up a shutdown.
+
+    Args:
+        window_id: A window of the calling thread.
+        reason: A sentence; "" takes the last one back.
+
+    Returns:
+        Whether Windows shows it.
+    """
+    user, window = ctypes.windll.user32, ctypes.c_void_p(window_id)
+    user.ShutdownBlockReasonDestroy(window)  # a second reason is refused
+    if not reason:
+        return False
+    return bool(user.ShutdownBlockReasonCreate(window, ctypes.c_wchar_p(reason[:_MOST_REASON])))
+
+
+def restart_after_update(arguments: Sequence[str]) -> bool:
+    """Let Windows start this program again after a restart for an update, not after a crash.
+
+    Windows does so only for a process that is a minute old.
+
+    Args:
+        arguments: Arguments of the new process; none takes the request back.
+
+    Returns:
+        Whether Windows has accepted the request.
+    """
+    kernel = ctypes.windll.kernel32
+    if not arguments:
+        kernel.UnregisterApplicationRestart()
+        return False
+    line = ctypes.c_wchar_p(subprocess.list2cmdline(arguments))
+    return bool(kernel.RegisterApplicationRestart(line, _NOT_AFTER_CRASH | _NOT_AFTER_HANG) == 0)
 
 
 def _folder() -> PureWindowsPath:

@@ -31,6 +31,8 @@ _FILES = {
     "fp16": ("FP16", mark("As published, full precision")),
     "fp8": ("FP8", mark("Half size, slightly less exact")),
     "q8": ("Q8", mark("Half size, nearly exact")),
+    "int8": ("INT8", mark("Half size, nearly exact")),
+    "mxfp8": ("MXFP8", mark("Half size, slightly less exact")),
     "q4": ("Q4", mark("Smallest, least exact")),
 }
 _SHARED = {
@@ -74,6 +76,8 @@ def file_texts(file: PublishedState) -> tuple[str, str]:
         title, about = one_line(file.filename), tr(_OWN)
     elif file.kind == "library":
         title, about = tr("Library: {name}", name=file.title), file.filename
+    elif file.spare:  # beside the file that is offered in its place
+        title, about = file.precision.upper(), f"{file.filename} · {file.repository}"
     elif is_whole_model(file):
         title = tr("16 bit") if file.precision == "16-bit" else file.precision.upper()
         ending = file.filename.rsplit(".", 1)[-1]  # distinguishes two files of the same weights

@@ -270,8 +270,12 @@ class Recommended(QFrame):
         presets = self._presets.presets
         self.setVisible(bool(presets and self._files.files))
         packages, runtime = recommended(presets, self._files), self._runtime()
-        is_broken = self._runtimes.status.situation is Situation.BROKEN
-        show_message(self._problem, runtime_labels.message(self._runtimes) if is_broken else None)
+        unusable = (Situation.BROKEN, Situation.BLOCKED)
+        is_broken = self._runtimes.status.situation in unusable
+        problem = runtime_labels.message(self._runtimes) if is_broken else None
+        if runtime is not None and (risk := runtime_labels.risk_of(self._runtimes.listed)):
+            problem = problem or Message("warning", risk)
+        show_message(self._problem, problem)
         if not packages:
             self._title.setText(tr("Recommended: Lite, built in"))
             self._text.setText(tr("The presets for this computer use it; nothing to download."))

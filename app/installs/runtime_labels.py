@@ -13,6 +13,7 @@ from app.state.runtimes_model import RuntimesModel, Situation, can_repair, is_kn
 from app.state.tasks_model import TaskState
 from app.widgets.error_view import error_title
 from engine.core.errors import ErrorInfo, RuntimeNotAccepted
+from engine.core.messages import message as engine_message
 from engine.core.units import bytes_text
 from engine.protocol.delivery import RuntimeState
 from engine.protocol.events import RuntimesListed
@@ -22,6 +23,7 @@ _PHASES = {  # title of the bar, text of a row
     "download": (mark("Downloading the NVIDIA runtime"), mark("Downloading")),
     "import": (mark("Verifying the file"), mark("Verifying")),
     "unpack": (mark("Unpacking the NVIDIA runtime"), mark("Unpacking")),
+    "compile": (mark("Preparing the NVIDIA runtime for fast starts"), mark("Preparing")),
     "try": (mark("Testing the NVIDIA runtime"), mark("Testing")),
     "use": (mark("Switching the NVIDIA runtime"), mark("Switching")),
     "remove": (mark("Removing the NVIDIA runtime"), mark("Removing")),
@@ -77,6 +79,10 @@ def message(model: RuntimesModel) -> Message:
             said = tr("After a restart Upreel runs on the CPU until it is repaired.")
         title = tr("The NVIDIA runtime is installed but cannot be used")
         return Message("warning", title, joined(reason(runtime), said), (*helps, "details", "hide"))
+    if situation is Situation.BLOCKED:
+        helps = ("restart",) if runtime.is_used else ("use",)
+        title = tr("Windows blocks the NVIDIA runtime")
+        return Message("warning", title, _block(runtime), (*helps, "details", "hide"))
     title = tr("Download the NVIDIA runtime ({size}) to use your {gpu}", gpu=gpu, size=size)
     said = tr(
         "Until then Upreel runs on the CPU. The runtime takes about {size} of the {free} free on "
@@ -87,7 +93,18 @@ def message(model: RuntimesModel) -> Message:
     if status.outdated:
         title = tr("This version of Upreel needs a newer NVIDIA runtime for your {gpu}", gpu=gpu)
         said = joined(tr("Download size: {size}.", size=size), said)
-    return Message("info", title, said, ("download", "file", "hide"))
+    risk = risk_of(listed)
+    return Message(
+        "warning" if risk else "info", title, joined(risk, said), ("download", "file", "hide")
+    )
+
+
+def risk_of(listed: RuntimesListed | None) -> str:
+    """Why a runtime may not load once it is downloaded; "" where nothing speaks against it."""
+    if listed is None or listed.smart_app_control != "on":
+        return ""
+    is_loaded = any(state.is_used and state.state == "here" for state in listed.runtimes)
+    return "" if is_loaded else text(engine_message("runtime-advice.may-be-blocked"))
 
 
 def _no_runtime(listed: RuntimesListed, gpu: str) -> Message:
@@ -106,7 +123,17 @@ def _no_runtime(listed: RuntimesListed, gpu: str) -> Message:
         tr("Update the driver, then restart Upreel."),
         tr("Until then Upreel runs on the CPU, with Lite."),
     )
-    return Message("warning", title, said, ("driver", "hide"))
+    fitting = (one for one in listed.runtimes if one.suits_card and one.suits_program)
+    older = next(fitting, None)
+    if older is None:
+        return Message("warning", title, said, ("driver", "hide"))
+    more = tr(
+        "If you cannot update it, {name} in the settings works with this driver: {size} to "
+        "download, and slower.",
+        name=title_of(older),
+        size=bytes_text(size_of(older)),
+    )
+    return Message("warning", title, joined(said, more), ("driver", "details", "hide"))
 
 
 def gpu_name(name: str) -> str:
@@ -140,6 +167,11 @@ def reason(state: RuntimeState) -> str:
     if state.why is None:
         return ""
     return tr("Reason: {why}.", why=text(state.why).rstrip(".。"))
+
+
+def _block(state: RuntimeState) -> str:
+    """Why Windows refuses a runtime, and what helps; "" where it is not known."""
+    return joined(reason(state), text(state.why.hint) if state.why is not None else "")
 
 
 def joined(*sentences: str) -> str:
@@ -206,8 +238,8 @@ def item_of(state: RuntimeState, task: TaskState | None, *, is_idle: bool) -> In
     error = None
     if task is not None and task.error is not None:
         error = Message("refusal", *problem(task.error))
-    elif task is None and state.state == "broken":
-        error = Message("warning", reason(state))
+    elif task is None and state.state in ("broken", "blocked"):
+        error = Message("warning", _block(state))
     menu: dict[str, bool] = {}
     if state.id != OWN:
         removable = is_idle and has_some and not state.is_used
@@ -235,6 +267,8 @@ def _action(state: RuntimeState, task: TaskState | None) -> str:
         return ""
     if state.state == "here":
         return "" if state.is_chosen else "use"
+    if state.state == "blocked":
+        return "" if state.is_used else "use"
     if state.state == "broken":
         return "repair" if is_known(state) else "remove"
     if not state.suits_card:
@@ -249,6 +283,8 @@ def _standing(state: RuntimeState, task: TaskState | None) -> Standing:
         return Standing("error", "refusal", tr("Failed"))
     if state.state == "broken":
         return Standing("warning", "warning", tr("Cannot be used"))
+    if state.state == "blocked":
+        return Standing("warning", "warning", tr("Blocked by Windows"))
     if state.is_used:
         said = tr("In use") if state.is_chosen else tr("Temporarily in use")
         return Standing("check", "good", said)
@@ -285,5 +321,5 @@ def in_use(model: RuntimesModel) -> Message:
     if listed is None:
         return Message(severity="info", title=tr("Checking your hardware …"))
     used = next((state for state in listed.runtimes if state.is_used), own(model))
-    why = "\n".join((text(listed.used), text(listed.advice)))
+    why = "\n".join(filter(None, (text(listed.used), text(listed.advice), risk_of(listed))))
     return Message(severity="info", title=tr("In use now: {name}", name=title_of(used)), text=why)

@@ -44,6 +44,7 @@ _OFFERS = {  # buttons of the bar, in their order
         name: ACTIONS[name]
         for name in ("download", "continue", "retry", "repair", "pause", "cancel")
     },
+    "use": mark("Try again"),
     "file": mark("From a file …"),
     "discard": mark("Delete"),
     "restart": mark("Restart now"),

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
 from app import labels
 from app.bound import bind
-from app.engine_messages import text, title
+from app.engine_messages import hint, text, title
 from app.i18n import mark, tr
 from app.widgets.layouts import STRETCH, add_parts, clear_layout, column, row
 from app.widgets.notice_line import NoticeLine
@@ -50,6 +50,8 @@ class ReportDialog(Page):
         lines = [_line_of(check) for check in report.checks]
         if report.model_files:
             lines.append(NoticeLine("info", tr("Model files"), model_files(report)))
+        for change in report.plan_changes:
+            lines.append(NoticeLine("warning", text(change), hint(change)))
         if times := stage_times(report):
             lines.append(NoticeLine("info", tr("Time per stage"), times))
         if report.gpu_memory:

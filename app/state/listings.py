@@ -83,13 +83,14 @@ class BenchmarkModel(KindModel):
     def __init__(self, hub: EventHub, tasks: TasksModel, parent: QObject | None = None) -> None:
         super().__init__(tasks, parent)
         self.report: BenchReport | None = None
+        self.archive = ""  # path of the archive that is written, or was written last
         self.was_stopped = False  # the user stopped the one that runs, or the last one
         hub.subscribe(events.TaskDone, self._done)
 
-    def begin(self) -> None:
-        """The benchmark was requested; the engine's first event follows."""
-        self.was_stopped = False
-        self.tasks.request(self.kind, "", "")
+    def begin(self, archive: str = "") -> None:
+        """The benchmark was requested, or an archive; the engine's first event follows."""
+        self.was_stopped, self.archive = False, archive
+        self.tasks.request(self.kind, "", archive)
 
     def end(self) -> None:
         """The benchmark ends at its next step."""
@@ -98,7 +99,8 @@ class BenchmarkModel(KindModel):
 
     def _done(self, event: events.TaskDone) -> None:
         if event.kind is self.kind:
-            self.report = event.result if isinstance(event.result, BenchReport) else None
+            if isinstance(event.result, BenchReport):
+                self.report = event.result
             self.was_stopped = False
             self.changed.emit()
 

@@ -68,7 +68,14 @@ def state_of(package: Package, task: TaskState | None) -> PackageState:
     return package.main.state
 
 
-_TRIED_FIRST = ("fp16", "q8", "fp8", "q4")  # as in the engine, where the settings name none
+_TRIED_FIRST = (
+    "fp16",
+    "q8",
+    "int8",
+    "mxfp8",
+    "fp8",
+    "q4",
+)  # as in the engine, where the settings name none
 
 
 class ModelFilesModel(KindModel):

@@ -27,8 +27,12 @@ class Situation(enum.Enum):
     FAILED = "failed"
     READY = "ready"  # the next start uses another torch than this one
     BROKEN = "broken"  # installed, and not used
+    BLOCKED = "blocked"  # installed, and Windows refuses to load it
     OLD_DRIVER = "old-driver"
     OLD_GPU = "old-card"
+
+
+_UNUSABLE = {"broken": Situation.BROKEN, "blocked": Situation.BLOCKED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +65,9 @@ def status_of(listed: RuntimesListed | None, task: TaskState | None) -> RuntimeS
         return RuntimeStatus(situation=Situation.QUIET)
     chosen = next((state for state in listed.runtimes if state.is_chosen), None)
     used = next((state for state in listed.runtimes if state.is_used), None)
-    broken = next((s for s in (chosen, used) if s is not None and s.state == "broken"), None)
+    broken = next((s for s in (chosen, used) if s is not None and s.state in _UNUSABLE), None)
     if broken is not None and (is_known(broken) or not listed.suited):
-        return RuntimeStatus(situation=Situation.BROKEN, runtime=broken)
+        return RuntimeStatus(situation=_UNUSABLE[broken.state], runtime=broken)
     if broken is None and chosen is not used and (chosen is None or chosen.state == "here"):
         return RuntimeStatus(situation=Situation.READY, runtime=chosen)
     if broken is None and used is not None:
@@ -82,7 +86,7 @@ def _for_gpu(listed: RuntimesListed, *, is_outdated: bool) -> RuntimeStatus:
     situations = {
         "missing": Situation.OFFER,
         "partial": Situation.PARTIAL,
-        "broken": Situation.BROKEN,
+        **_UNUSABLE,
     }
     # "here" and not chosen is what the user wants; "busy" belongs to another program.
     situation = situations.get(suited.state, Situation.QUIET)

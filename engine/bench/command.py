@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import fields
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from engine.cli.context import DONE, CommandContext
 from engine.cli.options import DEVICE_HELP, parse_size
 from engine.core.errors import SettingsError
 from engine.core.geometry import Size
+from engine.core.messages import Message
 from engine.settings.optimisations import model_switch_names
 
 
@@ -37,8 +39,7 @@ def register(add: Callable[..., Any]) -> None:
         "  python -m engine bench lite pipeline\n"
         "  python -m engine bench vae --size 512x512 --frames 5 --without upsampler_fold\n"
         "  python -m engine bench vae --model wan21-vae --clip video.mkv --frames 9\n"
-        "  python -m engine bench flicker --clip video.mkv --result video_x2.mkv\n"
-        "  python -m engine bench first-contact --out DIR          a new GPU, in ten minutes\n\n"
+        "  python -m engine bench flicker --clip video.mkv --result video_x2.mkv\n\n"
         f"optimisations:\n{listed}\n",
     )
     command.add_argument(
@@ -50,8 +51,7 @@ def register(add: Callable[..., Any]) -> None:
         "dit (dit-3b, dit-7b), formats (-3b, -7b), seedvr2, seedvr2-job, streams, flicker, "
         "optimisations (-vae, -dit, -around, -claims), kernels, convolutions, attention and "
         "products, which take minutes on a CPU; workers (several processes); facts; with a GPU "
-        "kernel-errors, streaming, memory-pressure, gpu-tests; first-contact, which runs most of "
-        "these and writes a report",
+        "kernel-errors, streaming, memory-pressure, gpu-tests; `measure` runs most of these",
     )
     command.add_argument(
         "--quick",
@@ -71,9 +71,51 @@ def register(add: Callable[..., Any]) -> None:
         ("profile", "also write a trace of one case for chrome://tracing and Perfetto"),
     ):
         command.add_argument(f"--{name}", type=Path, metavar="FILE", help=what)
-    command.add_argument("--out", type=Path, metavar="DIR", help="output folder of first-contact")
     command.set_defaults(json=False)
     _video_models(command.add_argument_group("vae, dit, optimisations, kernels"))
+
+
+def register_measure(add: Callable[..., Any]) -> None:
+    """Add the command `measure`."""
+    command = add(
+        "measure",
+        measure,
+        "measure this PC in ten minutes, and write one archive for a report",
+        "Figures of GPU and CPU, self-test, settings, logs and plans, without names of videos and\n"
+        "folders. Close other programs that use the GPU. After Ctrl+C, run it again to continue.\n",
+    )
+    command.add_argument(
+        "archive",
+        nargs="?",
+        type=Path,
+        metavar="ZIP",
+        help="archive to write; default: upreel-measured-DATE.zip in the current folder",
+    )
+    command.add_argument(
+        "--continue",
+        dest="goes_on",
+        action="store_true",
+        help="keep what the last complete run measured, and measure the rest for ten minutes more",
+    )
+    command.add_argument("--device", metavar="NAME", default="auto", help=DEVICE_HELP)
+    command.set_defaults(json=False)
+
+
+def measure(args: argparse.Namespace, context: CommandContext) -> int:
+    """Measure part by part, and say where the archive is; also after Ctrl+C."""
+    from engine.bench import first_contact  # torch
+
+    options = BenchOptions(device=args.device)
+    options.check()
+    path = args.archive or Path(f"upreel-measured-{date.today().isoformat()}.zip")
+
+    def report(done: int, total: int, step: Message | None) -> None:
+        if step is not None:
+            context.console.note(f"{done + 1} of {total}: {step}")
+
+    first_contact.measure(path, options, goes_on=args.goes_on, report=report)
+    context.console.say(f"Written: {path}")
+    return DONE
 
 
 def _video_models(group: Any) -> None:

@@ -1,7 +1,7 @@
-"""Case `first-contact`: figures of a GPU that was never measured before, as one page and one file.
+"""`measure`: figures of this PC, its self-test and its logs in one archive, for a report.
 
-It runs other cases, part by part, each part in a process of its own: what crashes or hangs leaves
-only its own part unanswered.
+The figures are those of other cases, part by part, each part in a process of its own: what crashes
+or hangs leaves only its own part unanswered. A GPU may never have been measured before.
 """
 
 from __future__ import annotations
@@ -15,28 +15,33 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from engine import __version__
+from engine import __version__, diagnostics
 from engine.bench import run
 from engine.bench.report import Row, machine_row, markdown, write_file
 from engine.bench.run import BenchOptions
 from engine.bench.workload import allowed_gpu_bytes, device_of, require_gpu
+from engine.core import paths
+from engine.core.control import Control
 from engine.core.errors import EngineError, OutputUnwritable
 from engine.core.geometry import Size
 from engine.core.messages import Message, message
 from engine.core.serialization import from_plain, to_plain
 from engine.hardware import torch_memory
 from engine.hardware.out_of_memory import forget_frames, is_out_of_memory
+from engine.jobs import diagnostics_archive
 
 logger = logging.getLogger(__name__)
 
 TOTAL_S = 600.0  # of all parts together
-_NAME = "first-contact"
+_NAME = "measured"  # name of the page and of the file
+_LOOK_S = 0.2  # how often it is looked whether the user stops
 _TINY = Size(64, 64)  # of frames on a CPU
 _NARROWER = 4  # times as narrow is the VAE there
 
@@ -65,22 +70,22 @@ PARTS = (  # the most important first
     ContactPart(case="kernel-errors", share=30, needs_gpu=True),
     ContactPart(
         case="vae",
-        share=100,
+        share=80,
         changes={"form": "fast", "frames": (5,), "runs": 2},
         sizes=(Size(848, 480), Size(1280, 720), Size(1920, 1080)),
     ),
     ContactPart(case="convolutions", share=25, changes={"runs": 3}, needs_gpu=True),
-    ContactPart(case="formats-3b", share=60, changes={"runs": 1}),
-    ContactPart(case="seedvr2", share=55, changes={"frames": (9,)}),
-    ContactPart(case="seedvr2-job", share=50, package="av"),
+    ContactPart(case="seedvr2-job", share=140, package="av"),
+    ContactPart(case="formats-3b", share=45, changes={"runs": 1}),
+    ContactPart(case="seedvr2", share=40, changes={"frames": (9,)}),
     ContactPart(case="streaming", share=25, needs_gpu=True),
     ContactPart(case="attention", share=25),
     ContactPart(case="memory-pressure", share=15, needs_gpu=True),
-    ContactPart(case="speed", share=50),
-    ContactPart(case="formats-7b", share=45, changes={"runs": 1}),
+    ContactPart(case="speed", share=45),
+    ContactPart(case="formats-7b", share=35, changes={"runs": 1}),
     ContactPart(case="pipeline", share=20, changes={"quick": True}, package="av"),
-    ContactPart(case="optimisations", share=40, changes={"quick": True}),
-    ContactPart(case="gpu-tests", share=35, needs_gpu=True, package="pytest"),
+    ContactPart(case="optimisations", share=30, changes={"quick": True}),
+    ContactPart(case="gpu-tests", share=20, needs_gpu=True, package="pytest"),
 )
 
 
@@ -107,27 +112,90 @@ class Unanswered(Exception):
 
 RowsOfPart = Callable[[ContactPart, BenchOptions, float], Iterator[Row]]
 """Measures a part within some seconds; raises Unanswered."""
+Report = Callable[[int, int, Message | None], None]  # steps done, of how many, the one that begins
+
+
+def measure(
+    path: Path,
+    options: BenchOptions,
+    *,
+    goes_on: bool = False,
+    report: Report = lambda *_: None,
+    control: Control | None = None,
+) -> None:
+    """Write the archive: self-test, settings, logs and plans at once, at the end with all figures.
+
+    So there is an archive whatever happens in between; where the user stops, it has the figures so
+    far.
+
+    Args:
+        path: A .zip; an existing file is replaced.
+        options: Options of all cases.
+        goes_on: Keep what an earlier call measured, also if it was complete.
+        report: Called as each step begins.
+        control: Stops it within a fraction of a second.
+
+    Raises:
+        OutputError: The archive cannot be written.
+        Cancelled: The user stopped.
+    """
+    control, folder, total = control or Control(), paths.cache_folder() / _NAME, len(PARTS) + 1
+    report(0, total, message("bench.measuring.self-test"))
+    lines = diagnostics.examine()
+    diagnostics_archive.write(path, lines)
+    rows_of = partial(rows_of_process, control=control)
+    done = 1
+
+    def begins(part: ContactPart) -> None:
+        nonlocal done
+        control.check()
+        report(done, total, message(f"bench.measuring.{part.case}"))
+        done += 1
+
+    try:
+        for _ in contact_rows(options, folder, rows_of, goes_on=goes_on, begins=begins):
+            pass
+    finally:
+        diagnostics_archive.write(path, lines, added=_figures(folder))
+    report(total, total, None)
+
+
+def _figures(folder: Path) -> dict[str, Any]:
+    """Page and file of the figures by their names; {} where nothing was measured."""
+    found: dict[str, Any] = {}
+    with suppress(OSError, ValueError):
+        found[f"{_NAME}.md"] = (folder / f"{_NAME}.md").read_text("utf-8")
+        found[f"{_NAME}.json"] = json.loads((folder / f"{_NAME}.json").read_text("utf-8"))
+    return found
 
 
 def contact_rows(
     options: BenchOptions,
+    folder: Path,
     rows_of: RowsOfPart | None = None,
     parts: Sequence[ContactPart] = PARTS,
+    *,
+    goes_on: bool = False,
+    begins: Callable[[ContactPart], None] = lambda _: None,
 ) -> Iterator[Row]:
     """A row for each part as it ends; page and file are written again each time.
 
-    Parts that the file has an answer of, for the same computer, program and options, are not
-    measured again. On a CPU everything is tiny.
+    Where the last call was stopped or killed, its answers are kept if they are of the same
+    computer, program and options. On a CPU everything is tiny.
 
     Args:
-        options: Options of all cases; `out` is the folder.
+        options: Options of all cases.
+        folder: Folder of page and file.
         rows_of: Measures a part; None takes `rows_of_process`.
         parts: The most important first.
+        goes_on: Answers of a complete call are kept, too; unanswered parts are measured again.
+        begins: Called before each part.
     """
     options = _small(options) if device_of(options) == "cpu" else options
-    page = _ContactPage.begin(options)
+    page = _ContactPage.begin(options, folder, goes_on=goes_on)
     end, waiting = time.monotonic() + TOTAL_S, [p for p in parts if p.case not in page.answers]
     for part in parts:
+        begins(part)
         state = message("bench.part.kept")
         if part in waiting:
             left = max(0.0, end - time.monotonic())
@@ -137,6 +205,7 @@ def contact_rows(
             page.answers[part.case], state = answer, answer.state
         page.write()
         yield {"part": part.case, "state": state, "seconds": page.answers[part.case].seconds}
+    page.write(is_whole=True)
 
 
 def _small(options: BenchOptions) -> BenchOptions:
@@ -198,11 +267,14 @@ def rows_here(part: ContactPart, options: BenchOptions) -> Iterator[Row]:
         raise Unanswered(_reason(err)) from err
 
 
-def rows_of_process(part: ContactPart, options: BenchOptions, limit_s: float) -> Iterator[Row]:
+def rows_of_process(
+    part: ContactPart, options: BenchOptions, limit_s: float, control: Control | None = None
+) -> Iterator[Row]:
     """Measure a part in a new process, which is killed when the time is over.
 
     Raises:
         Unanswered: The part itself ended early, its time is over, or its process crashed.
+        Cancelled: The user stopped.
     """
     end, context = time.monotonic() + limit_s, multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
@@ -210,7 +282,7 @@ def rows_of_process(part: ContactPart, options: BenchOptions, limit_s: float) ->
     process.start()
     sender.close()
     try:
-        while receiver.poll(max(0.0, end - time.monotonic())):
+        while _arrives(receiver, end, control):
             found = receiver.recv()
             if isinstance(found, str):
                 if found:
@@ -224,6 +296,16 @@ def rows_of_process(part: ContactPart, options: BenchOptions, limit_s: float) ->
     finally:
         _end(process.pid)
         process.join()
+
+
+def _arrives(receiver: Any, end: float, control: Control | None) -> bool:
+    """Wait for the next row; False where none comes before the end."""
+    while (left := end - time.monotonic()) > 0:
+        if control is not None:
+            control.check()
+        if receiver.poll(min(left, _LOOK_S)):
+            return True
+    return bool(receiver.poll(0))
 
 
 def _send_rows(sender: Connection, part: ContactPart, options: BenchOptions) -> None:
@@ -270,9 +352,8 @@ class _ContactPage:
     answers: dict[str, PartAnswer]  # by part
 
     @classmethod
-    def begin(cls, options: BenchOptions) -> _ContactPage:
+    def begin(cls, options: BenchOptions, folder: Path, *, goes_on: bool) -> _ContactPage:
         """Begin with the answers of an earlier run on the same basis."""
-        folder = options.out or Path(_NAME)
         chosen = {"device": options.device, "quick": options.quick, "size": str(options.size)}
         basis = {"machine": machine_row(), "program": __version__, "options": chosen}
         try:
@@ -280,26 +361,27 @@ class _ContactPage:
         except OSError as err:
             reason = err.strerror or str(err)
             raise OutputUnwritable("figures", path=folder, reason=reason) from err
-        return cls(folder, basis, _answered(folder / f"{_NAME}.json", basis))
+        answers = _answered(folder / f"{_NAME}.json", basis, goes_on=goes_on)
+        return cls(folder, basis, answers)
 
-    def write(self) -> None:
-        """Write both again."""
-        data = {"basis": self.basis, "answers": to_plain(self.answers)}
+    def write(self, *, is_whole: bool = False) -> None:
+        """Write both again; whole once every part has ended."""
+        data = {"basis": self.basis, "is_whole": is_whole, "answers": to_plain(self.answers)}
         write_file(self.folder / f"{_NAME}.json", json.dumps(data, indent=1) + "\n")
         rows: list[Row] = [self.basis["machine"]]
         rows += (
-            {"case": _NAME, "part": part, "state": str(one.state), "seconds": one.seconds}
+            {"case": "measure", "part": part, "state": str(one.state), "seconds": one.seconds}
             for part, one in self.answers.items()
         )
         rows += (row for one in self.answers.values() for row in one.rows)
-        write_file(self.folder / f"{_NAME}.md", markdown(rows, f"bench {_NAME}"))
+        write_file(self.folder / f"{_NAME}.md", markdown(rows, "measure"))
 
 
-def _answered(path: Path, basis: Mapping[str, Any]) -> dict[str, PartAnswer]:
-    """Complete answers in a file; none if it is missing or of another basis."""
+def _answered(path: Path, basis: Mapping[str, Any], *, goes_on: bool) -> dict[str, PartAnswer]:
+    """Complete answers in a file; none if it is missing, of another basis, or was completed."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-        if data["basis"] == basis:
+        if data["basis"] == basis and (goes_on or not data["is_whole"]):
             found = from_plain(dict[str, PartAnswer], data["answers"])
             return {part: one for part, one in found.items() if not one.unanswered}
     except FileNotFoundError:

@@ -60,7 +60,6 @@ class BenchOptions:
     random_weights: bool = False  # instead of a file
     config: Any = None  # sizes of the VAE; None: the published ones
     dit: Any = None  # sizes of the transformer; None: those that suit case and device
-    out: Path | None = None  # folder of `first-contact`; None: one of that name, in the current one
 
     @property
     def vae_model(self) -> VaeModel:
@@ -171,7 +170,6 @@ CASES: dict[str, BenchCase] = {
     "kernel-errors": BenchCase("cases.device:kernel_error_rows"),
     "memory-pressure": BenchCase("cases.device:pressure_rows"),
     "gpu-tests": BenchCase("cases.device:gpu_test_rows"),
-    "first-contact": BenchCase("first_contact:contact_rows"),
 }
 GROUPS = {
     "vae": ("vae-encode", "vae-decode", "vae-parts"),
@@ -245,8 +243,6 @@ def run(
         found.append(plain_row(row))
         if "switch" in row or "model" in row:  # each takes minutes
             report(f"{row.get('switch') or row['model']} measured")
-        if "part" in row:
-            report(f"{row['part']}: {row['state']}")
     if found[1:]:
         report(f"{found[-1]['case']} measured")
     return found

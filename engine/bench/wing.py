@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from engine.core.errors import JobError
@@ -34,7 +35,17 @@ class BenchmarkService:
         """
         if self._is_busy():
             raise JobError("benchmark-waits")
+        if command.archive is not None:
+            path = command.archive
+            return Task(kind=self.kind, subject=str(path), do=partial(self._archive, path))
         return Task(kind=self.kind, do=partial(self._measure, command.quick))
+
+    @staticmethod
+    def _archive(path: Path, work: RunningTask) -> None:
+        from engine.bench import first_contact  # torch
+        from engine.bench.run import BenchOptions
+
+        first_contact.measure(path, BenchOptions(), report=work.step, control=work.control)
 
     @staticmethod
     def _measure(quick: bool, work: RunningTask) -> Outcome:
@@ -47,13 +58,14 @@ class BenchmarkService:
 
 
 class BenchWing(Wing):
-    """Command `bench` and the benchmark of the window."""
+    """Commands `bench` and `measure`, and the benchmark of the window."""
 
     def add_commands(self, add: Callable[..., Any]) -> None:
-        """Add `bench`."""
+        """Add `bench` and `measure`."""
         from engine.bench import command
 
         command.register(add)
+        command.register_measure(add)
 
     def services(self, host: Any) -> tuple[Any, ...]:
         """Answer RunBenchmark."""

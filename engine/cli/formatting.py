@@ -24,6 +24,7 @@ _STATES = {
     "missing": "not installed",
     "partial": "incomplete",
     "busy": "in use",
+    "blocked": "blocked by Windows",
 }
 
 
@@ -162,6 +163,7 @@ def summary_words(report: Report) -> list[str]:
         parts.append(f"peak GPU memory {size} ({planned} planned, {reserved} reserved)")
     lines = [f"Done: {report.output}", f"  {', '.join(parts)}", f"  {_verdict(report)}"]
     lines += [f"  BAD  {check.message}" for check in report.problems]
+    lines += [f"  {change.message}" for change in report.plan_changes]
     lines += [f"  model file {model_file_words(file)}" for file in report.model_files]
     return lines
 

@@ -26,6 +26,7 @@ _PHASES = {
     "verify": "verifying",
     "import": "verifying",
     "unpack": "unpacking",
+    "compile": "preparing",
     "try": "testing",
     "remove": "removing",
     "use": "selecting",

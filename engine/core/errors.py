@@ -7,8 +7,11 @@ the top of a thread.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import mmap
+import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -241,6 +244,10 @@ class RuntimeBroken(RuntimePackError, code="runtime-broken"):
     """It is installed but does not work here."""
 
 
+class RuntimeBlocked(RuntimePackError, code="runtime-blocked"):
+    """It is installed and intact, but a policy of Windows forbids loading its libraries."""
+
+
 class UnsafeArchive(RuntimePackError, code="unsafe-archive"):
     """A wheel that is damaged, or that would write outside its folder or without end."""
 
@@ -322,7 +329,10 @@ class OutOfMemory(CapacityError, code="out-of-memory"):
 
 
 class NumericOverflow(CapacityError, code="numeric-overflow"):
-    """The device computed values that are not finite: its dtype is too narrow."""
+    """The device computed values that are not finite: its dtype is too narrow.
+
+    The case is the part of the model: "encoder", "transformer", "decoder" or "community-model".
+    """
 
 
 class SettingsError(EngineError, code="settings-error"):
@@ -406,3 +416,46 @@ def _is_short() -> bool:
     except (OSError, MemoryError):
         return True
     return False
+
+
+# --- libraries that Windows refuses to load
+
+# Invalid image hash, access disabled by policy, and those of application control: policy
+# violation, bad reputation, explicit denial.
+_BLOCKED = frozenset({577, 1260, 4551, *range(4556, 4560), *range(4580, 4584)})
+_BLOCKED_STATUS = frozenset({0xC0000428, 0xC0E90002})  # the same as statuses of ended processes
+_WIN_ERROR = re.compile(r"\[WinError (\d+)\]")
+
+
+def is_code_refusal(error: BaseException) -> bool:
+    """Whether an error says that a policy of Windows forbids loading a file.
+
+    Smart App Control, App Control for Business and AppLocker also refuse intact files that nobody
+    signed, so it is no verdict on the file.
+    """
+    return getattr(error, "winerror", None) in _BLOCKED or (
+        isinstance(error, ImportError | OSError | RuntimeError) and states_code_refusal(str(error))
+    )
+
+
+def states_code_refusal(text: str) -> bool:
+    """Whether a text contains such an error: a number of Windows, or its sentence.
+
+    An ImportError has the sentence alone, in the language of Windows.
+    """
+    numbers = {int(number) for number in _WIN_ERROR.findall(text)}
+    sentence = _sentence_of_refusal()
+    return not numbers.isdisjoint(_BLOCKED) or (bool(sentence) and sentence in text)
+
+
+def is_refused_process(status: int) -> bool:
+    """Whether a process ended with this status because Windows refused one of its libraries."""
+    return status & 0xFFFFFFFF in _BLOCKED_STATUS
+
+
+def _sentence_of_refusal() -> str:
+    """Windows' own sentence; "" on other systems and where this Windows knows none."""
+    if sys.platform != "win32":
+        return ""
+    found = ctypes.FormatError(4551).strip()
+    return "" if found.startswith("<") else found  # ctypes: "<no description>"

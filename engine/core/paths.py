@@ -18,6 +18,8 @@ from collections.abc import Callable, Collection
 from pathlib import Path, PurePath, PureWindowsPath
 from typing import NamedTuple
 
+from engine.core.registry import machine_value
+
 APP = "Upreel"
 
 
@@ -186,11 +188,5 @@ def takes_long_paths() -> bool:
     """Whether this system opens long paths without the long form."""
     if sys.platform != "win32":
         return True
-    import winreg
-
     place = r"SYSTEM\CurrentControlSet\Control\FileSystem"
-    try:
-        with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, place) as key:
-            return bool(winreg.QueryValueEx(key, "LongPathsEnabled")[0])
-    except OSError:
-        return False
+    return bool(machine_value(place, "LongPathsEnabled"))

@@ -38,7 +38,7 @@ class Wing:
         return ()
 
     def tidy(self) -> None:
-        """Delete files that are of no use any more; called once the engine is ready."""
+        """Do work that can wait, such as deleting needless files, once the engine is ready."""
 
     def start_update(self) -> Path | None:
         """Start the downloaded setup of a newer version, and return it; None without updates."""

@@ -11,21 +11,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from engine.cli.context import DONE, CommandContext
+import psutil
+
+from engine.cli.context import DONE, FAILED, CommandContext
 from engine.cli.formatting import state_word
 from engine.cli.options import add_verb
 from engine.cli.session import TaskSession, task_session
+from engine.core.control import Control
 from engine.core.errors import RuntimeBroken, RuntimeNotAccepted
+from engine.core.messages import message
 from engine.core.serialization import to_plain
 from engine.core.units import bytes_text
 from engine.delivery.updates import start_update
+from engine.delivery.wheels import long_path
 from engine.hardware import torch_memory
+from engine.hardware.process import below_normal_priority
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.delivery import RuntimeState, UpdateState
 from engine.protocol.report import RuntimeTrial
 from engine.protocol.tasks import TaskKind
-from engine.runtimes import start
+from engine.runtimes import bytecode, start
+from engine.runtimes import installation as folders
 
 _RUNTIME = """examples:
   python -m engine runtime list
@@ -48,6 +55,8 @@ only if its description is signed with Upreel's key and its SHA-256 matches.
 """
 
 
+_PROGRESS_EVERY_S = 0.1
+_MAY_BE_BLOCKED = message("runtime-advice.may-be-blocked")
 _Ended = tuple[int, UpdateState]  # exit status, and the state of the update
 
 
@@ -75,6 +84,10 @@ def register(add: Callable[..., Any]) -> None:
     verb.add_argument("id", metavar="ID")
     verb = add_verb(verbs, "try", _try, "load the runtime of this process and compute with it")
     verb.add_argument("--out", type=Path, metavar="FILE", help="write the result as JSON")
+    verb = add_verb(
+        verbs, "compile", _compile, "compile the modules of an installed runtime for fast starts"
+    )
+    verb.add_argument("--out", type=Path, metavar="FILE", help="write the progress, for a caller")
     command = add(
         "update",
         _run_update,
@@ -115,6 +128,8 @@ def _list(args: argparse.Namespace, context: CommandContext) -> int:
         console.say(_line(state, listed.suited))
     console.say(str(listed.used))
     console.say(str(listed.advice))
+    if listed.smart_app_control == "on":
+        console.say(str(_MAY_BE_BLOCKED))
     console.say(f"{bytes_text(listed.free_mb * 1e6)} free for runtimes")
     return DONE
 
@@ -129,9 +144,10 @@ def _listed(tasks: TaskSession) -> e.RuntimesListed:
 
 def _install(args: argparse.Namespace, context: CommandContext) -> int:
     with _tasks(context) as tasks:
-        name = args.id
+        listed, name = _listed(tasks), args.id
+        if listed.smart_app_control == "on" and not any(one.is_used for one in listed.runtimes):
+            context.console.note(str(_MAY_BE_BLOCKED))
         if name is None:
-            listed = _listed(tasks)
             name = listed.suited
             if not name:
                 args.usage_error(f"{listed.advice} Give an ID to install one anyway.")
@@ -184,6 +200,31 @@ def _try(args: argparse.Namespace, context: CommandContext) -> int:
     return DONE
 
 
+def _compile(args: argparse.Namespace, context: CommandContext) -> int:
+    """Runs in this process, below others, and ends with the one that has started it.
+
+    The file gets bytes of modules that are done, and all; a third word, so that a part of the text
+    is never taken for all of it.
+    """
+    choice = start.current()
+    folder = choice.folder
+    installed = folders.read(folder) if folder is not None else None
+    if folder is None or installed is None:
+        raise RuntimeBroken("not-active", why=choice.why)
+    total, next_s = bytecode.module_bytes(installed), 0.0
+    caller = psutil.Process().parent()
+    with below_normal_priority(psutil.Process()):
+        for done in bytecode.compile_modules(long_path(folder), installed, Control()):
+            if args.out is not None and time.monotonic() > next_s:
+                if caller is None or not caller.is_running():
+                    return FAILED
+                args.out.write_text(f"{done} {total} bytes", encoding="utf-8")
+                next_s = time.monotonic() + _PROGRESS_EVERY_S
+    count = bytecode.missing(folder, installed)
+    context.console.say(f"{installed.torch}: {count} modules are not compiled")
+    return DONE
+
+
 def _seen() -> RuntimeTrial:
     choice = start.current()
     if choice.is_fallback:
@@ -211,7 +252,7 @@ def _seen() -> RuntimeTrial:
 
 def _line(state: RuntimeState, suited: str) -> str:
     size = bytes_text(state.bytes) if state.bytes else f"about {bytes_text(state.about_bytes)}"
-    words = [f"{state.id:<8}", f"{state_word(state.state):<13}", f"CUDA {state.cuda}"]
+    words = [f"{state.id:<8}", f"{state_word(state.state):<18}", f"CUDA {state.cuda}"]
     words += [f"driver {state.driver} or newer"] if state.driver else []
     if state.state == "missing":
         words.append(f"{size} to download, about {bytes_text(state.disk_bytes)} on the disk")

@@ -26,7 +26,7 @@ from engine.core.errors import (
 )
 from engine.core.paths import runtimes_folder
 from engine.delivery import wheels as wheel_files
-from engine.delivery.wheels import long_path, needed_bytes, unpack
+from engine.delivery.wheels import bytecode_bytes, long_path, needed_bytes, unpack
 from engine.files.artifacts import ArtifactFolder, ArtifactKind, ensure, mismatch
 from engine.files.hashing import OnProgress, hashed, sha256_of
 from engine.files.transfer import Listener, RemoteFile
@@ -103,9 +103,13 @@ class RuntimeStore:
         installed = folders.read(folder)
         if installed is not None:
             why = start.unusable(folder.name, self.catalogue)
+            is_refused = folders.was_blocked(folder) and not state.is_chosen  # then: tried again
+            if why is not None:
+                is_refused = folders.is_block(why)
+            is_here = why is None and not is_refused
             return dataclasses.replace(
                 state,
-                state="here" if why is None else "broken",
+                state="here" if is_here else "blocked" if is_refused else "broken",
                 why=why,
                 path=folder,
                 done_bytes=installed.bytes,
@@ -276,7 +280,7 @@ class RuntimeStore:
                     for path, wheel in zip(wheels, runtime.wheels, strict=True)
                 ]
                 total, files = needed_bytes(opened), dict[str, int]()
-                self.files.need(total)
+                self.files.need(total + bytecode_bytes(opened))
                 for file in opened:
                     on_progress = _shifted(sum(files.values()), total, listener.on_progress)
                     files |= unpack(file, temporary, on_progress, listener.control)

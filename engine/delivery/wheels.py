@@ -34,6 +34,7 @@ _HREF = re.compile(r"""\bhref\s{0,9}=\s{0,9}["']([^"'<>\s]{1,2000})""", re.IGNOR
 _MOST_FILES = 100_000
 _MOST_GROWTH = 60  # unpacked over packed size; text is packed to a twentieth at best
 _FREE_BYTES = 2**20  # allowed besides, for small archives
+_BYTECODE = 1.3  # size of bytecode to that of its modules: 1.20 of torch 2.13
 _LONGEST_NAME = 240  # characters, of a path in the wheel
 # Headers, import libraries, debugging data and programs of developers: half of the files.
 _LEFT_OUT = re.compile(
@@ -141,6 +142,17 @@ def _project(filename: str) -> str:
 def needed_bytes(wheels: Iterable[BinaryIO]) -> int:
     """Bytes that these wheels take when they are unpacked; raises UnsafeArchive as `unpack`."""
     return sum(info.file_size for wheel in wheels for info in _examined(wheel)[1].values())
+
+
+def bytecode_bytes(wheels: Iterable[BinaryIO]) -> int:
+    """Bytes to reserve for the bytecode of their modules."""
+    modules = (
+        info.file_size
+        for wheel in wheels
+        for place, info in _examined(wheel)[1].items()
+        if place.endswith(".py")
+    )
+    return round(_BYTECODE * sum(modules))
 
 
 def unpack(

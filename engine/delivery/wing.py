@@ -26,10 +26,12 @@ class DeliveryWing(Wing):
         return RuntimeService(), UpdateService()
 
     def tidy(self) -> None:
-        """Delete the setup that brought this version."""
+        """Delete the setup that brought this version, and complete the runtime in use."""
+        from engine.delivery.runtime_service import compile_in_background
         from engine.delivery.updates import UpdateStore
 
         UpdateStore().tidy()
+        compile_in_background()
 
     def start_update(self) -> Path:
         """Start the downloaded setup; see `engine.delivery.updates.start_update`."""

@@ -13,6 +13,7 @@ import errno
 import hashlib
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -138,7 +139,7 @@ class Host:
         self._trusted = fingerprints_in(endpoint.trusted)
 
     async def open(self, scheduler: Scheduler) -> None:
-        """Begin to answer, in the thread of the scheduler."""
+        """Set what is answered, in the thread of the scheduler, which answers nobody yet."""
         self._scheduler = scheduler
         for answer in (self.ask, self.join, self.read, self.keep, self.picture, self.leave):
             scheduler.handlers[f"upreel_{answer.__name__}"] = answer
@@ -306,10 +307,20 @@ class Host:
         self._show()
 
     async def _enter(self, comm: Comm, name: str, **about: Any) -> None:
-        """Admit a Dask worker of this computer, or one with the number that its owner was given."""
-        if _fingerprint(comm) not in self._own:
-            member = self._checked(comm, int(name))
-            check(member.state not in ("left-out", "refused"), f"{member.name} does not take part")
+        """Admit a Dask worker of this computer, or one with the number that its owner was given.
+
+        One that comes for the job before is refused with an answer, which Dask does not give where
+        this raises: it would wait for one as long as for a host, and work for nobody meanwhile.
+        """
+        try:
+            if _fingerprint(comm) not in self._own:
+                member = self._checked(comm, int(name))
+                is_in = member.state not in ("left-out", "refused")
+                check(is_in, f"{member.name} does not take part")
+        except InvalidReport as err:
+            answer = {"status": "error", "message": str(err), "time": time.time()}
+            await comm.write(answer)  # type: ignore[no-untyped-call]  # untyped in distributed
+            raise
         await self._scheduler.add_worker(comm, name=name, **about)
 
     async def _check_trust(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import filelock
 
@@ -19,10 +19,10 @@ from engine.core.paths import resource
 from engine.core.serialization import from_plain, read_json, read_toml, set_aside, to_plain
 from engine.files.artifacts import ArtifactFolder
 from engine.files.hashing import FileIdentity
-from engine.protocol.model_file_state import PublishedState, State
+from engine.protocol.model_file_state import Copy, PublishedState, State
 
 # From the most exact to the smallest: the order of preference without a request.
-PRECISIONS = ("fp16", "q8", "fp8", "q4")
+PRECISIONS = ("fp16", "q8", "int8", "mxfp8", "fp8", "q4")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +59,14 @@ class ModelCatalogue:
         """Addresses of a file, the preferred one first; none of what the user brings."""
         if not file.host:
             return ()
+        first = Copy(repository=file.repository, revision=file.revision, place=file.place)
         return tuple(
-            self.hosts[file.host].format(
-                repository=repository,
-                revision=file.revision,
-                filename=file.place or file.filename,
+            self.hosts[copy.host or file.host].format(
+                repository=copy.repository,
+                revision=copy.revision,
+                filename=copy.place or file.filename,
             )
-            for repository in (file.repository, *file.also)
+            for copy in (first, *file.also)
         )
 
 
@@ -89,20 +90,22 @@ def precisions_of(model_id: str) -> tuple[str, ...]:
     return tuple(precision for precision in PRECISIONS if precision in found)
 
 
-def files_of(model_id: str, precision: str) -> tuple[str, str, str]:
-    """Ids of the files that a model needs: transformer, VAE and text embedding.
+def files_of(model_id: str, precision: str) -> tuple[tuple[str, ...], ...]:
+    """Ids of the files that a model needs: transformers, VAEs and text embeddings.
+
+    One of each is enough; the first is the one to download.
 
     Raises:
         UnknownWeights: The model was not published in that precision; the hint lists the others.
     """
     mine = [file for file in catalogue() if model_id in file.models]
-    dits = [file.id for file in mine if file.kind == "dit" and file.precision == precision]
+    dits = tuple(file.id for file in mine if file.kind == "dit" and file.precision == precision)
     if not dits:
         known = ", ".join(precisions_of(model_id))
         case = "precision" if known else "not-published"
         raise UnknownWeights(case, model=model_id, precision=precision, known=known)
-    vae, text = (next(file.id for file in mine if file.kind == kind) for kind in ("vae", "text"))
-    return dits[0], vae, text
+    others = (tuple(file.id for file in mine if file.kind == kind) for kind in ("vae", "text"))
+    return dits, *others
 
 
 def best_present(
@@ -149,12 +152,13 @@ def unknown(file_id: str) -> UnknownWeights:
 
 
 # Precision that suits a GPU from a size on (an eighth of it may be missing), the next one below:
-# 7B as Q4_K_M was measured by others as good as fp16, as plain fp8 worse; longer clips are worth
-# more than the last bits of 3B's weights.
+# 7B as Q4_K_M was measured by others as good as fp16, as rotated int8 nearer to it than another
+# seed, as plain fp8 worse; longer clips are worth more than the last bits of 3B's weights.
+_SUITED_7B = ((24 * 2**30, "fp16"), (16 * 2**30, "int8"), (0, "q4"))
 _SUITED = {
     "seedvr2-3b": ((12 * 2**30, "fp16"), (0, "q8")),
-    "seedvr2-7b": ((24 * 2**30, "fp16"), (0, "q4")),
-    "seedvr2-7b-sharp": ((24 * 2**30, "fp16"), (0, "q4")),
+    "seedvr2-7b": _SUITED_7B,
+    "seedvr2-7b-sharp": _SUITED_7B,
 }
 
 
@@ -319,15 +323,17 @@ def _size(path: Path) -> int:
 
 def external_copies(file: PublishedState, comfyui: Sequence[Path]) -> Iterator[Path]:
     """Files of other programs that may be this published one, by name or by the hub's own hash."""
+    copies = (Copy(repository=file.repository, place=file.place), *file.also)
+    places = {copy: copy.place or file.filename for copy in copies}
+    names = {file.filename, *(PurePosixPath(place).name for place in places.values())}
     for folder in comfyui:
-        path = folder / file.filename
         # Windows also opens a file whose name has other capitals.
-        if path.is_file() and any(one.name == file.filename for one in folder.iterdir()):
-            yield path
-    for repository in (file.repository, *file.also):
-        kept = hub_cache() / ("models--" + repository.replace("/", "--"))
-        found = kept.glob(f"snapshots/*/{file.place or file.filename}")
-        yield from (path for path in sorted(found) if path.is_file())
+        yield from sorted(
+            path for path in folder.iterdir() if path.name in names and path.is_file()
+        )
+    for copy, place in places.items():
+        kept = hub_cache() / ("models--" + copy.repository.replace("/", "--"))
+        yield from (path for path in sorted(kept.glob(f"snapshots/*/{place}")) if path.is_file())
         if re.fullmatch(r"[0-9a-f]{64}", file.sha256) and (kept / "blobs" / file.sha256).is_file():
             yield kept / "blobs" / file.sha256
 

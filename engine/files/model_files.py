@@ -66,7 +66,8 @@ class Store(ArtifactFolder):
     def states(self) -> tuple[PublishedState, ...]:
         """Every published file in the catalogue's order, then the user's own.
 
-        A library that is installed in this Python is left out, unless its file is here too.
+        Left out, unless they are here, are spare files and a library that is installed in this
+        Python.
         """
         return tuple(self._with_busy(state) for state in self._all())
 
@@ -232,7 +233,7 @@ class Store(ArtifactFolder):
         """Returns `states`, but never "busy"."""
         published = [file.as_state() for file in self.catalogue]
         found = file_states(self, published, self._hashes.records())
-        return [state for state in found if state.is_here or not _has_python(state)]
+        return [s for s in found if s.is_here or not (s.spare or _has_python(s))]
 
     def _with_busy(self, state: PublishedState) -> PublishedState:
         return dataclasses.replace(state, state="busy") if self.is_held(state.id) else state

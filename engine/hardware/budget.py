@@ -11,7 +11,8 @@ from pathlib import Path
 
 from engine.core import gpu_loss
 from engine.core.file_access import is_folder
-from engine.hardware import devices, gpu_table, torch_memory
+from engine.hardware import commit, devices, gpu_table, torch_memory
+from engine.hardware.commit import Commit
 from engine.hardware.devices import Gpu
 from engine.hardware.gpu_reading import link_of
 from engine.hardware.gpu_table import GpuSpec
@@ -28,6 +29,9 @@ _GAPS = 0.04
 # In use before a job on a GPU that shows a desktop: with the reserve and the gaps about 2 GiB of 6,
 # the share that others measured as lost on GPUs of 8 to 48 GB. Not seen on a GPU yet.
 _DESKTOP_BYTES = 960 * 2**20
+# Of promised memory, for other programs and for CUDA's libraries, whose writable parts Windows
+# counts. A guess: it was measured on no computer.
+_COMMIT_RESERVE_BYTES = 2**30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +46,14 @@ class NeededRuntime:
 class Budget:
     """Limits of one job."""
 
-    ram_bytes: int  # RAM that may be used, the program itself included
+    ram_bytes: int  # RAM that may be used, the program itself included; see `ram_beside`
     threads: int  # CPU threads
     has_fast_bf16: bool = False  # the CPU multiplies bfloat16 faster than float32
     cuda: bool = False  # there is a GPU that the installed torch can use
+    commit: Commit | None = None  # memory that the system promises to a job; None: without limit
     vram_bytes: int = 0  # memory of the GPU for tensors; also where torch cannot use it
+    vram_share: float = 1.0  # most of the memory of each GPU, by the user's setting `vram_limit`
+    is_vram_limited: bool = False  # by that setting, not by what other programs leave
     capability: tuple[int, int] | None = None  # CUDA capability of the GPU
     gpu: GpuSpec | None = None  # its specification; None for one that is not in the table
     gpu_value: str = ""  # value of the setting `device` for that GPU; "" without one
@@ -59,6 +66,18 @@ class Budget:
     free_output_bytes: int = 0  # on the disk of the result
     free_jobs_bytes: int = 0  # on the disk of the job folder
     same_disk: bool = True
+
+    def ram_beside(self, vram_bytes: int) -> int:
+        """RAM that a job may use next to n bytes of GPU memory, which Windows promises twice."""
+        if self.commit is None:
+            return self.ram_bytes
+        promised = vram_bytes if self.commit.counts_vram else 0
+        return max(0, min(self.ram_bytes, self.commit.left_bytes - promised))
+
+    @property
+    def gpu_has_bf16(self) -> bool:
+        """Whether the GPU multiplies bfloat16 in its matrix units; also one that is not known."""
+        return _has_bf16(self.capability)
 
     @property
     def vram_limit_bytes(self) -> int:
@@ -80,7 +99,7 @@ class Budget:
     def idle(self) -> Budget:
         """Budget while no other program but the desktop uses the GPU."""
         gpus = tuple(one.idle for one in self.gpus)
-        idle = _for_tensors(self.gpu_memory_bytes - _DESKTOP_BYTES - _VRAM_RESERVE_BYTES)
+        idle = _vram(self, self.gpu_memory_bytes, _DESKTOP_BYTES).vram_bytes
         idle = min((one.vram_bytes for one in gpus), default=max(self.vram_bytes, idle))
         return replace(self, vram_bytes=idle, gpus=gpus)
 
@@ -154,20 +173,23 @@ def gpus_here(pretend: Sequence[GpuSpec] = (), *, awaited: bool = False) -> tupl
     return tuple(gpu for gpu in found if (gpu.capability or (0, 0)) >= gpu_table.OLDEST) or found
 
 
-def gpu_here(pretend: GpuSpec | None = None, *, awaited: bool = False) -> tuple[str, int]:
+def gpu_here(pretend: GpuSpec | None = None, *, awaited: bool = False) -> tuple[str, int, bool]:
     """Title and bytes of the GPU that jobs are planned for; "" and 0 without one.
+
+    And whether it multiplies bfloat16 in its matrix units.
 
     Args:
         pretend: A GPU in place of the machine's own.
         awaited: Whether a torch that can use the machine's own is about to be installed.
     """
     if pretend is not None:
-        return pretend.title, pretend.memory_bytes
+        return pretend.title, pretend.memory_bytes, _has_bf16(pretend.capability)
     gpu = devices.chosen(devices.AUTO, gpus_here(awaited=awaited))
     if gpu is None:
-        return "", 0
+        return "", 0, True
     spec = gpu_table.find(gpu.name, gpu.total_bytes)
-    return title_of(gpu), gpu.total_bytes if spec is None else spec.memory_bytes
+    memory = gpu.total_bytes if spec is None else spec.memory_bytes
+    return title_of(gpu), memory, _has_bf16(gpu.capability)
 
 
 def title_of(gpu: Gpu) -> str:
@@ -220,9 +242,8 @@ def pretended_budget(
 def with_gpu(budget: Budget, gpu: GpuSpec) -> Budget:
     """Budget of the computer with a GPU that it does not have."""
     return replace(
-        budget,
+        _vram(budget, gpu.memory_bytes, _DESKTOP_BYTES),
         cuda=True,
-        vram_bytes=_for_tensors(gpu.memory_bytes - _DESKTOP_BYTES - _VRAM_RESERVE_BYTES),
         capability=gpu.capability,
         gpu=gpu,
         is_pretended=True,
@@ -232,9 +253,15 @@ def with_gpu(budget: Budget, gpu: GpuSpec) -> Budget:
 def _measured(settings: EngineSettings, output: Path, jobs: Path) -> Budget:
     """Without a GPU. Memory of this process counts as free: a job planned now runs later."""
     total, available = devices.ram()
+    own, promised = devices.own_ram(), commit.commit()
+    if promised is not None:
+        left = max(0, promised.left_bytes + own - _COMMIT_RESERVE_BYTES)
+        promised = replace(promised, left_bytes=left)
     out_folder, jobs_folder = _existing(output), _existing(jobs)
     return Budget(
-        ram_bytes=round(min(total, available + devices.own_ram()) * settings.memory_share),
+        ram_bytes=round(min(total, available + own) * settings.memory_share),
+        commit=promised,
+        vram_share=settings.vram_limit,
         threads=settings.threads or devices.cpu_threads(),
         has_fast_bf16=devices.cpu_has_bf16(),
         free_output_bytes=shutil.disk_usage(out_folder).free,
@@ -247,17 +274,32 @@ def _with_own(budget: Budget, gpu: Gpu) -> Budget:
     """Budget with a GPU of this computer."""
     free = min(gpu.total_bytes, gpu.free_bytes + torch_memory.gpu_bytes(gpu.number))
     return replace(
-        budget,
+        _vram(budget, gpu.total_bytes, gpu.total_bytes - free),
         cuda=budget.needed_runtime is None,
-        vram_bytes=_for_tensors(free - _VRAM_RESERVE_BYTES),
         capability=gpu.capability,
         gpu=_spec(gpu),
         gpu_losses=gpu_loss.losses(gpu.name, gpu.driver),
     )
 
 
-def _for_tensors(limit_bytes: int) -> int:
-    return max(0, int(limit_bytes * (1 - _GAPS)))
+def _has_bf16(capability: tuple[int, int] | None) -> bool:
+    return (capability or (8, 0)) >= (8, 0)
+
+
+def _vram(budget: Budget, total_bytes: int, used_bytes: int) -> Budget:
+    """The budget with the memory that a GPU has for tensors.
+
+    Args:
+        budget: Budget with the user's limit.
+        total_bytes: Memory of the GPU.
+        used_bytes: Memory that other programs use.
+    """
+    left, allowed = total_bytes - used_bytes - _VRAM_RESERVE_BYTES, budget.vram_share * total_bytes
+    return replace(
+        budget,
+        vram_bytes=max(0, int(min(left, allowed) * (1 - _GAPS))),
+        is_vram_limited=allowed < left,
+    )
 
 
 def _spec(gpu: Gpu) -> GpuSpec | None:

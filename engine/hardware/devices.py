@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from engine.core.errors import SettingsError
+from engine.core.registry import machine_value
 from engine.core.units import parse_memory
 from engine.hardware import gpu_table, nvml
 from engine.hardware.gpu_table import GpuSpec
@@ -282,16 +283,8 @@ def _linux_cpu(*names: str) -> Iterator[str]:
 
 
 def _windows_cpu_name() -> str:
-    if sys.platform != "win32":
-        return ""
-    import winreg
-
     place = r"HARDWARE\DESCRIPTION\System\CentralProcessor\0"
-    try:
-        with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, place) as key:
-            return str(winreg.QueryValueEx(key, "ProcessorNameString")[0]).strip()
-    except OSError:
-        return ""
+    return str(machine_value(place, "ProcessorNameString") or "").strip()
 
 
 # --- GPUs of the table that plans are made for in place of this computer's

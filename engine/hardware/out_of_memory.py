@@ -35,6 +35,20 @@ def is_of_main_memory(error: BaseException) -> bool:
     )
 
 
+def is_of_driver(error: BaseException) -> bool:
+    """Whether CUDA's driver refused memory by itself, not torch's allocator for the GPU.
+
+    It does so where main memory cannot be pinned, also late, as the result of another call.
+    """
+    return any(
+        isinstance(cause, RuntimeError)
+        and not isinstance(cause, torch.OutOfMemoryError)
+        and "cuda error" in str(cause).lower()
+        and is_memory_refusal(cause)
+        for cause in _causes(error)
+    )
+
+
 def forget_frames(error: BaseException) -> str:
     """Drop the stack frames that an error keeps, and with them models, carries and pictures.
 

@@ -7,9 +7,11 @@ import io
 import json
 import platform
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from engine import __version__
 from engine.core import atomic_file, paths
@@ -26,13 +28,20 @@ _MOST_BYTES = 2 * 10**6  # of a file; its end is kept
 _MOST_JOBS = 20  # the newest
 
 
-def write(path: Path, lines: Sequence[DoctorLine], *, with_names: bool = False) -> None:
+def write(
+    path: Path,
+    lines: Sequence[DoctorLine],
+    *,
+    with_names: bool = False,
+    added: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
     """Write the archive; an existing file is replaced.
 
     Args:
         path: A .zip.
         lines: Findings of the self-test.
         with_names: Keep names of files, folders and computers, titles and metadata of videos.
+        added: Further files by their name: a text, or plain data that is stored as JSON.
 
     Raises:
         OutputError: It cannot be written.
@@ -43,6 +52,8 @@ def write(path: Path, lines: Sequence[DoctorLine], *, with_names: bool = False) 
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in _files(lines, store, redaction):
             archive.writestr(name, text)
+        for name, content_of in added.items():
+            archive.writestr(name, _added(content_of, redaction))
     with writing(path):
         atomic_file.write_bytes(path, content.getvalue())
 
@@ -62,6 +73,12 @@ def _files(
         yield f"jobs/{job_id}/job.json", _job(store, job_id, redaction)
         log = store.folder(job_id) / "job.log"
         yield f"jobs/{job_id}/job.log", redaction.redacted(_text(log))
+
+
+def _added(content: Any, redaction: Redaction) -> str:
+    if isinstance(content, str):
+        return redaction.redacted(content)
+    return json.dumps(redaction.texts(content), indent=1, ensure_ascii=False) + "\n"
 
 
 def _settings(redaction: Redaction) -> str:

@@ -110,6 +110,17 @@ class Redaction:
                 return f"<text>{suffix[0] if suffix else ''}"
         return data
 
+    def texts(self, data: Any) -> Any:
+        """Plain data whose names are the program's own, with each text redacted."""
+        match data:
+            case dict():
+                return {name: self.texts(value) for name, value in data.items()}
+            case list() | tuple():
+                return [self.texts(value) for value in data]
+            case str():
+                return self.redacted(data)
+        return data
+
     def _is_own(self, text: str) -> bool:
         return (
             not text or text in self._known or text in _own()[1] or bool(_FRACTION.fullmatch(text))

@@ -68,7 +68,7 @@ class WorkRequest:
     @property
     def wide_dtype(self) -> str:
         """Types for models that need the range of float32, which float16 lacks."""
-        if self.device == "cuda" and (self.budget.capability or (8, 0)) >= (8, 0):
+        if self.device == "cuda" and self.budget.gpu_has_bf16:
             return "bfloat16"
         return self.dtype
 
@@ -229,10 +229,16 @@ class ModelFamily(ABC, Generic[W]):
         """Plan with less RAM; None at the minimum."""
         return None
 
-    def wider(self, work: W) -> W | None:
-        """Plan in whose dtype, or sums, values do not overflow; None where there is none.
+    def wider(self, work: W, budget: Budget, part: str = "") -> W | None:
+        """Plan with the next wider dtype, or sums, of what overflowed; None where there is none.
 
-        What overflowed may be remembered, see `with_switches`.
+        Tiles and the like stay: the planner fits them again. What overflowed may be remembered, see
+        `engine.models.overflow`.
+
+        Args:
+            work: Work in which a value became infinite or NaN.
+            budget: The GPU, which may lack a dtype.
+            part: Part of the model that did, a case of `NumericOverflow`; "" where not known.
         """
         return None
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from engine.core.geometry import Size
+from engine.hardware.budget import Budget
 from engine.protocol.media import Reading
 from engine.protocol.plan import LatentPlan, WeightsPlan, WorkPlan
 from engine.settings.schema import JobSettings
@@ -98,7 +99,9 @@ class LatentFormat(ABC):
     # decoding
 
     @abstractmethod
-    def choose(self, header: LatentHeader, settings: JobSettings, device: str) -> LatentPlan:
+    def choose(
+        self, header: LatentHeader, settings: JobSettings, device: str, budget: Budget
+    ) -> LatentPlan:
         """The largest way to decode a file, as values that are raw.
 
         Raises:
@@ -156,7 +159,13 @@ class LatentFormat(ABC):
 
     @abstractmethod
     def encoding(
-        self, model: str, vae: WeightsPlan, size: Size, settings: JobSettings, device: str
+        self,
+        model: str,
+        vae: WeightsPlan,
+        size: Size,
+        settings: JobSettings,
+        device: str,
+        budget: Budget,
     ) -> WorkPlan:
         """The largest plan of the family that encodes frames of a size, on one thread."""
 

@@ -15,6 +15,8 @@ from engine.core.errors import ExtraKeys, MissingKeys, UnknownKeys, WrongNumbers
 from engine.core.messages import Message, message
 from engine.files.formats.keymap import KeyMap
 from engine.files.formats.open_weights import WeightsFile
+from engine.ops.kernels.block_formats import BLOCKS
+from engine.ops.linear.gguf import dequantise
 from engine.ops.transfer.flat_storage import put_tensor
 
 Form = Literal["plain", "fast"]
@@ -31,6 +33,8 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 class FileWeights(Mapping[str, Tensor]):
     """The tensors of an open file under our names, each read when it is asked for.
+
+    Blocks of GGUF files become values, float32 unless a dtype is wanted.
 
     Memory: nothing is kept; a tensor belongs to the caller.
     """
@@ -54,7 +58,12 @@ class FileWeights(Mapping[str, Tensor]):
         return {ours: self._file.shapes[name] for ours, name in self._published.items()}
 
     def __getitem__(self, name: str) -> Tensor:
-        return self._file.tensor(self._published[name], device=self._device, dtype=self._dtype)
+        file, published = self._file, self._published[name]
+        kind = file.dtypes[published]
+        if kind not in BLOCKS:
+            return file.tensor(published, device=self._device, dtype=self._dtype)
+        raw = file.tensor(published, device=self._device)
+        return dequantise(raw, kind, file.shapes[published], self._dtype or torch.float32)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._published)

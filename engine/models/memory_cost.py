@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+COMPILER_BYTES = 72 * 2**20
+"""Bytes of torch's compiler, which torch loads to run on tensors without values, and keeps."""
 DTYPE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}  # of one value
 
 

@@ -16,7 +16,7 @@ from engine.protocol.commands import Command
 from engine.protocol.events import EventSink, StagesTimed
 from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.media import MediaInfo
-from engine.protocol.plan import Plan
+from engine.protocol.plan import Notice, Plan
 
 SHORT_PAUSE_S = 2.0  # of a pause in which the model stays on the GPU
 
@@ -75,6 +75,7 @@ class JobContext:
     hand_out: HandOut | None = None  # lets other processes make what lacks
     workers_peak_bytes: int = 0  # most main memory that other processes of the job took
     gpu_users: Callable[[], tuple[GpuProcess, ...]] = tuple  # processes that hold GPU memory
+    plan_changes: list[Notice] = field(default_factory=list)  # notices of plans that took over
     meter: StageMeter = field(init=False)  # meter of the stages inside "run"
     began: float = field(init=False)  # s of `control.work_seconds`
     picture_due: Throttle = field(default_factory=lambda: Throttle(1 / 12))

@@ -15,6 +15,7 @@ from engine.hardware import devices, gpu_reading, shared_memory, torch_memory
 from engine.hardware.out_of_memory import forget_frames, free_memory
 from engine.hardware.spill_guard import SpillGuard
 from engine.ops.compiler import Compilation, reporting
+from engine.ops.kernels.build import reporting_missing
 from engine.ops.precision import arithmetic_of
 from engine.pipeline.context import JobContext
 from engine.protocol.events import Warned
@@ -143,14 +144,16 @@ def _guard(context: JobContext) -> SpillGuard | None:
 def switched(context: JobContext) -> Iterator[None]:
     """Libraries may do what the plan's switches allow.
 
-    A switch that is too late is reported, and so is what torch could not compile, once.
+    A switch that is too late is reported, and so is what torch could not compile, once, and that
+    kernels of ours do not work on this GPU: without them a job takes much longer.
     """
     run = context.plan.work.switches.run
     for name in environment.too_late(run):
         about = {"switch": f"run.{name}", "variable": f"UPREEL_RUN_{name.upper()}"}
         notice = Notice(code="switch-too-late", severity="warning", params=about)
         context.events.emit(Warned(job_id=context.job_id, notice=notice))
-    with arithmetic_of(run), reporting(_CompilerReport(context)):
+    compiled, kernels = _CompilerReport(context), _KernelReport(context)
+    with arithmetic_of(run), reporting(compiled), reporting_missing(kernels):
         yield
 
 
@@ -171,4 +174,21 @@ class _CompilerReport:
         notice = Notice(
             code="not-compiled", severity="warning", params={"reason": one.failure[:_MOST_LETTERS]}
         )
+        self._context.events.emit(Warned(job_id=self._context.job_id, notice=notice))
+
+
+class _KernelReport:
+    """Warns of the first kernels that do not work; the log and the self-test name all."""
+
+    def __init__(self, context: JobContext) -> None:
+        self._context = context
+        self._has_warned = False
+
+    def __call__(self, title: str, reason: str) -> None:
+        """Called in the thread that computes."""
+        if self._has_warned:
+            return
+        self._has_warned = True
+        about = {"name": title, "reason": reason.strip().splitlines()[0][:_MOST_LETTERS]}
+        notice = Notice(code="kernels-missing", severity="warning", params=about)
         self._context.events.emit(Warned(job_id=self._context.job_id, notice=notice))

@@ -19,6 +19,7 @@ from engine.core.units import bytes_text
 from engine.files.hashing import sha256_of
 from engine.models import registry
 from engine.models.upscalers import DecodedTile
+from engine.ops.precision import using
 from engine.pipeline.context import JobContext
 from engine.pipeline.model_file_check import check_weights
 from engine.pipeline.prepare import decoded, film_at, film_path
@@ -101,7 +102,12 @@ def _decode(context: JobContext, film: Path) -> None:
     A pause keeps the memory: the video would have to be decoded from its beginning.
     """
     recovery = Recovery(context, "latent")
-    while (failure := attempt(_Decoding(context, film).run)) is not None:
+
+    def decode() -> None:
+        with using(context.plan.work.switches.run):
+            _Decoding(context, film).run()
+
+    while (failure := attempt(decode)) is not None:
         recovery.go_on(failure, 0)
 
 

@@ -38,7 +38,7 @@ from engine.pipeline.publication import part_path, publish
 from engine.pipeline.recovery import attempt
 from engine.pipeline.stages.restore import SourceColours
 from engine.planner import vae_dtype
-from engine.planner.downgrade import next_work
+from engine.planner.downgrade import next_work, wider_work
 from engine.planner.notices import refusals
 from engine.planner.plan_job import device_of
 from engine.planner.rates import Rates
@@ -99,7 +99,8 @@ def encode_latents(
     part = part_path(output, secrets.token_hex(3))
     try:
         with torch_memory.selected(settings.device):
-            written = encoding.run(encoding.planned(vae, budget), part)
+            room = encoding.room(budget)
+            written = encoding.run(encoding.planned(vae, room), room, part)
         publish(part, output, overwrite=settings.overwrite)
     finally:
         atomic_file.discard(part)
@@ -136,32 +137,36 @@ class _Encoding:
         """Size of the frames that the VAE takes."""
         return self.format.padded(self.model, self.media.video.seen_size)
 
-    def planned(self, vae: WeightsPlan, budget: Budget) -> WorkPlan:
-        """The fastest plan within a budget.
-
-        Raises:
-            FeatureMissing: The device cannot carry out one of the choices.
-            PlanDoesNotFit: Even the smallest tiles need too much.
-        """
-        settings, video = self.settings, self.media.video
-        device, family = device_of(settings, budget), registry.latent_family(self.model)
-        for notice in refusals(settings, [family.name], device, budget.capability):
-            raise FeatureMissing(notice.case, **notice.params)
-        settings = vae_dtype.settled(settings, device, budget)
+    def room(self, budget: Budget) -> Room:
+        """Memory that the work may take."""
+        family, frames = registry.latent_family(self.model), self.media.video.frame_count
 
         def peak(work: WorkPlan) -> PhaseMemory:
             needs = family.needs(work)
             on_cpu = needs.device if work.device == "cpu" else 0
             return PhaseMemory(needs.device, PROGRAM_BYTES + needs.host + on_cpu)
 
-        room = Room(
+        return Room(
             budget=budget,
-            frames=video.frame_count,
+            frames=frames,
             peak=peak,
-            seconds=lambda work: model_seconds(work, video.frame_count, budget, Rates()),
+            seconds=lambda work: model_seconds(work, frames, budget, Rates()),
         )
+
+    def planned(self, vae: WeightsPlan, room: Room) -> WorkPlan:
+        """The fastest plan within a budget.
+
+        Raises:
+            FeatureMissing: The device cannot carry out one of the choices.
+            PlanDoesNotFit: Even the smallest tiles need too much.
+        """
+        settings, video, budget = self.settings, self.media.video, room.budget
+        device, family = device_of(settings, budget), registry.latent_family(self.model)
+        for notice in refusals(settings, [family.name], device, budget.capability):
+            raise FeatureMissing(notice.case, **notice.params)
+        settings = vae_dtype.settled(settings, device, budget)
         work = replace(
-            self.format.encoding(self.model, vae, video.seen_size, settings, device),
+            self.format.encoding(self.model, vae, video.seen_size, settings, device, budget),
             threads=budget.threads,
         )
         switches = switches_of(
@@ -174,8 +179,8 @@ class _Encoding:
         needed = family.needs(found).device + family.needs(found).host
         raise PlanDoesNotFit("encoding", size=memory_text(needed), needed=needed)
 
-    def run(self, work: WorkPlan, part: Path) -> int:
-        """Write the part file, with a smaller plan if need be; returns its bytes.
+    def run(self, work: WorkPlan, room: Room, part: Path) -> int:
+        """Write the part file, with a smaller or wider plan if need be; returns its bytes.
 
         Raises:
             OutOfMemory, NumericOverflow: There is no smaller tile, no wider dtype.
@@ -202,11 +207,14 @@ class _Encoding:
             if failure is None:
                 return made
             assert failure.why is not None  # nothing gives memory back here
-            smaller = next_work(work, failure.why, of_main_memory=failure.of_main_memory)
-            if smaller is None:
-                is_overflow = failure.why == "overflow"
+            is_overflow = failure.why == "overflow"
+            if is_overflow:
+                other = wider_work(work, room, failure.part)
+            else:
+                other = next_work(work, of_main_memory=failure.of_main_memory)
+            if other is None:
                 raise failure.error if is_overflow else OutOfMemory("encoding-latents")
-            work = smaller
+            work = other
 
     def _film(self) -> LatentFilm:
         video = self.media.video

@@ -16,6 +16,7 @@ from engine.hardware import devices
 from engine.hardware.out_of_memory import (
     forget_frames,
     free_memory,
+    is_of_driver,
     is_of_main_memory,
     is_out_of_memory,
 )
@@ -26,12 +27,15 @@ from engine.planner.downgrade import (
     next_plan,
     no_smaller,
     notice_of,
+    pins,
 )
 from engine.protocol.events import PlanDowngraded, Warned
 from engine.protocol.plan import Notice, PassName, Plan
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
+
+_ROOM_BYTES = 512 * 2**20  # free on a GPU that was not the reason of a refusal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,7 @@ class Failure:
     error: Exception  # emptied: it states what happened, and keeps nothing
     of_main_memory: bool = False
     spilled_bytes: int = 0
+    part: str = ""  # part of the model that overflowed
 
 
 def reason_of(error: BaseException) -> Failure | None:
@@ -51,11 +56,18 @@ def reason_of(error: BaseException) -> Failure | None:
     if isinstance(error, Spilled):
         return Failure(why="spilled", error=error, spilled_bytes=error.spilled_bytes)
     if isinstance(error, NumericOverflow):
-        return Failure(why="overflow", error=error)
+        return Failure(why="overflow", error=error, part=error.case)
     if isinstance(error, Exception) and is_out_of_memory(error):
+        if is_of_driver(error) and _gpu_has_room():
+            return Failure(why="pinning", error=error)
         of_main = is_of_main_memory(error)
         return Failure(why="out-of-memory", error=error, of_main_memory=of_main)
     return None
+
+
+def _gpu_has_room() -> bool:
+    gpu = devices.in_use()
+    return gpu is not None and gpu.free_bytes >= _ROOM_BYTES
 
 
 def attempt(work: Callable[[], None]) -> Failure | None:
@@ -114,7 +126,11 @@ class Recovery:
             return
         before = self._context.plan
         after = next_plan(
-            before, failure.why, of_main_memory=failure.of_main_memory, failed=self._failing
+            before,
+            failure.why,
+            of_main_memory=failure.of_main_memory,
+            failed=self._failing,
+            part=failure.part,
         )
         if after is None:
             self._at_smallest(failure, done)
@@ -142,6 +158,8 @@ class Recovery:
 def change_plan(context: JobContext, after: Plan, failure: Failure) -> None:
     """Go on with another plan, and emit what is different."""
     before, why = context.plan, failure.why or "out-of-memory"
+    if why == "pinning" and pins(after) == pins(before):
+        why = "out-of-memory"
     notice = notice_of(
         before,
         after,
@@ -149,7 +167,9 @@ def change_plan(context: JobContext, after: Plan, failure: Failure) -> None:
         spilled_bytes=failure.spilled_bytes,
         users=context.gpu_users(),
     )
+    logger.warning("%s", notice.message)
     context.plan = after
+    context.plan_changes.append(notice)
     context.is_learned_from = False  # its time is that of two plans
     context.events.emit(PlanDowngraded(job_id=context.job_id, plan=after, why=why, notice=notice))
 

@@ -15,6 +15,7 @@ from engine.core.geometry import FrameSpan
 from engine.core.messages import message
 from engine.hardware.telemetry import RamPeak
 from engine.ops.choices import following
+from engine.ops.precision import using
 from engine.pipeline.context import JobContext, Throttle
 from engine.pipeline.gpu_guard import taken_over
 from engine.pipeline.model_file_check import check_weights, files_used
@@ -88,6 +89,7 @@ def _run(context: JobContext, segments: SegmentLog, ram: RamPeak, *, overwrite: 
             stage_times=advised(lambda: _stage_times(context), ()),
             peak_bytes=ram.so_far + context.workers_peak_bytes,
             gpu_memory=advised(lambda: _gpu_memory(context), ()),
+            plan_changes=tuple(context.plan_changes),
         )
         if frames_before == 0 and context.plan.latent is None:  # latents may be decoded already
             learned = advised(lambda: _learn(context, segments, report), None)
@@ -191,7 +193,7 @@ def _segment_bytes(plan: Plan, segments: SegmentLog) -> int:
 def _make_with(context: JobContext, segments: SegmentLog) -> None:
     """One try, with the plan as it is now; it may end with some segments made."""
     context.check_source()  # a pause may have lasted for days
-    with following(segments.choices):
+    with following(segments.choices), using(context.plan.work.switches.run):
         if context.hand_out is not None:
             context.hand_out(context, segments)
         if not segments.is_complete:

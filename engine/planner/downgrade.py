@@ -10,18 +10,25 @@ from engine.core.errors import OutOfMemory
 from engine.core.messages import Message, Param, message
 from engine.core.units import memory_text
 from engine.models import registry
-from engine.models.planning.memory import PhaseMemory
-from engine.planner import peaks
+from engine.models.planning.memory import PhaseMemory, Room
+from engine.planner import peaks, rates, times
+from engine.planner.plan_job import room_of
 from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.plan import Notice, PassName, Plan, StagePlan, WorkPlan
-from engine.settings.switches import careful
+from engine.settings.switches import careful, unpinned
 
-Why = Literal["out-of-memory", "spilled", "overflow", "gpu-lost"]
+Why = Literal["out-of-memory", "pinning", "spilled", "overflow", "gpu-lost"]
 _MIB = 2**20
+_UNKNOWN_LIMIT = 2**60  # bytes, where a plan does not state its budget
 
 
 def next_plan(
-    plan: Plan, why: Why, *, of_main_memory: bool = False, failed: PassName | None = None
+    plan: Plan,
+    why: Why,
+    *,
+    of_main_memory: bool = False,
+    failed: PassName | None = None,
+    part: str = "",
 ) -> Plan | None:
     """The plan to go on with; None where there is none.
 
@@ -29,16 +36,26 @@ def next_plan(
     the other one. Which of them overflowed is not known: the first one, which costs less, is
     widened first. Where decoding of latents failed, nothing else changes.
 
+    Where the driver could not pin main memory ("pinning"), the plan stays, without pinned memory:
+    slower copies, the same tiles and clips. One that pins nothing becomes smaller.
+
     Args:
         plan: Plan that did not work.
         why: Error of it.
         of_main_memory: Main memory was short, not that of a GPU.
         failed: The pass that was at work; None where that is not known.
+        part: Part of the model that overflowed, a case of `NumericOverflow`.
     """
     if why == "gpu-lost":
         return _after_loss(plan)
+    if why == "pinning" and pins(plan):
+        return without_pinning(plan)
     for name in _in_turn(plan, why, failed):
-        other = next_work(registry.pass_of(plan, name), why, of_main_memory=of_main_memory)
+        work = registry.pass_of(plan, name)
+        if why == "overflow":
+            other = wider_work(work, _room(plan, name), part)
+        else:
+            other = next_work(work, of_main_memory=of_main_memory)
         if other is not None:
             return _remeasured_plan(registry.with_pass(plan, name, other))
     return None
@@ -56,6 +73,26 @@ def _after_loss(plan: Plan) -> Plan | None:
     return None if others == works else _remeasured_plan(plan)
 
 
+def pins(plan: Plan) -> bool:
+    """Whether a job pins main memory for a GPU."""
+    devices = [one.device for one in (*plan.passes, plan.latent) if one is not None]
+    return "cuda" in devices and plan.work.pins
+
+
+def without_pinning(plan: Plan) -> Plan:
+    """Plan with all as it is, but for copies between RAM and GPU: from memory not pinned."""
+    first = plan.first_pass
+    return replace(
+        plan,
+        work=_unpinned(plan.work),
+        first_pass=None if first is None else _unpinned(first),
+    )
+
+
+def _unpinned(work: WorkPlan) -> WorkPlan:
+    return replace(work, switches=unpinned(work.switches))
+
+
 def _in_turn(plan: Plan, why: Why, failed: PassName | None) -> tuple[PassName, ...]:
     """Which of the passes are to change, the best one first."""
     if failed == "latent":
@@ -71,11 +108,39 @@ def _in_turn(plan: Plan, why: Why, failed: PassName | None) -> tuple[PassName, .
     return passes if why == "overflow" or is_largest else passes[::-1]
 
 
-def next_work(work: WorkPlan, why: Why, *, of_main_memory: bool) -> WorkPlan | None:
-    """The plan of one pass to go on with; None where there is none."""
+def _room(plan: Plan, name: PassName) -> Room:
+    """Memory that a pass of a running job may take."""
+    budget = times.budget_of(plan)
+    budget = replace(
+        budget,
+        ram_bytes=budget.ram_bytes or _UNKNOWN_LIMIT,
+        vram_bytes=budget.vram_bytes or _UNKNOWN_LIMIT,
+    )
+    return room_of(plan, name, budget, rates.load_rates())
+
+
+def wider_work(work: WorkPlan, room: Room, part: str = "") -> WorkPlan | None:
+    """The plan of one pass whose values overflowed, with wider ones; None where there is none.
+
+    Wider values may take more memory: tiles, clips and blocks are chosen again where they do not
+    fit, so that lack of memory is not found step by step.
+
+    Args:
+        work: The plan that overflowed.
+        room: Memory that it may take.
+        part: Part of the model that overflowed, a case of `NumericOverflow`.
+    """
     family = registry.family_of(work)
-    if why == "overflow":
-        return family.wider(work)
+    wide: WorkPlan | None = family.wider(work, room.budget, part)
+    if wide is None or room.holds(wide):
+        return wide
+    fitted: WorkPlan = family.fitted(wide, room)
+    return fitted
+
+
+def next_work(work: WorkPlan, *, of_main_memory: bool) -> WorkPlan | None:
+    """The plan of one pass that takes less memory; None where there is none."""
+    family = registry.family_of(work)
     found: WorkPlan | None = None
     if of_main_memory and work.device != "cpu":  # a CPU has but one memory
         found = family.less_on_host(work)
@@ -111,27 +176,27 @@ def notice_of(
     users: Sequence[GpuProcess] = (),
 ) -> Notice:
     """Notice of what became smaller, why, and which program holds the GPU's memory."""
+    change = change_of(before, after)
     return Notice(
         code="plan-changed",
         case=why,
         severity="warning",
         params={
             "why": why,
-            "change": change_of(before, after),
+            "change": change,
             "size": memory_text(spilled_bytes),
-            "dtype": _dtype_before(before, after),
+            "dtype": _dtype_before(change),
             "gpu_user": _largest_user(users),
         },
     )
 
 
-def _dtype_before(before: Plan, after: Plan) -> str:
-    """Title of the changed pass: decoding, a first pass or the model."""
-    if before.latent is not None and before.latent != after.latent:
-        return before.latent.dtype
-    if before.first_pass is not None and before.first_pass != after.first_pass:
-        return before.first_pass.dtype
-    return before.work.dtype
+def _dtype_before(change: Message) -> Param:
+    """Dtype that was too narrow; sums are only wider than they were where that was float16."""
+    inner = change.params.get("change")
+    if isinstance(inner, Message):  # of a first pass
+        return _dtype_before(inner)
+    return change.params["before"] if change.code == "change.dtype" else "float16"
 
 
 def change_of(before: Plan, after: Plan) -> Message:
@@ -193,5 +258,7 @@ def _changes_of(old: WorkPlan, new: WorkPlan) -> Iterator[Message]:
         yield message("change.fp16-sums")
     if old.switches.run.pinned_transfers != new.switches.run.pinned_transfers:
         yield message("change.unpinned")
+    if old.switches.dit.fp16_sums != new.switches.dit.fp16_sums:
+        yield message("change.fp16-products")
     if old.family == new.family:
         yield from registry.family_of(new).changes(old, new)

@@ -79,9 +79,11 @@ def _joint(team: Sequence[Budget]) -> Budget:
     """Budget that each GPU of a team allows; all else is about the fastest one."""
     if len(team) == 1:
         return team[0]
+    least = min(team, key=lambda one: one.vram_bytes)
     return replace(
         team[0],
-        vram_bytes=min(one.vram_bytes for one in team),
+        vram_bytes=least.vram_bytes,
+        is_vram_limited=least.is_vram_limited,
         capability=min((one.capability for one in team), key=lambda one: one or (0, 0)),
         gpu_losses=max(one.gpu_losses for one in team),
         gpus=tuple(team),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from engine.hardware.budget import Budget
 from engine.models import registry
 from engine.models.latents import Guess, LatentFormat, LatentHeader
 from engine.protocol.media import MediaInfo, Reading, VideoInfo
@@ -13,7 +14,7 @@ from engine.settings.schema import JobSettings
 _BYTES_PER_PIXEL = 6  # of 16 bits a colour
 
 
-def choose(media: MediaInfo, settings: JobSettings, device: str) -> LatentPlan:
+def choose(media: MediaInfo, settings: JobSettings, device: str, budget: Budget) -> LatentPlan:
     """The largest way to decode a source of latents on the device of the job.
 
     Raises:
@@ -21,7 +22,7 @@ def choose(media: MediaInfo, settings: JobSettings, device: str) -> LatentPlan:
         WeightsError: The user's VAE is missing, or is another one.
     """
     latents, header, guess = examined(media)
-    plan = latents.choose(header, settings, device)
+    plan = latents.choose(header, settings, device, budget)
     return replace(plan, normalised=reading_of(settings, guess) == "normalised")
 
 

@@ -10,9 +10,10 @@ from engine.core.geometry import Size
 from engine.core.messages import Param, message, title
 from engine.core.units import bytes_text, memory_text, minutes_message, rate_text
 from engine.hardware.budget import Budget
+from engine.hardware.commit import Commit
 from engine.models import registry
 from engine.models.latents import Guess
-from engine.planner import latents, workers
+from engine.planner import latents, peaks, workers
 from engine.planner.joining import other_computers
 from engine.protocol.media import ChapterOrder, Findings, MediaInfo, Reading, VideoInfo
 from engine.protocol.plan import LatentPlan, Notice, Plan
@@ -80,9 +81,41 @@ def _memory(plan: Plan, budget: Budget) -> Iterator[Notice]:
     own = [stage.device_bytes for stage in plan.stages if stage.stage != "latents"]
     device = max(own, default=0)
     if plan.work.device == "cuda" and device > budget.vram_bytes:
-        yield _too_large("gpu-memory", device, budget.vram_bytes, "advice.smaller-result")
-    elif plan.peak_bytes > budget.ram_bytes:
-        yield _too_large("main-memory", plan.peak_bytes, budget.ram_bytes, "advice.smaller-result")
+        advice = "advice.vram-limit" if budget.is_vram_limited else "advice.smaller-result"
+        yield _too_large("gpu-memory", device, budget.vram_bytes, advice)
+        return
+    allowed = peaks.most_ram(plan, budget)
+    if plan.peak_bytes <= allowed:
+        return
+    if budget.commit is None or allowed == budget.ram_bytes:
+        yield _too_large("main-memory", plan.peak_bytes, allowed, "advice.smaller-result")
+    else:
+        about = {**_promised(plan.peak_bytes, allowed, budget.commit)}
+        about["advice"] = message("advice.smaller-result")
+        yield Notice(code=_TOO_LARGE, case="commit", severity="refusal", params=about)
+
+
+def commit_limits(plan: Plan, commit: Commit) -> Notice:
+    """Notice that a plan fits, but is slower because the system promises less memory than is free.
+
+    Args:
+        plan: Plan with its predictions.
+        commit: Promises of memory of this computer.
+    """
+    about = _promised(plan.peak_bytes, plan.budget_bytes, commit)
+    return Notice(code="commit-limits", severity="info", params=about)
+
+
+def _promised(needed: int, allowed: int, commit: Commit) -> dict[str, Param]:
+    """Bytes, and a remedy that depends on the reason of the limit."""
+    return {
+        "needed": str(needed),
+        "allowed": str(allowed),
+        "size": memory_text(needed),
+        "budget": memory_text(allowed),
+        "limit": memory_text(commit.limit_bytes),
+        "remedy": message(f"advice.{commit.cause}"),
+    }
 
 
 def _too_large(case: str, needed: int, allowed: int, advice: str) -> Notice:

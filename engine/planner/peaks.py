@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.core.geometry import Size
-from engine.hardware.budget import PROGRAM_BYTES
+from engine.hardware.budget import PROGRAM_BYTES, Budget
 from engine.models import registry
 from engine.models.planning.memory import MemoryRequirement, PhaseMemory
 from engine.protocol.plan import Plan, WorkPlan
@@ -23,7 +23,8 @@ _REDUCED_COPIES = 5  # of a band, at most: while values of sRGB become light
 def program_bytes(plan: Plan) -> int:
     """Main memory of the program before it works; a job on a GPU has a process of its own."""
     has_own = plan.work.device == "cuda" and not plan.workers
-    return PROGRAM_BYTES * (2 if has_own else 1)
+    measuring = max(registry.family_of(one).needs(one).measuring for one in plan.passes)
+    return PROGRAM_BYTES * (2 if has_own else 1) + measuring
 
 
 def job_peak(plan: Plan) -> PhaseMemory:
@@ -35,6 +36,11 @@ def job_peak(plan: Plan) -> PhaseMemory:
     if plan.workers:  # this process reads ahead of them
         together = found["read"].host + len(plan.workers) * (PROGRAM_BYTES + together)
     return PhaseMemory(device, program_bytes(plan) + max(first, together))
+
+
+def most_ram(plan: Plan, budget: Budget) -> int:
+    """Main memory that a job may take next to its memory of all GPUs, bytes."""
+    return budget.ram_beside(job_peak(plan).device * max(1, len(plan.workers)))
 
 
 def worker_bytes(plan: Plan) -> int:

@@ -18,7 +18,7 @@ from engine.models.planning.candidates import first_fit
 from engine.models.planning.memory import PhaseMemory, Room
 from engine.planner import first_pass, gpu_team, latents, peaks, times, vae_dtype, workers
 from engine.planner.joining import other_computers
-from engine.planner.notices import notices_of, other_model, refusal_of
+from engine.planner.notices import commit_limits, notices_of, other_model, refusal_of
 from engine.planner.rates import Rates
 from engine.planner.target import (
     check_size,
@@ -80,9 +80,12 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
     if request.settings.model == "auto":
         request = replace(request, settings=replace(request.settings, model=plan.work.model))
     team = gpu_team.budget_of(plan, budget) if budget.gpus else budget
-    plan = replace(plan, reasons=reasons_of(plan, request, team, rates))
+    reasons = reasons_of(plan, request, team, rates)
+    plan = replace(plan, reasons=reasons)
     refusal = refusal_of(plan)
     if refusal is None:
+        if reasons.limited_by == "commit" and budget.commit is not None:
+            plan = replace(plan, notices=(*plan.notices, commit_limits(plan, budget.commit)))
         return plan
 
     def fits(settings: JobSettings) -> bool:
@@ -162,11 +165,12 @@ def _plan_within(request: Request, budget: Budget, rates: Rates) -> Plan:
         start=start,
         stop=stop,
         work=registry.family_of(work).with_switches(work, switches),
-        latent=latents.choose(media, settings, work.device) if media.holds_latents else None,
+        latent=(
+            latents.choose(media, settings, work.device, budget) if media.holds_latents else None
+        ),
         picture=picture,
         streams=containers.plan_streams(media, container),
         segment_frames=max(1, round(settings.segment_seconds * picture.frame_rate)),
-        budget_bytes=budget.ram_bytes,
         device_limit_bytes=budget.vram_limit_bytes if work.device == "cuda" else 0,
     )
     if settings.first_model:
@@ -242,7 +246,7 @@ def _fitted(plan: Plan, budget: Budget, rates: Rates) -> Plan:
 
 
 def _with_fitted(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Plan:
-    work, room = registry.pass_of(plan, which), _room(plan, which, budget, rates)
+    work, room = registry.pass_of(plan, which), room_of(plan, which, budget, rates)
     family = registry.family_of(work)
     found = family.fitted(work, room)
     for _ in range(min(budget.gpu_losses, _MOST_HALVED) if work.device == "cuda" else 0):
@@ -253,7 +257,7 @@ def _with_fitted(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> P
     return registry.with_pass(plan, which, found)
 
 
-def _room(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Room:
+def room_of(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Room:
     """Memory that a job may take, and its use with other plans of one of its passes."""
     return Room(
         budget=budget,
@@ -273,6 +277,7 @@ def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wante
         stages=_stages(plan, budget, rates),
         peak_bytes=peak.host,
         device_bytes=peak.device,
+        budget_bytes=peaks.most_ram(plan, budget),
         device_budget_bytes=budget.vram_bytes if on_gpu else 0,
         card=budget.gpu.title if on_gpu and budget.gpu is not None else "",
         gpu=budget.gpu_value if on_gpu else "",
@@ -317,10 +322,10 @@ def reasons_of(plan: Plan, request: Request, budget: Budget, rates: Rates) -> Re
     steps = sorted(family.steps(plan.work), key=lambda step: not step.is_more) if fits else []
     found = [_alternative(plan, budget, rates, step) for step in steps]
     more = [one for one, step in zip(found, steps, strict=True) if step.is_more]
-    limited_by = _limit(plan, request.settings, budget, more)
+    limited_by = _limit(plan, request.settings, more, budget)
     needed = plan.device_bytes or plan.peak_bytes
     allowed = plan.device_budget_bytes or plan.budget_bytes
-    of_gpu = limited_by == "video-memory"
+    of_gpu = limited_by in ("video-memory", "vram-limit")
     return Reasons(
         limited_by=limited_by,
         params={
@@ -356,14 +361,19 @@ def _joining(plan: Plan, request: Request, budget: Budget, rates: Rates) -> Iter
 _SIZES = ("clip_frames", "encode_tile", "decode_tile", "tile")  # 0 as large as fits
 
 
-def _limit(plan: Plan, settings: JobSettings, budget: Budget, more: list[Alternative]) -> Limit:
+def _limit(plan: Plan, settings: JobSettings, more: list[Alternative], budget: Budget) -> Limit:
     """Scarce kind of memory; of two, the one of which twice as much saves more time."""
     on_gpu = plan.work.device == "cuda"
     saved: dict[Limit, float] = {}
     for one in (*more, _itself(plan)):
+        most = budget.ram_beside(one.device_bytes * max(1, len(plan.workers)))
         short: tuple[tuple[Limit, int, int], ...] = (
-            ("video-memory", one.device_bytes if on_gpu else 0, plan.device_budget_bytes),
-            ("memory", one.ram_bytes, plan.budget_bytes),
+            (
+                "vram-limit" if budget.is_vram_limited else "video-memory",
+                one.device_bytes if on_gpu else 0,
+                plan.device_budget_bytes,
+            ),
+            ("memory" if most == budget.ram_bytes else "commit", one.ram_bytes, most),
         )
         for limit, needed, allowed in short:
             if needed > allowed:
@@ -404,7 +414,7 @@ def _alternative(plan: Plan, budget: Budget, rates: Rates, step: Step) -> Altern
         device_bytes=peak.device,
         ram_bytes=peak.host,
         seconds=times.seconds(other, budget, rates),
-        fits=fits_gpu and peak.host <= plan.budget_bytes,
+        fits=fits_gpu and peak.host <= peaks.most_ram(other, budget),
         params=step.params,
     )
 

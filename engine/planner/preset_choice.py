@@ -7,7 +7,7 @@ lead to times less than 1.4 apart share one preset.
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from engine.core.serialization import read_toml
 from engine.files import catalogue
 from engine.hardware.budget import gpu_here
 from engine.hardware.gpu_table import GIB, GpuSpec
+from engine.models import registry
 from engine.runtimes.advice import needed_runtime
 from engine.settings import presets
 from engine.settings.presets import Goal, Preset, Value, applied
@@ -51,6 +52,7 @@ class Tier:
         name: "cpu", "small_gpu" or "gpu".
         least_bytes: A GPU of this tier has so much memory at least.
         automatic: Model that "auto" stands for, for a video of a usual size.
+        without_bf16: Model that it stands for on a GPU that does not multiply bfloat16.
         presets: Description and settings of each preset by its name, a goal. "goals" are all that
             it serves, where that is not its name alone.
     """
@@ -58,6 +60,7 @@ class Tier:
     name: str
     least_bytes: int
     automatic: str
+    without_bf16: str
     presets: dict[Goal, dict[str, Any]]
 
 
@@ -75,19 +78,32 @@ def tier_of(memory_bytes: int) -> Tier:
 
 def presets_for(gpu: GpuSpec | None) -> tuple[Preset, ...]:
     """The presets for a GPU of the table; for a CPU with None."""
-    return presets_of("", 0) if gpu is None else presets_of(gpu.title, gpu.memory_bytes)
+    return presets_of("", 0) if gpu is None else presets_of(*gpu_here(gpu))
 
 
-def presets_of(title: str, memory_bytes: int) -> tuple[Preset, ...]:
+def presets_of(title: str, memory_bytes: int, has_bf16: bool = True) -> tuple[Preset, ...]:
     """Fast, Balanced and Best for a GPU, also for one that is in no table; fewer where they agree.
 
     Args:
         title: Title of the GPU, like "RTX 5070 Ti, 16 GB"; "" without one.
         memory_bytes: Size of its memory; 0 without one.
+        has_bf16: It multiplies bfloat16 in its matrix units.
     """
     tier = tier_of(memory_bytes)
+    if not has_bf16:
+        tier = narrowed(tier)
     precision = catalogue.suited_precision(tier.automatic, memory_bytes)
     return tuple(_preset(tier, name, title or "CPU", precision) for name in tier.presets)
+
+
+def narrowed(tier: Tier) -> Tier:
+    """The tier of a GPU without bfloat16: another automatic model, in its descriptions too."""
+    names = registry.title_of(tier.automatic), registry.title_of(tier.without_bf16)
+    presets = {
+        goal: {**about, "description": about["description"].replace(*names)}
+        for goal, about in tier.presets.items()
+    }
+    return replace(tier, automatic=tier.without_bf16, presets=presets)
 
 
 def _preset(tier: Tier, name: Goal, title: str, precision: str) -> Preset:
@@ -112,6 +128,7 @@ def _tier(path: Path) -> Tier:
         name=path.stem,
         least_bytes=data["least_gib"] * GIB,
         automatic=data["automatic"],
+        without_bf16=data.get("without_bf16", data["automatic"]),
         presets={goal: data[goal] for goal in GOALS if goal in data},
     )
 
@@ -140,9 +157,10 @@ def offered(pretend: GpuSpec | None = None) -> Offered:
     Args:
         pretend: A GPU in the place of this machine's own.
     """
-    gpu, memory = gpu_here(pretend, awaited=needed_runtime() is not None)
+    gpu, memory, has_bf16 = gpu_here(pretend, awaited=needed_runtime() is not None)
     own, failures = presets.load_all()
-    return Offered(presets=(*presets_of(gpu, memory), *own), gpu=gpu, failures=failures)
+    ours = presets_of(gpu, memory, has_bf16)
+    return Offered(presets=(*ours, *own), gpu=gpu, failures=failures)
 
 
 def named(name: str, pretend: GpuSpec | None = None) -> Preset:

@@ -221,15 +221,17 @@ def learn(plan: Plan, seconds: float, memory: float | None = None) -> Learned | 
 
 
 def budget_of(plan: Plan) -> Budget:
-    """Budget that a plan used of this computer."""
+    """Budget that a plan used of this computer; 0 bytes where it does not say."""
     gpu = next((gpu for gpu in gpu_table.gpu_specs() if gpu.title == plan.card), None)
     is_other = plan.work.device == "cuda" and gpu is None
     own = devices.chosen(plan.gpu, devices.gpus()) if is_other else None
+    capability = None if own is None else own.capability
     return Budget(
         ram_bytes=plan.budget_bytes,
         threads=plan.work.threads,
+        vram_bytes=plan.device_budget_bytes,
         gpu=gpu,
-        capability=None if own is None else own.capability,
+        capability=capability if gpu is None else gpu.capability,
     )
 
 

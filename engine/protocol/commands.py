@@ -259,6 +259,7 @@ class RunBenchmark(Command):
     """Measure this computer, as a task; refused while a job runs, as both times would be wrong."""
 
     quick: bool = True  # calibration alone, at most a minute; else every optimisation too
+    archive: Path | None = None  # "Measure this PC": ten minutes, then one .zip for a report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

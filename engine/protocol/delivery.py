@@ -8,14 +8,17 @@ from typing import Literal
 
 from engine.core.messages import Message
 
-State = Literal["missing", "partial", "here", "broken", "busy"]
+State = Literal["missing", "partial", "here", "broken", "blocked", "busy"]
+AppControl = Literal["", "off", "on", "evaluation"]
+"""State of Windows' Smart App Control; "" where it is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeState:
     """One runtime of this build, or one that another version of the program installed.
 
-    `state` "broken" is installed but not used, `why` is the reason.
+    `state` "broken" is installed but not used, `why` is the reason. "blocked" is intact, but
+    Windows refuses to load it; the hint of `why` is the remedy.
     """
 
     id: str  # "cu130"; the name of its folder where this build does not know it

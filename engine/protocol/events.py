@@ -12,7 +12,7 @@ from typing import Protocol
 from engine.core.errors import ErrorInfo
 from engine.core.geometry import Box, Size
 from engine.core.messages import Message
-from engine.protocol.delivery import RuntimeState, UpdateState
+from engine.protocol.delivery import AppControl, RuntimeState, UpdateState
 from engine.protocol.excerpt import Excerpt, Scene
 from engine.protocol.gpu_reading import GpuReading
 from engine.protocol.media import MediaInfo, Reading
@@ -86,7 +86,7 @@ class PlanDowngraded(JobEvent):
     """The plan became smaller while running, and why."""
 
     plan: Plan
-    why: str  # "out-of-memory", "overflow", "spilled" or "gpu-lost"
+    why: str  # "out-of-memory", "pinning", "overflow", "spilled" or "gpu-lost"
     notice: Notice | None = None  # the change, and the largest user of the memory
 
 
@@ -288,6 +288,7 @@ class RuntimesListed(Event):
     driver: str = ""  # driver of the GPU
     driver_needed: str = ""  # the oldest that would do, where the one of the GPU is too old
     follows_choice: bool = True  # the next start of this program takes what is chosen
+    smart_app_control: AppControl = ""  # "on": Windows may block the libraries of a runtime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,16 @@ class NetworkFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """A further place where a file is published, perhaps under another name."""
+
+    repository: str
+    host: str = ""  # "": that of the file
+    revision: str = "main"
+    place: str = ""  # path in the repository; "" for the filename
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedState:
     """One file of the catalogue, or a file of the user's own, and what of it is on this machine.
 
@@ -53,15 +63,16 @@ class PublishedState:
     title: str  # "SeedVR2 3B, fp16"
     kind: Kind
     models: tuple[str, ...]  # ids of the models that it serves
-    precision: str  # "fp32", "fp16", "bf16", "16-bit" (either), "fp8", "q8", "q4"; "" of libraries
+    precision: str  # "fp32", "fp16", "bf16", "16-bit" (either), "int8", "q4" ...; "" of libraries
     filename: str
     bytes: int = 0  # size of the whole file; 0 while unknown
     about_bytes: int = 0  # computed from the number of weights, where `bytes` is not known
     sha256: str = ""
     licence: str = ""  # "Apache-2.0"; "" where no one states it
     repository: str = ""  # "numz/SeedVR2_comfyUI"
-    also: tuple[str, ...] = ()  # other repositories with the same file
-    place: str = ""  # path in them; "" for the filename
+    place: str = ""  # path in it; "" for the filename
+    also: tuple[Copy, ...] = ()
+    spare: bool = False  # listed only where it is on this machine: others are offered
     state: State = "missing"
     path: Path | None = None  # place of the file, also of a part of it or a damaged one
     done_bytes: int = 0  # bytes that are on this machine

@@ -212,7 +212,9 @@ class StagePlan:
     device_bytes: int = 0  # most on the GPU, weights included; 0 for what a CPU computes
 
 
-Limit = Literal["video-memory", "memory", "gpu-losses", "settings", "nothing"]
+Limit = Literal[
+    "video-memory", "vram-limit", "memory", "commit", "gpu-losses", "settings", "nothing"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from engine.core.geometry import Size
 from engine.core.messages import Message
 from engine.protocol.media import Reading
+from engine.protocol.plan import Notice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +99,7 @@ class Report:
     stage_times: tuple[StageTime, ...] = ()  # see `events.StagesTimed`
     peak_bytes: int = 0
     gpu_memory: tuple[StageMemory, ...] = ()  # stages that a GPU computed in the last run
+    plan_changes: tuple[Notice, ...] = ()  # notices of plans that took over in the last run
     statements: tuple[str, ...] = ()  # kinds that the source makes, those of all frames included
     memory_ratios: tuple[float, ...] = ()  # most over planned bytes, of jobs of this kind so far
 

@@ -25,6 +25,16 @@ class TaskKind(StrEnum):
 
 
 Phase = Literal[
-    "", "download", "verify", "import", "remove", "unpack", "try", "use", "check", "install"
+    "",
+    "download",
+    "verify",
+    "import",
+    "remove",
+    "unpack",
+    "compile",  # modules of a runtime
+    "try",
+    "use",
+    "check",
+    "install",
 ]
 Result = PublishedState | BenchReport

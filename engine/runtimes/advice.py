@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from engine.core.messages import Message, message
+from engine.core.units import bytes_text
 from engine.hardware import budget, devices
 from engine.hardware.budget import NeededRuntime
 from engine.hardware.devices import Gpu
 from engine.protocol.report import DoctorLine
+from engine.runtimes import bytecode, start
 from engine.runtimes import installation as folders
-from engine.runtimes import start
 from engine.runtimes.catalogue import RuntimeCatalogue, catalogue, suited
 
 _NAME = "runtime"
@@ -24,37 +25,40 @@ class Advice:
 
     text: Message
     runtime: str = ""  # id; "" where none does
-    driver: str = ""  # the oldest version that would do, where the installed one is too old
+    driver: str = ""  # the oldest version that would do; "" unless the installed one is too old
 
 
 def advice(gpu: Gpu | None, known: RuntimeCatalogue) -> Advice:
     """The runtime for a GPU and its driver, or what helps where there is none."""
     if gpu is None:
         return Advice(text=message("runtime-advice.no-gpu"))
-    found = suited(known.runtimes, gpu.driver, gpu.capability)
-    about = {"gpu": gpu.name, "driver": gpu.driver}
-    if found is not None:
-        title = message("runtime-advice.runtime", cuda=found.cuda)
-        return Advice(text=message("runtime-advice.suits", title=title, **about), runtime=found.id)
-    newest = known.runtimes[0]
-    if newest.runs_on(newest.driver, gpu.capability):
-        text = message("runtime-advice.driver-too-old", needed=newest.driver, **about)
-        return Advice(text=text, driver=newest.driver)
-    return Advice(text=message("runtime-advice.none", **about))
+    best, about = suited(known, gpu.capability), {"gpu": gpu.name, "driver": gpu.driver}
+    if best is None:
+        return Advice(text=message("runtime-advice.none", **about))
+    title = message("runtime-advice.runtime", cuda=best.cuda)
+    if best.runs_on(gpu.driver, gpu.capability):
+        return Advice(text=message("runtime-advice.suits", title=title, **about), runtime=best.id)
+    about |= {"needed": best.driver, "size": bytes_text(best.bytes or best.about_bytes)}
+    older = next((one for one in known if one.runs_on(gpu.driver, gpu.capability)), None)
+    if older is None:
+        return Advice(text=message("runtime-advice.driver", **about), driver=best.driver)
+    about |= {"older": older.id, "older_size": bytes_text(older.bytes or older.about_bytes)}
+    return Advice(text=message("runtime-advice.driver-or-older", **about), driver=best.driver)
 
 
 def needed_runtime() -> NeededRuntime | None:
     """The runtime to install before the GPU of this machine can compute.
 
-    None where the torch in use can use it, where no runtime is for it and this program, and where
-    the next start does not use an installed one: a checkout of the sources has its Python's torch.
+    None where the torch in use can use it, where no runtime is for it and this program, where its
+    driver has to be updated first, and where the next start does not use an installed one: a
+    checkout of the sources has its Python's torch.
     """
     gpu = devices.chosen(devices.AUTO, devices.gpus())
     if gpu is None or budget.torch_has_cuda() or not start.follows_choice():
         return None
-    own = [runtime for runtime in catalogue() if runtime.suits_this_python]
-    found = suited(own, gpu.driver, gpu.capability)
-    if found is None:
+    own = (runtime for runtime in catalogue() if runtime.suits_this_python)
+    found = suited(own, gpu.capability)
+    if found is None or not found.runs_on(gpu.driver, gpu.capability):
         return None
     return NeededRuntime(id=found.id, bytes=found.bytes or found.about_bytes)
 
@@ -64,6 +68,9 @@ def lines(gpu: Gpu | None) -> Iterator[DoctorLine]:
     choice = start.current()
     if choice.is_fallback:
         found = message("doctor.runtime.broken", why=choice.why, runtime=choice.runtime)
+        reason = choice.why.params.get("why")
+        if isinstance(reason, Message) and folders.is_block(reason):
+            found = message("doctor.runtime.blocked", why=choice.why, advice=reason.hint)
         yield DoctorLine(name=_NAME, state="warning", message=found)
     elif choice.folder is not None:
         installed = folders.read(choice.folder)
@@ -75,6 +82,9 @@ def lines(gpu: Gpu | None) -> Iterator[DoctorLine]:
             facts = {"torch": installed.torch, "files": len(installed.files)}
             found = message("doctor.runtime.whole", why=choice.why, **facts)
             yield DoctorLine(name=_NAME, state="ok", message=found)
+            if count := bytecode.missing(choice.folder, installed):
+                found = message("doctor.runtime.not-compiled", count=count, runtime=choice.runtime)
+                yield DoctorLine(name=_NAME, state="warning", message=found)
     else:
         found = message("doctor.runtime.used", why=choice.why)
         yield DoctorLine(name=_NAME, state="ok", message=found)

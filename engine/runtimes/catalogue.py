@@ -7,7 +7,7 @@ import hashlib
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -99,17 +99,21 @@ class Runtime:
         digest = hashlib.sha256("".join(self.hashes).encode()).hexdigest()
         return f"{self.id}-{self.torch.partition('+')[0]}-{digest[:8]}"
 
-    def runs_on(self, driver: str, capability: tuple[int, int] | None) -> bool:
-        """True for GPUs that it has code for, with a driver that is new enough.
+    def has_code_for(self, capability: tuple[int, int] | None) -> bool:
+        """True for GPUs that it can compute on, with a driver that is new enough.
 
         Args:
-            driver: Version of the driver: "581.29".
             capability: CUDA compute capability; None where the driver is too old to report it.
         """
-        if capability is None or version_parts(driver) < version_parts(self.driver):
+        if capability is None:
             return False
         mine = capability[0] * 10 + capability[1]
         return self.oldest_capability <= mine <= (self.newest_capability or mine)
+
+    def runs_on(self, driver: str, capability: tuple[int, int] | None) -> bool:
+        """True for GPUs that it has code for, with a driver ("581.29") that is new enough."""
+        is_new_enough = version_parts(driver) >= version_parts(self.driver)
+        return is_new_enough and self.has_code_for(capability)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,11 +150,13 @@ class RuntimeCatalogue:
         return dataclasses.replace(self, runtimes=tuple(runtimes))
 
 
-def suited(
-    runtimes: Sequence[Runtime], driver: str, capability: tuple[int, int] | None
-) -> Runtime | None:
-    """The first runtime for a GPU with this driver; None where there is none."""
-    return next((runtime for runtime in runtimes if runtime.runs_on(driver, capability)), None)
+def suited(runtimes: Iterable[Runtime], capability: tuple[int, int] | None) -> Runtime | None:
+    """The preferred runtime for a GPU; None where none has code for it.
+
+    It may need a newer driver than the installed one. Updating a driver takes minutes and costs
+    nothing, an older runtime is a larger download with slower convolutions.
+    """
+    return next((runtime for runtime in runtimes if runtime.has_code_for(capability)), None)
 
 
 def load(path: Path) -> RuntimeCatalogue:

@@ -6,6 +6,8 @@
     runtimes/<name>/torch/...             on the module path while it is used
     runtimes/<name>/.loading-<process>-<n> torch is being loaded; remains after a crash
     runtimes/<name>/broken.json           why it is not used any more
+    runtimes/<name>/uncompiled.json       modules that this Python cannot compile
+    runtimes/<name>/blocked.json          Windows refused to load it, and under which policy
 
 Several versions may be installed.
 """
@@ -26,12 +28,14 @@ from engine.core.errors import OutputUnwritable
 from engine.core.messages import Message, message
 from engine.core.paths import runtimes_folder
 from engine.core.serialization import from_plain, read_json, to_plain
+from engine.hardware.code_policy import smart_app_control
 from engine.runtimes.catalogue import Wheel
 
 logger = logging.getLogger(__name__)
 
 MANIFEST = "runtime.json"
 _BROKEN, _CHOSEN, _ACCEPTED, _LOADING = "broken.json", "chosen.json", "accepted.json", ".loading-"
+_BLOCKED, _BLOCKED_REASON = "blocked.json", "reason.runtime.blocked."
 _LIBRARIES = (".dll", ".pyd", ".so")
 _CRASHES = 2  # one may be a power cut, or a user who ended the program
 _CLOCK_S = 2.0  # by which times of files and of processes may differ
@@ -108,11 +112,59 @@ def note_broken(folder: Path, why: Message) -> None:
         atomic_file.write_json(folder / _BROKEN, about)
 
 
+def note_blocked(folder: Path, why: str) -> Message:
+    """Mark a runtime that Windows refuses to load, and the policy under which it does.
+
+    Args:
+        folder: Folder of the runtime; a read-only one stays as it is.
+        why: Words of the system.
+
+    Returns:
+        The reason, whose hint says what helps.
+    """
+    policy = smart_app_control()
+    case = "smart-app-control" if policy in ("on", "evaluation") else "policy"
+    found = message(f"{_BLOCKED_REASON}{case}", why=why)
+    with contextlib.suppress(OSError):
+        about = {"policy": policy, "message": to_plain(found)}
+        atomic_file.write_json(folder / _BLOCKED, about)
+    return found
+
+
+def blocked(folder: Path) -> Message | None:
+    """Why Windows refuses a runtime; None where it did not, or under another policy than now's.
+
+    So the next start tries again by itself once Smart App Control was turned off.
+    """
+    found = _read(folder / _BLOCKED)
+    if not isinstance(found, dict) or found.get("policy") != smart_app_control():
+        return None
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        return from_plain(Message, found["message"])
+    return message(f"{_BLOCKED_REASON}policy", why="")
+
+
+def was_blocked(folder: Path) -> bool:
+    """True from a refusal by Windows until the runtime loads, or is to be tried again."""
+    return (folder / _BLOCKED).is_file()
+
+
+def is_block(why: Message) -> bool:
+    """True for a reason of `note_blocked`."""
+    return why.code.startswith(_BLOCKED_REASON)
+
+
 def forgive(folder: Path) -> None:
     """Delete the marks of failed loads."""
     with contextlib.suppress(OSError):
-        for mark in (*folder.glob(f"{_LOADING}*"), folder / _BROKEN):
+        for mark in (*folder.glob(f"{_LOADING}*"), folder / _BROKEN, folder / _BLOCKED):
             mark.unlink(missing_ok=True)
+
+
+def note_loaded(folder: Path) -> None:
+    """Forget that Windows ever refused a runtime: it has just loaded."""
+    with contextlib.suppress(OSError):
+        (folder / _BLOCKED).unlink(missing_ok=True)
 
 
 def begin_load(folder: Path) -> None:

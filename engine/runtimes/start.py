@@ -18,7 +18,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from engine.core.errors import EngineError, RuntimeBroken, is_memory_refusal
+from engine.core.errors import (
+    EngineError,
+    RuntimeBlocked,
+    RuntimeBroken,
+    is_code_refusal,
+    is_memory_refusal,
+)
 from engine.core.messages import Message, message
 from engine.core.paths import runtimes_folder
 from engine.runtimes import installation as folders
@@ -91,7 +97,7 @@ def unusable(name: str, known: RuntimeCatalogue) -> Message | None:
     wrong = folders.first_wrong(folder, installed)
     if wrong:
         return message("reason.runtime.file-damaged", name=wrong)
-    return folders.broken(folder)
+    return folders.broken(folder) or folders.blocked(folder)
 
 
 def _known() -> RuntimeCatalogue:
@@ -163,21 +169,42 @@ class _MarkedLoader(Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Calls the original loader; an exception excludes this runtime from the next start."""
+        """Calls the original loader; an exception excludes this runtime from the next start.
+
+        Raises:
+            RuntimeBlocked: Windows refuses a library. The runtime is not broken: the next start
+                does without it only as long as the same policy holds.
+            RuntimeBroken: It does not load; after a lack of memory the next start tries again.
+        """
         folders.begin_load(self._folder)
         try:
             self._inner.exec_module(module)
         except (Exception, SystemExit) as err:
             why = f"{type(err).__name__}: {err}"
+            if is_code_refusal(err):
+                raise blocked("at-start", self._folder, why) from err
             if is_memory_refusal(err):  # it may pass: nothing is marked
                 text = message("reason.runtime.does-not-load", why=why)
                 raise RuntimeBroken("at-start", runtime=self._folder.name, why=text) from err
             raise _broken(self._folder, message("reason.runtime.does-not-load", why=why)) from err
         finally:
             folders.end_load(self._folder)
+        folders.note_loaded(self._folder)
         module.__loader__ = self._inner
         if module.__spec__ is not None:
             module.__spec__.loader = self._inner
+
+
+def blocked(case: str, folder: Path, why: str) -> RuntimeBlocked:
+    """Mark a runtime as refused by Windows; the error that reports it.
+
+    Args:
+        case: Case of the error.
+        folder: Folder of the runtime.
+        why: Words of the system.
+    """
+    found = folders.note_blocked(folder, why)
+    return RuntimeBlocked(case, runtime=folder.name, why=found, advice=found.hint)
 
 
 def _broken(folder: Path, why: Message) -> RuntimeBroken:

@@ -262,6 +262,7 @@ class DitSwitches(SwitchSet):
     token_chunks: bool = _switch(needs=ON_PROCESSOR)
     planned_buffers: bool = _switch()
     onednn_matmul: bool = _switch(needs=ON_PROCESSOR, old_names=("onednn_products",))
+    fp16_sums: bool = _switch(True, "rounding", needs=on_gpu((7, 5)))
     compile: bool = _switch(False, "rounding", needs=COMPILING)
     # A backend of `engine.ops.attention`; "auto" takes the fastest exact one.
     attention: str = field(

@@ -68,7 +68,7 @@ MATMUL = {  # the most exact first
     "fp8": Requirement(capability=(8, 9)),
     "nvfp4": on_gpu((10, 0)),
 }
-WEIGHTS_FILES = dict.fromkeys(("auto", "fp16", "fp8", "q8", "q4"), NOTHING)
+WEIGHTS_FILES = dict.fromkeys(("auto", "fp16", "q8", "int8", "mxfp8", "fp8", "q4"), NOTHING)
 ALLOCATORS = {
     "native": NOTHING,
     "expandable": Requirement(devices=GPU, systems=("linux",)),

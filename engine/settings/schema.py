@@ -218,10 +218,12 @@ class EngineSettings:
         "nothing", choices=("nothing", "sound", "sleep", "shut-down", "command")
     )
     after_queue_command: str = setting("", kind="command")
+    resume_after_update: bool = setting(False)
     lend: bool = setting(False)
     farm_port: int = setting(47110, low=1024, high=65535)
     tile_previews: bool = setting(True)
     memory_share: float = setting(0.7, low=0.1, high=0.95)
+    vram_limit: float = setting(1.0, low=0.1, high=1.0)
     threads: int = setting(0, low=0, high=256, low_is_automatic=True)
 
     def __post_init__(self) -> None:

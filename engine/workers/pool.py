@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import multiprocessing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -72,7 +72,7 @@ class RemoteWorkers(Protocol):
         """
 
     async def open(self, scheduler: Scheduler) -> None:
-        """Let other computers join, in the thread of the scheduler."""
+        """Let other computers join: in the thread of the scheduler, which answers nobody yet."""
 
     def close(self) -> None:
         """The job, or the attempt to start the scheduler, has ended."""
@@ -138,19 +138,21 @@ class WorkerPool:
         Raises:
             EngineError: Other computers cannot be let in.
         """
+        self._receiver = _Receiver(self._received, self._open)
         self._cluster = self._started()
         scheduler: Any = self._cluster.scheduler
         self._scheduler: Scheduler = scheduler
         self._cluster.sync(self._scheduler.listen, "inproc://")  # for the client: without TLS
         here = self._scheduler.listeners[-1].contact_address
         self._client = Client(here, loop=self._cluster.loop, set_as_default=False)
-        self._scheduler.handlers["upreel_choose"] = self._choose
-        if self._remote is not None:
-            self._cluster.sync(self._remote.open, self._scheduler)
-        self._receiver = _Receiver(self._scheduler, self._received)
-        self._scheduler.add_plugin(self._receiver)
         self._cluster.scale(self._count)
         return self
+
+    async def _open(self, scheduler: Scheduler) -> None:
+        """Prepare the scheduler's answers, before it gives any."""
+        scheduler.handlers["upreel_choose"] = self._choose
+        if self._remote is not None:
+            await self._remote.open(scheduler)
 
     def _started(self) -> LocalCluster:
         security, listening = Security.temporary(), {}
@@ -164,7 +166,7 @@ class WorkerPool:
                 host="127.0.0.1",
                 dashboard_address="127.0.0.1:0",
                 security=security,
-                scheduler_kwargs={"dashboard": False, **listening},
+                scheduler_kwargs={"dashboard": False, "plugins": (self._receiver,), **listening},
                 plugins=(self._worker,),
                 memory_limit=0,  # the plan limits it
                 preload=PRELOADED,
@@ -322,15 +324,28 @@ class _Receiver(SchedulerPlugin):
 
     They come in the order in which they were sent, and before the span has ended.
 
+    Args:
+        received: Takes each report.
+        opens: Called before the scheduler answers anybody. Later would be too late: a worker of
+            another computer that waits at this port, for the job before, registers at once.
+
     Attributes:
         word: The last one, for workers that come; None where there was none.
     """
 
     name = "upreel-reports"
 
-    def __init__(self, scheduler: Scheduler, received: Callable[[Report], None]) -> None:
-        self._scheduler, self._received = scheduler, received
+    def __init__(
+        self,
+        received: Callable[[Report], None],
+        opens: Callable[[Scheduler], Coroutine[Any, Any, None]],
+    ) -> None:
+        self._received, self._opens = received, opens
         self.word: ControlWord | None = None
+
+    async def start(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        await self._opens(scheduler)
 
     def add_worker(self, scheduler: Scheduler, worker: str) -> None:
         dask_internals.send_at_once_to(scheduler, worker)

@@ -11,7 +11,7 @@ from app.engine_messages import hint, text
 from app.i18n import Languages, read_catalogue, tr
 from engine.core.errors import DownloadFailed, NotSafetensors, UpdateUnreachable
 from engine.core.messages import message
-from engine.planner.preset_choice import tiers
+from engine.planner.preset_choice import narrowed, tiers
 from engine.protocol.plan import Notice
 from tests.app.conftest import texts
 from tests.helpers.old_words import old_words
@@ -31,7 +31,8 @@ def texts_of_the_window() -> set[str]:
             if isinstance(node, ast.Call):
                 found |= {one.value for one in texts_of(node) if isinstance(one, ast.Constant)}
     found -= {""}
-    goals = (goal for tier in tiers() for goal in tier.presets.values())
+    every = (one for tier in tiers() for one in (tier, narrowed(tier)))
+    goals = (goal for tier in every for goal in tier.presets.values())
     return found | {str(goal["description"]) for goal in goals}
 
 

@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 from app.state.job_row import JobState
 from engine.api import probe
 from engine.core.geometry import Size
-from engine.files import catalogue
+from engine.files import catalogue, transfer
 from engine.protocol import events
 from engine.protocol.tasks import TaskKind
 from tests.app.conftest import part, texts
@@ -27,6 +27,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultySe
         known = publish_seedvr2(made, tmp_path / "published")
         made.faults = [Fault(cut_after=100), Fault(cut_after=1000)]
         monkeypatch.setattr(catalogue, "catalogue", lambda: known)
+        monkeypatch.setattr(transfer, "_LONGEST_WAIT_S", 0.05)
         yield made
 
 

@@ -101,9 +101,9 @@ class FakeTasks:
                 self._end(Task(RUNTIME, name, "remove"))
             case c.UpdateCommand():
                 self._answer_update(command)
-            case c.RunBenchmark(quick=quick):
+            case c.RunBenchmark(quick=quick, archive=archive):
                 self.is_quick = quick
-                self.begin(BENCHMARK)
+                self.begin(BENCHMARK, "" if archive is None else str(archive))
             case c.WriteDiagnostics(path=path):
                 self.begin(TaskKind.DIAGNOSTICS, str(path))
             case c.ExcerptCommand(job_id=job_id):
@@ -152,7 +152,8 @@ class FakeTasks:
         task = self._first(kind)
         if kind is BENCHMARK:
             step = message("bench.step.vae")
-            self.sink.emit(e.TaskProgress(kind=kind, done=done, total=12, step=step))
+            about = {"kind": kind, "subject": task.subject, "step": step}
+            self.sink.emit(e.TaskProgress(**about, done=done, total=12))
             return
         if kind is RUNTIME and task.phase == "download":
             self.put_runtime(task.subject, state="partial", done_bytes=round(done * MB))
@@ -232,7 +233,7 @@ class FakeTasks:
         elif task.kind is RUNTIME:
             task, notice = self._end_runtime(task)
         elif task.kind is BENCHMARK:
-            result = make_report(quick=self.is_quick)
+            result = None if task.subject else make_report(quick=self.is_quick)
         elif self.update_error is not None:
             error, self.update_error = self.update_error, None
             self._ends(task, e.TaskFailed, error=error)

@@ -122,8 +122,8 @@ def host_kernels(
     folder: Path, family: KernelFamily[Any], dtype: torch.dtype, vector: int, second: int
 ) -> Any:
     """Kernels of a family, on the processor."""
-    sizes = {"VECTOR": vector, family.second: second}
-    return family.kernels(host_module(folder, family.name, dtype, **sizes))
+    options = family.options(dtype, vector, second)
+    return family.kernels(HostModule(folder, build.source(family.name), options))
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:
@@ -144,6 +144,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[str]:
     monkeypatch.setattr(grids, "_MOST_BLOCKS", 1)
     for one in (blocks, token_rows, quantize, heads, channel_norm, group_norm):
         monkeypatch.setattr(one.KERNELS, "load", loading(one.KERNELS))
+    stream = token_rows.STREAM_KERNELS
+    monkeypatch.setattr(stream, "load", loading(stream))
     return launched
 
 

@@ -30,6 +30,7 @@ _POOL = 1 << 22  # random numbers
 # Spread of a block of random bits whose scale is one; its lowest over its scale, so that its mean
 # is about zero; the byte of the scale.
 _RANDOM_BLOCKS = {
+    "Q3_K": (43.4, None, 108),
     "Q4_K": (258.0, 7.5, 0),
     "Q5_K": (527.0, 15.5, 0),
     "Q6_K": (1366.0, None, 208),
@@ -131,7 +132,7 @@ def dynamic(name: str, shape: Shape) -> str:
     return "Q8_0" if ".proj_out." in name else "Q5_K"
 
 
-SCALED = ("fp8", "fp8 rows", "int8", "int8 rotated")
+SCALED = ("fp8", "fp8 rows", "mxfp8", "int8", "int8 rotated")
 
 
 def scaled(tensors: Mapping[str, Tensor], kind: str, *, group: int = 256) -> dict[str, Tensor]:
@@ -146,10 +147,19 @@ def scaled(tensors: Mapping[str, Tensor], kind: str, *, group: int = 256) -> dic
     found = found if kind == "fp8" else {"positive_conditioning": torch.zeros(5, 24).bfloat16()}
     for name, value in tensors.items():
         layer = name.removesuffix(".weight")
-        if layer == name or value.ndim < 2 or not name.startswith("blocks."):
+        is_matrix = layer != name and value.ndim > 1 and name.startswith("blocks.")
+        if not is_matrix or (kind == "mxfp8" and value.shape[1] % 32):
             found[name] = value.half()
             continue
         wide = value.double()
+        if kind == "mxfp8":
+            blocks = wide.view(len(wide), -1, 32)
+            exponents = (blocks.abs().amax(2) / 448).log2().ceil().clamp(-127, 127)
+            codes = blocks / 2.0 ** exponents[..., None]
+            found[name] = codes.view(wide.shape).to(torch.float8_e4m3fn)
+            found[f"{layer}.weight_scale"] = tiled((exponents + 127).to(torch.uint8))
+            found[f"{layer}.comfy_quant"] = marker(kind)
+            continue
         if "rotated" in kind:
             wide = (wide.view(-1, group) @ hadamard(group)).view(wide.shape)
         axes = (0, 1) if kind == "fp8" else 1
@@ -167,9 +177,23 @@ def scaled(tensors: Mapping[str, Tensor], kind: str, *, group: int = 256) -> dic
     return found
 
 
+def tiled(exponents: Tensor) -> Tensor:
+    """Bytes [rows, blocks] of mxfp8 where tensor cores look for each, one after the other."""
+    rows, blocks = exponents.shape
+    down, across = -(-rows // 128), -(-blocks // 4)
+    found = torch.zeros(down * across * 512, dtype=torch.uint8)
+    for row in range(rows):
+        for block in range(blocks):
+            tile = row // 128 * across + block // 4
+            inside = row % 32 * 16 + row % 128 // 32 * 4 + block % 4
+            found[tile * 512 + inside] = exponents[row, block]
+    return found.view(down * 128, across * 4)
+
+
 def marker(kind: str, group: int = 256) -> Tensor:
     """JSON in bytes, that ComfyUI reads of a layer."""
-    about: dict[str, object] = {"format": "float8_e4m3fn" if "fp8" in kind else "int8_tensorwise"}
+    name = {"fp8": "float8_e4m3fn", "mxfp8": "mxfp8"}.get(kind.split()[0], "int8_tensorwise")
+    about: dict[str, object] = {"format": name}
     if "rotated" in kind:
         about |= {"convrot": True, "convrot_groupsize": group}
     return torch.tensor(list(json.dumps(about).encode()), dtype=torch.uint8)
@@ -313,7 +337,8 @@ def _bytes(tensor: Tensor) -> memoryview:
     return memoryview(tensor.contiguous().flatten().view(torch.uint8).numpy())
 
 
-SCALES = {"Q6_K": (208,), "Q8_0": (0,), "Q4_0": (0,), "Q5_0": (0,)}  # offsets of float16 scales
+# Offsets of float16 scales; of other formats they are 0 and 2.
+SCALES = {"Q3_K": (108,), "Q6_K": (208,), "Q8_0": (0,), "Q4_0": (0,), "Q5_0": (0,)}
 
 
 def random_blocks(kind: str, count: int, seed: int = 1) -> Tensor:

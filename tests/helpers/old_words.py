@@ -20,6 +20,7 @@ OLD_WORDS = re.compile(
 # A kind of video, terms of other fields, and names of places for values or of code.
 ALLOWED = re.compile(
     r"film grain|telecined? films?|film (?:material|scans?|stock)|(?:virtual|state) machines?"
+    r"|硬件加速 GPU 计划"  # name of a setting of Windows
     r"|multi-?processors?|post-processors?|\{\w+\}|`[^`]*`",
     re.IGNORECASE,
 )

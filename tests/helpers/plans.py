@@ -176,7 +176,7 @@ class RoundPlan(FramePlan):
     model: str = "round"
     frame: Size = Size(1000, 1000)
     tile: Size = Size(1000, 1000)
-    takes: MemoryRequirement = _NOTHING
+    takes: MemoryRequirement = field(default=_NOTHING, hash=False)
     around: tuple[int, int] = (0, 0)
     shot_sensitivity: int | None = field(default=None)
 

@@ -17,3 +17,10 @@ def test_the_newest_copy_of_each_library_is_packed_recognised_by_its_name():
         ("ucrtbase.dll", False),  # part of Windows
     ):
         assert freeze.is_vc_runtime(path) == is_part, path
+
+
+def test_commands_for_the_path_start_the_command_line_beside_their_folder(tmp_path):
+    freeze.write_commands(tmp_path)
+    for name in ("upreel", "upreel-cli"):
+        content = (tmp_path / "bin" / f"{name}.cmd").read_bytes()
+        assert content == b'@"%~dp0..\\upreel-cli.exe" %*\r\n'

@@ -65,9 +65,13 @@ def test_the_wheel_is_verified_and_packed_into_the_set(tmp_path, setup, compiler
 
 
 def test_what_is_missing_makes_no_set(tmp_path, setup, compiler, monkeypatch, capsys):
-    arguments = ["--runtime", "cu130", "--out", str(tmp_path / "out"), "--setup"]
-    for name, message in (("a.exe", "is no setup of Upreel"), (setup.name, "cu130 is not pinned")):
-        assert offline_set.main([*arguments, str(tmp_path / name)]) == 1
+    known = runtimes.runtime(runtimes.wheel(tmp_path / "published"))
+    catalogue = tmp_path / "unpinned.toml"
+    catalogue.write_text(runtimes.as_toml(runtimes.catalogue(runtimes.unpinned(known))), "utf-8")
+    arguments = ["--runtime", "cu999", "--out", str(tmp_path / "out"), "--setup"]
+    for name, message in (("a.exe", "is no setup of Upreel"), (setup.name, "cu999 is not pinned")):
+        given = [*arguments, str(tmp_path / name), "--catalogue", str(catalogue)]
+        assert offline_set.main(given) == 1
         assert message in capsys.readouterr().err
     with faulty_server() as server:
         server.always = Fault(status=404)

@@ -1,5 +1,5 @@
 import hashlib
-import shutil
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from installer import pin_runtime
 from tests.helpers import runtimes
 from tests.helpers.servers import FaultyServer, faulty_server
 
+PINS = ("bytes =", "sha256 =", "place =", "unpacked_bytes =")
+
 
 @pytest.fixture
 def server() -> Iterator[FaultyServer]:
@@ -22,9 +24,14 @@ def server() -> Iterator[FaultyServer]:
 
 
 @pytest.fixture
-def catalogue(tmp_path: Path) -> Path:
-    """A copy of the catalogue in the sources."""
-    return Path(shutil.copy(paths.resource("runtime.toml"), tmp_path / "runtime.toml"))
+def catalogue(server: FaultyServer, tmp_path: Path) -> Path:
+    """A copy of the catalogue in the sources without pins, whose index is the server."""
+    text = paths.resource("runtime.toml").read_text("utf-8")
+    lines = [line for line in text.splitlines() if not line.startswith(PINS)]
+    copy = tmp_path / "runtime.toml"
+    index = load(paths.resource("runtime.toml")).index
+    copy.write_text("\n".join(lines).replace(index, f"{server.url}/whl") + "\n", "utf-8")
+    return copy
 
 
 def publish(server: FaultyServer, folder: Path, catalogue: Path, fragment: str = "") -> None:
@@ -40,18 +47,24 @@ def publish(server: FaultyServer, folder: Path, catalogue: Path, fragment: str =
         server.files[f"/whl/{runtime.id}/torch/"] = "\n".join(links).encode()
 
 
-def run(*arguments: str) -> int:
-    return pin_runtime.main(arguments)
+def run(catalogue: Path, *arguments: str) -> int:
+    return pin_runtime.main([*arguments, "--catalogue", str(catalogue)])
 
 
-def test_the_sources_are_no_release_until_all_is_pinned(server, tmp_path, catalogue, capsys):
-    assert run("--check") == 1
-    output = capsys.readouterr().err
-    assert "torch-2.13.0+cu130-cp312-cp312-win_amd64.whl" in output
+def test_the_sources_pin_every_wheel_where_the_index_has_it():
+    for runtime in load(paths.resource("runtime.toml")):
+        assert runtime.is_pinned
+        for wheel in runtime.wheels:
+            assert wheel.place == f"{runtime.id}/{wheel.filename}".replace("+", "%2B")
+
+
+def test_pins_are_filled_in_from_the_index(server, tmp_path, catalogue, capsys):
+    before = catalogue.read_text("utf-8")
     publish(server, tmp_path / "wheels", catalogue)
-    arguments = (f"{server.url}/whl", "--catalogue", str(catalogue))
-    assert run(*arguments) == 0
-    assert run("--check", "--catalogue", str(catalogue)) == 0
+    assert run(catalogue, "--check") == 1
+    assert "not pinned: cu130, cu126 in runtime.toml" in capsys.readouterr().err
+    assert run(catalogue) == 0
+    assert run(catalogue, "--check") == 0
     known = load(catalogue)
     first = known.runtimes[0]
     path = tmp_path / "wheels" / first.wheels[0].filename
@@ -60,18 +73,32 @@ def test_the_sources_are_no_release_until_all_is_pinned(server, tmp_path, catalo
     with path.open("rb") as file:
         assert first.unpacked_bytes == needed_bytes([file])
     text = catalogue.read_text("utf-8")
-    assert text.count("# ") == paths.resource("runtime.toml").read_text("utf-8").count("# ")
+    assert [line for line in text.splitlines() if not line.startswith(PINS)] == before.splitlines()
     store = RuntimeStore(known)
     assert store.state("cu130").bytes == first.bytes
-    assert run(*arguments) == 0
+    assert run(catalogue) == 0
     assert catalogue.read_text("utf-8") == text, "a second time changes nothing"
+
+
+@pytest.mark.parametrize("line", ["bytes", "sha256"])
+def test_a_pin_is_never_replaced(server, tmp_path, catalogue, line, capsys):
+    publish(server, tmp_path / "wheels", catalogue)
+    run(catalogue)
+    value = {"bytes": "bytes = 7", "sha256": f'sha256 = "{"0" * 64}"'}[line]
+    changed = re.sub(rf"^{line} = .*$", value, catalogue.read_text("utf-8"), count=1, flags=re.M)
+    catalogue.write_text(changed, "utf-8")
+    for arguments in ((), ("--check",)):
+        assert run(catalogue, *arguments) == 1
+        output = capsys.readouterr().err
+        assert "the index has torch-2.13.0+cu130-cp312-cp312-win_amd64.whl with" in output
+        assert catalogue.read_text("utf-8") == changed
 
 
 def test_a_pinned_runtime_downloads(server, tmp_path, catalogue):
     text = catalogue.read_text("utf-8").replace("cp312-cp312-win_amd64", "py3-none-any")
     catalogue.write_text(text, "utf-8")
     publish(server, tmp_path / "wheels", catalogue)
-    assert run(f"{server.url}/whl/", "--catalogue", str(catalogue)) == 0
+    assert run(catalogue) == 0
     store = RuntimeStore(load(catalogue))
     (path,) = store.download("cu126", Listener())
     assert path.name == "torch-2.13.0+cu126-py3-none-any.whl"
@@ -85,7 +112,7 @@ def test_nothing_is_written_unless_every_wheel_is_in_the_index(server, tmp_path,
             server.files["/whl/cu126/torch/"] = page
         if page == b"":
             del server.files["/whl/cu126/torch/"]
-        assert run(f"{server.url}/whl", "--catalogue", str(catalogue)) == 1
+        assert run(catalogue) == 1
         assert catalogue.read_text("utf-8") == before
         assert "not pinned: " in capsys.readouterr().err
 

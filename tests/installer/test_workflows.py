@@ -1,7 +1,9 @@
 """Workflows, forms and hooks of the repository, which do not run here: whatever they use exists."""
 
 import functools
+import importlib.metadata
 import importlib.util
+import os
 import re
 import shlex
 import subprocess
@@ -21,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".github" / "workflows"
 NAMES = ("checks", "release")
 ALL = (*NAMES, "codeql")  # which has no scripts
-MADE_BY_A_JOB = ("dist/", "build/", "assets", "offline/", "older", ".venv/")
+MADE_BY_A_JOB = ("dist/", "build/", "assets", "offline/", "older", ".venv/", "setup")
 OUR_MODULES = ("installer.", "tests.trials.packaging.")
 PERMISSIONS = {  # of jobs that need more than to read the sources
     "publish": {"contents": "write"},
@@ -254,7 +256,8 @@ def test_only_the_job_package_reads_secrets_which_the_document_names():
     assert jobs["package"]["environment"] == "release"
     assert "secrets: inherit" not in text_of("release")
     text = (ROOT / "docs" / "releasing.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"(?:secrets|vars)\.(\w+)", text_of("release")))
+    texts = map(text_of, NAMES)
+    named = {name for one in texts for name in re.findall(r"(?:secrets|vars)\.(\w+)", one)}
     assert named == set(re.findall(r"^\| `([A-Z_]+)` \|", text, flags=re.MULTILINE))
 
 
@@ -265,10 +268,33 @@ def test_a_release_is_made_by_a_tag_after_all_checks_for_every_runtime():
     assert ancestors(jobs, "publish") == set(jobs) - {"publish"}
     known = [runtime.id for runtime in load(ROOT / "resources" / "runtime.toml")]
     assert jobs["offline"]["strategy"]["matrix"] == {"runtime": known}
-    freeze = [step.get("run", "") for job, step in steps("release") if job == "freeze"]
-    order = ("pin_runtime --check", "sign_manifest fill --check", "installer.freeze")
-    places = [next(i for i, run in enumerate(freeze) if word in run) for word in order]
-    assert places == sorted(places), "an unpinned runtime stops it"
+
+
+def test_a_release_publishes_the_program_that_every_push_packs():
+    """One place where the program is packed; a tag adds a look at the pins of the runtimes."""
+    packs = [name for name in NAMES for script in scripts(name) if "installer.freeze" in script]
+    assert packs == ["checks"]
+    program = [step for job, step in steps("checks") if job == "program" and "run" in step]
+    runs = {step["run"].strip(): step for step in program}
+    order = ("pin_runtime --check", "sign_manifest fill", "installer.freeze")
+    places = [next(i for i, run in enumerate(runs) if word in run) for word in order]
+    assert places == sorted(places), "another file in the index stops a release"
+    assert runs["python -m installer.pin_runtime --check"]["if"] == "github.ref_type == 'tag'"
+
+
+def test_without_any_key_there_is_a_setup_and_a_release():
+    """Steps that need a secret or a variable are left out where there is none."""
+    for name in NAMES:
+        for _, step in steps(name):
+            needed = re.findall(r"(?:secrets|vars)\.(\w+)", str(step.get("env", {})))
+            if needed:
+                assert "if" in step, step["name"]
+    texts = [step["run"] for job, step in steps("checks") if job == "setup" and "run" in step]
+    assert "--sign" not in "".join(texts)
+    assert any("installer.build_setup" in text for text in texts)
+    jobs = workflow("checks")["jobs"]
+    assert jobs["setup"]["needs"] == "program"
+    assert {"windows-program", "windows-setup"} <= set(artifacts("checks", "upload"))
 
 
 def ancestors(jobs: dict[str, Any], name: str) -> set[str]:
@@ -280,16 +306,62 @@ def ancestors(jobs: dict[str, Any], name: str) -> set[str]:
 
 def test_artifacts_are_made_before_they_are_used():
     jobs = workflow("release")["jobs"]
-    made = {
-        step["with"]["name"].replace("${{ matrix.runtime }}", "*"): job
-        for job, step in steps("release")
-        if step.get("uses", "").startswith("actions/upload-artifact")
+    made = {name: "checks" for name in artifacts("checks", "upload")}
+    made |= {
+        name.replace("${{ matrix.runtime }}", "*"): job
+        for name, job in artifacts("release", "upload").items()
     }
-    taken = [
-        (job, step["with"].get("name") or step["with"]["pattern"])
-        for job, step in steps("release")
-        if step.get("uses", "").startswith("actions/download-artifact")
-    ]
-    assert {name for _, name in taken} == set(made), "an artifact without a user or without a maker"
-    for job, name in taken:
-        assert made[name] in ancestors(jobs, job)
+    for job, step in steps("release"):
+        if step.get("uses", "").startswith("actions/download-artifact"):
+            name = step["with"].get("name") or step["with"]["pattern"]
+            assert made[name] in ancestors(jobs, job)
+
+
+PICTURES = """
+from installer import build_setup, setup_parts
+setup_parts.write_pictures(folder)
+"""
+SIGNATURES = """
+from installer import project, release, sign_manifest
+(folder / project.setup_name(project.version())).write_bytes(b"MZ")
+(folder / "NOTES.md").write_text("- New.")
+public = sign_manifest.make_key(folder / "key")
+about = ["--notes", str(folder / "NOTES.md"), "--out", str(folder)]
+setup = ["--setup", str(next(folder.glob("*.exe")))]
+assert sign_manifest.main(["sign", "--key", str(folder / "key"), *setup, *about]) == 0
+assert sign_manifest.main(["verify", "--public", public, str(folder / "update.json")]) == 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "job", "work"),
+    [("checks", "setup", PICTURES), ("release", "package", PICTURES + SIGNATURES)],
+)
+def test_a_job_installs_every_package_that_its_commands_import(name, job, work, tmp_path):
+    """A Python that has these packages alone does what the job does with them."""
+    texts = [step["run"] for where, step in steps(name) if where == job and "run" in step]
+    (listed,) = re.findall(r"--print (.+) > build", "".join(texts))
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    for package in listed.split():
+        tops = {file.parts[0]: file for file in importlib.metadata.files(package) or ()}
+        for top, file in tops.items():
+            if top != "..":
+                (packages / top).symlink_to(
+                    Path(str(file.locate())).parents[len(file.parts) - 1] / top
+                )
+    begin = f"from pathlib import Path\nfolder = Path({str(tmp_path)!r})\n"
+    path = f"{packages}{os.pathsep}{ROOT}"
+    environment = {"PYTHONPATH": path, "QT_QPA_PLATFORM": "offscreen", "HOME": str(tmp_path)}
+    command = [sys.executable, "-S", "-c", begin + work]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def artifacts(name: str, verb: str) -> dict[str, str]:
+    """Job of a workflow by the artifact that it uploads or downloads."""
+    return {
+        step["with"]["name"]: job
+        for job, step in steps(name)
+        if step.get("uses", "").startswith(f"actions/{verb}-artifact")
+    }

@@ -114,10 +114,23 @@ class Launch:
             out, out_strides, shape, is_written=True
         )
 
-    def rows(self, matrix: Any, shape: Any, *, is_written: bool = False) -> Tensor:
-        """Rows [N, C] of the module's scalar type."""
+    def rows(
+        self,
+        matrix: Any,
+        shape: Any,
+        *,
+        is_written: bool = False,
+        dtype: torch.dtype | None = None,
+    ) -> Tensor:
+        """Rows [N, C], usually of the module's scalar type."""
         sizes, steps = (shape.rows, shape.channels), (matrix.pitch, 1)
-        return self.tensor(matrix.first, sizes, steps, self.module.dtype, is_written=is_written)
+        kind = dtype or self.module.dtype
+        return self.tensor(matrix.first, sizes, steps, kind, is_written=is_written)
+
+    def stream(self, matrix: Any, shape: Any, *, is_written: bool = False) -> Tensor:
+        """Rows [N, C] of the residual stream."""
+        dtype = torch.float32 if "STREAM_FLOAT32" in self.module.macros else None
+        return self.rows(matrix, shape, is_written=is_written, dtype=dtype)
 
 
 def _value(argument: Argument) -> Any:
@@ -224,7 +237,7 @@ def _rms_modulate(
     shift: int | None,
     eps: float,
 ) -> None:
-    found, into = launch.rows(x, shape), launch.rows(out, shape, is_written=True)
+    found, into = launch.stream(x, shape), launch.rows(out, shape, is_written=True)
     factors = [address and launch.tensor(address, (shape.channels,)) for address in (scale, shift)]
     if launch.has_values:
         values = found.double()
@@ -234,8 +247,8 @@ def _rms_modulate(
 
 
 def _add_gated(launch: Launch, x: Any, y: Any, shape: Any, gate: int) -> None:
-    into, added = launch.rows(x, shape, is_written=True), launch.rows(y, shape)
-    launch.rows(x, shape)  # read, too
+    into, added = launch.stream(x, shape, is_written=True), launch.rows(y, shape)
+    launch.stream(x, shape)  # read, too
     factors = launch.tensor(gate, (shape.channels,))
     if launch.has_values:
         into.copy_(into.double() + added.double() * factors)

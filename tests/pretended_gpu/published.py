@@ -35,7 +35,8 @@ GPU: dict[str, Any] = {"has_values": False, "processors": 60, "total_bytes": 192
 SIZES = {"720p": Size(1280, 720), "1080p": Size(1920, 1088), "4K tile": Size(1088, 1088)}
 CLIP = 6  # latents, 21 frames
 TEXT = 58  # tokens
-VAE, DIT = VaeSwitches(convolution="3d"), DitSwitches(attention="efficient")
+VAE = VaeSwitches(convolution="3d")
+DIT = DitSwitches(attention="efficient", fp16_sums=False)
 _SLICES = 3  # until the steady state
 
 
@@ -120,15 +121,20 @@ def _decode(size: Size, is_first: bool) -> Tensor:
 
 
 def transformer_step(
-    config: DitConfig, size: Size, switches: DitSwitches = DIT, stored: str = ""
+    config: DitConfig,
+    size: Size,
+    switches: DitSwitches = DIT,
+    stored: str = "",
+    dtype: torch.dtype = torch.bfloat16,
 ) -> Figures:
-    """A clip through the transformer, the second one, with the weights on the GPU in float16.
+    """A clip through the transformer, the second one, with the weights on the GPU.
 
     Args:
         config: Configuration of the model.
         size: Size of the frames.
         switches: Optimisations.
-        stored: Format of the matrices in the blocks, as a file names it; "": float16 too.
+        stored: Format of the matrices in the blocks, as a file names it; "": `dtype`.
+        dtype: Type that is computed in; float16 has its residual stream in float32.
     """
     with pretended_gpu(**GPU) as gpu:
         with torch.device("meta"):
@@ -136,21 +142,21 @@ def transformer_step(
         linears = (name for name, one in dit.blocks.named_modules() if isinstance(one, nn.Linear))
         swap_linears(dit, {f"blocks.{name}": stored for name in linears if stored})
         weights = {
-            name: torch.empty(x.shape, dtype=_dtype_of(x), device="cuda")
+            name: torch.empty(x.shape, dtype=_dtype_of(x, dtype), device="cuda")
             for name, x in dit.state_dict().items()
         }
         dit.load_state_dict(weights, assign=True)
         dit.requires_grad_(False)
         dit.finish_loading()
         shape = CLIP, -(-size.height // 16) * 2, -(-size.width // 16) * 2, config.in_channels
-        latent = torch.empty(shape, device="cuda", dtype=torch.float16)
-        text = torch.empty(TEXT, config.text_in_dim, device="cuda", dtype=torch.float16)
+        latent = torch.empty(shape, device="cuda", dtype=dtype)
+        text = torch.empty(TEXT, config.text_in_dim, device="cuda", dtype=dtype)
         dit(latent, text, 1000.0)
         return figures(gpu, lambda: dit(latent, text, 1000.0))[1]
 
 
-def _dtype_of(weight: Tensor) -> torch.dtype:
-    return torch.float16 if weight.dtype == torch.float32 else weight.dtype
+def _dtype_of(weight: Tensor, dtype: torch.dtype) -> torch.dtype:
+    return dtype if weight.dtype == torch.float32 else weight.dtype
 
 
 def all_figures() -> dict[str, Figures]:
@@ -161,6 +167,8 @@ def all_figures() -> dict[str, Figures]:
             found[f"{name} {title}"] = step  # "decode, kernel 1080p"
         for name, config in (("3B", DIT_3B), ("7B", DIT_7B)):
             found[f"{name} {title}"] = transformer_step(config, size)
+            narrow = transformer_step(config, size, dtype=torch.float16)
+            found[f"{name}, float16 {title}"] = narrow
     return found
 
 
@@ -183,7 +191,9 @@ def page(found: dict[str, Figures], before: dict[str, Figures]) -> str:
         "# Cost of each step at published sizes, counted without a GPU",
         "",
         "This page is written by `python -m tests.pretended_gpu.published --write`: the GPU code",
-        "runs on a pretended GPU (`tests/pretended_gpu`) in float16, with 3-D convolutions.",
+        "runs on a pretended GPU (`tests/pretended_gpu`), VAEs in float16 with 3-D convolutions,",
+        'transformers in bfloat16. Rows with "float16" are for GPUs without bfloat16 (RTX 20): the',
+        'residual stream is in float32 there; "before" is then the row above.',
         "Launches, bytes and operations are counted; no time is measured. Encode and decode are a",
         "later slice of four frames, 3B and 7B a clip of 21 frames. At 1080p the decoder has a",
         "convolution with more than 2^31 values, which is computed in parts ([h100.md](h100.md)).",
@@ -224,7 +234,8 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the page and the baseline")
     options = parser.parse_args()
     found, (_, before) = all_figures(), known()
-    before |= {name: found[name.replace(", kernel", "")] for name in found if "kernel" in name}
+    for kind in (", kernel", ", float16"):
+        before |= {name: found[name.replace(kind, "")] for name in found if kind in name}
     text = page(found, before)
     print(text)
     if options.write:

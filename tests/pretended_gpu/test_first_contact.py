@@ -1,4 +1,4 @@
-"""`bench first-contact` from the first part to the page, with very small models."""
+"""Parts of `measure` from the first one to the page, with very small models."""
 
 from __future__ import annotations
 
@@ -112,10 +112,10 @@ STAGES = [
 def contact(folder: Path, parts: list[ContactPart]) -> tuple[dict[str, str], dict[str, Any]]:
     """States and rows of some parts; the page is there and nothing is wrong with copies."""
     with pretended_gpu(total_bytes=MEMORY) as gpu:
-        rows = list(contact_rows(replace(OPTIONS, out=folder), rows_of, parts))
+        rows = list(contact_rows(OPTIONS, folder, rows_of, parts))
     assert not gpu.record.problems
-    assert (folder / "first-contact.md").is_file()
-    data = json.loads((folder / "first-contact.json").read_text("utf-8"))
+    assert (folder / "measured.md").is_file()
+    data = json.loads((folder / "measured.json").read_text("utf-8"))
     states = {row["part"]: str(row["state"]) for row in rows}
     return states, {part: answer["rows"] for part, answer in data["answers"].items()}
 
@@ -151,3 +151,20 @@ def test_whole_jobs_are_measured(tmp_path: Path) -> None:
     assert job["planned_s"] > 0
     assert job["failed_checks"] == "likeness"
     assert [row["verified"] for row in rows["pipeline"]] == [True, True]
+
+
+def test_ten_seconds_of_video_are_predicted_at_each_size_and_measured_at_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small = Size(32, 24)
+    monkeypatch.setattr(video, "_TEN_SECONDS", (Size(48, 32), small))
+    monkeypatch.setattr(video, "FRAMES", 5)
+    monkeypatch.setattr(video, "_MOST_JOB_S", 0.0)  # nothing is quick enough: the smallest one
+    with pretended_gpu(total_bytes=MEMORY):
+        *planned, job = video.seedvr2_job_rows(replace(OPTIONS, quick=False))
+    assert [row["size"] for row in planned] == ["96x64", "64x48"]
+    assert all(row["planned_s"] > 0 for row in planned)
+    assert "wall_s" not in planned[0]
+    assert (job["size"], job["frames"]) == ("64x48", 5)
+    assert job["wall_s"] > 0
+    assert job["planned_s"] == pytest.approx(planned[1]["planned_s"], rel=0.2)

@@ -29,6 +29,7 @@ from engine.pipeline.gpu_guard import cared_for
 from engine.pipeline.segments import SegmentRecord
 from engine.pipeline.stages import upscale
 from engine.pipeline.stages.restore import Restore
+from engine.planner.downgrade import without_pinning
 from engine.protocol.events import PlanDowngraded, Warned
 from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.plan import WorkPlan
@@ -293,6 +294,80 @@ def test_memory_that_spills_without_a_smaller_plan_is_slow_but_right(
     with pretended_gpu():
         outcome = watched(job, [0, 0, 0, SURE_BYTES, SURE_BYTES, 2 * SURE_BYTES])
     assert [warned.notice.code for warned in outcome.of(Warned)] == ["spilled-at-floor"]
+    assert_same(outcome.pictures, wanted)
+
+
+def alone(context: JobContext) -> None:
+    """No other program is on the GPU."""
+    context.gpu_users = tuple
+
+
+REFUSAL = "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"
+
+
+@pytest.mark.parametrize(
+    ("free_gib", "expected"), [(8, "pinning"), (0.25, "out-of-memory")], ids=["room", "full"]
+)
+def test_pinned_memory_refused_late_costs_the_pinning_and_not_the_plan(
+    free_gib: float,
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The driver takes the memory and reports with a later call that it could not pin it."""
+    job = small_job("seedvr2", tmp_path)
+    work = replace(job.plan.work, blocks_on_device=0, pin_bytes=2**24)
+    wanted = job.right(exact(work))
+    job.plan = replace(job.plan, work=on_gpu(work))
+    (gpu_here,) = devices.as_gpus((named("RTX 4090"),))
+    gpu_here = replace(gpu_here, free_bytes=round(free_gib * 2**30))
+    monkeypatch.setattr(devices, "gpus", lambda: (gpu_here,))
+    refused = list[int]()
+    with pretended_gpu() as gpu:
+        launch = gpu.launch
+
+        def failing(*args: Any) -> None:
+            if gpu.registered and (expected == "pinning" or not refused):
+                refused.append(len(gpu.registered))
+                raise RuntimeError(REFUSAL)
+            launch(*args)
+
+        monkeypatch.setattr(gpu, "launch", failing)
+        outcome = watched(job, [None], change=alone)
+        pins = {"D2H pinned async", "H2D pinned async"} & {kind for kind, _ in gpu.record.copies}
+    assert len(refused) == 1
+    (change,) = outcome.of(PlanDowngraded)
+    assert (change.why, change.notice.case) == (expected, expected)
+    after = change.plan.work
+    is_kept = replace(after, switches=on_gpu(work).switches) == on_gpu(work)
+    assert is_kept == (expected == "pinning")
+    assert after.switches.run.pinned_transfers == bool(pins) == (expected != "pinning")
+    assert outcome.report.plan_changes == (change.notice,)
+    assert change.notice.message in caplog.text
+    assert_same(outcome.pictures, wanted)
+
+
+def test_a_plan_that_pins_nothing_becomes_smaller(
+    lite: tuple[SmallJob, list[np.ndarray]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, wanted = lite
+    monkeypatch.setattr(recovery.devices, "in_use", lambda: Mock(free_bytes=2**33))
+    monkeypatch.setattr(job, "plan", without_pinning(job.plan))
+    calls, upscaled = list[int](), LiteUpscaler.upscale
+
+    def failing(*args: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            raise RuntimeError(REFUSAL)
+        return upscaled(*args)
+
+    monkeypatch.setattr(LiteUpscaler, "upscale", failing)
+    with pretended_gpu():
+        outcome = watched(job, [None], change=alone)
+    (change,) = outcome.of(PlanDowngraded)
+    assert change.why == "out-of-memory"
+    assert change.plan.work != job.plan.work
     assert_same(outcome.pictures, wanted)
 
 

@@ -248,7 +248,7 @@ def test_rows_that_kernels_cannot_read_are_computed_without() -> None:
         launches = gpu.record.launches["kernel swiglu"]  # of the trial
         others = (x, narrow), (x.t(), x.t()), (wide, wide), (x[:0], x[:0])
         for gate, value in others:
-            assert token_rows.find(gate.cuda(), value.cuda()) is None
+            assert token_rows.find(gate.cuda(), value.cuda(), value.cuda()) is None
             found = swiglu(gate.cuda(), value.cuda())
             torch.testing.assert_close(found.cpu(), swiglu(gate, value))
         assert gpu.record.launches["kernel swiglu"] == launches

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
 
-from engine.models.seedvr2.dit.config import DIT_3B, FORMAT_BYTES
+import pytest
+import torch
+
+from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, FORMAT_BYTES, DitConfig
 from engine.models.seedvr2.dit.cost import (
     forward_bytes,
     resident_bytes,
     unpacked_bytes,
     weight_bytes,
 )
+from engine.ops.linear import promoted
 from tests.pretended_gpu.published import (
     CLIP,
+    DIT,
     PAGE,
     SIZES,
     TEXT,
@@ -31,7 +36,11 @@ QUICK = "720p"
 def test_steps_take_no_more_than_the_baseline() -> None:
     baseline, _ = known()
     size = SIZES[QUICK]
-    found = {**dict(vae_steps(size)), "3B": transformer_step(DIT_3B, size)}
+    found = {
+        **dict(vae_steps(size)),
+        "3B": transformer_step(DIT_3B, size),
+        "3B, float16": transformer_step(DIT_3B, size, dtype=torch.float16),
+    }
     for name, figures in found.items():
         committed = baseline[f"{name} {QUICK}"]
         for kind in ("launches", "gigabytes", "teraflops", "peak_gib", "besides"):
@@ -57,7 +66,7 @@ def test_weights_in_blocks_cost_one_pass_each() -> None:
     """Packed bytes are read and values written once; torch operators took 1.6 times these bytes."""
     size = SIZES[QUICK]
     plain, packed = transformer_step(DIT_3B, size), transformer_step(DIT_3B, size, stored="Q4_K")
-    stored, dtype = weight_bytes(DIT_3B, FORMAT_BYTES["Q4_K"]), "float16"
+    stored, dtype = weight_bytes(DIT_3B, FORMAT_BYTES["Q4_K"]), "bfloat16"
     planned, moved = unpacked_bytes(DIT_3B, stored, dtype), packed.gigabytes - plain.gigabytes
     assert moved <= planned / 1e9 <= 1.03 * moved
     grid = CLIP, size.height // 8, size.width // 8
@@ -68,6 +77,22 @@ def test_weights_in_blocks_cost_one_pass_each() -> None:
     assert packed.launches <= plain.launches + 7 * DIT_3B.layers
     assert packed.teraflops == plain.teraflops
     assert packed.peak_gib < plain.peak_gib / 2
+
+
+@pytest.mark.parametrize("promotes", [False, True])
+@pytest.mark.parametrize("config", [DIT_3B, DIT_7B])
+def test_memory_without_bfloat16_is_planned(
+    config: DitConfig, promotes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Products are torch's, or those of our kernel."""
+    monkeypatch.setattr(promoted, "_is_chosen", lambda *_: True)
+    size, dtype, switches = SIZES[QUICK], "float16", replace(DIT, fp16_sums=promotes)
+    step = transformer_step(config, size, switches, dtype=torch.float16)
+    found = step.peak_gib * 2**30
+    grid = CLIP, size.height // 8, size.width // 8
+    memory = resident_bytes(config, weight_bytes(config, 2, dtype), None)
+    memory += forward_bytes(config, grid, TEXT, dtype)
+    assert found <= memory <= 1.1 * found
 
 
 def test_the_page_is_that_of_the_baseline() -> None:

@@ -69,7 +69,7 @@ def test_a_forward_unpacks_each_weight_once_in_one_launch(stored: str, tmp_path:
     else:
         pytest.importorskip("gguf")
         write_gguf(path, tensors, stored)
-    latent, text = random_inputs(CONFIG, (2, 12, 16), dtype=torch.float16)
+    latent, text = random_inputs(CONFIG, (2, 12, 16), dtype=torch.bfloat16)
     wide = QuantizedLinear.wide_weight
 
     def noted(layer: QuantizedLinear, dtype: torch.dtype) -> Tensor:
@@ -77,7 +77,7 @@ def test_a_forward_unpacks_each_weight_once_in_one_launch(stored: str, tmp_path:
         return wide(layer, dtype)
 
     with pretended_gpu() as gpu, torch.inference_mode():
-        dit = load_dit(path, device="cuda", dtype=torch.float16, options=LoadOptions(**PLAIN))
+        dit = load_dit(path, device="cuda", dtype=torch.bfloat16, options=LoadOptions(**PLAIN))
         dit(latent.cuda(), text.cuda(), 1000.0)
         gpu.record = Record()
         with patch.object(QuantizedLinear, "wide_weight", noted):
@@ -86,7 +86,9 @@ def test_a_forward_unpacks_each_weight_once_in_one_launch(stored: str, tmp_path:
     assert used
     assert set(used.values()) == {1}
     values = sum(layer.in_features * layer.out_features for layer in used)
-    stored_there = [x for layer in used for x in (layer.weight, *layer.buffers())]
+    # Exponents of mxfp8 are multiplied by torch afterwards: the one format that takes more passes.
+    factors = [x for layer in used for x in layer.buffers() if x.dtype != torch.uint8]
+    stored_there = [*(layer.weight for layer in used), *factors]
     packed = sum(x.nbytes for x in stored_there)
     names = [name for name in gpu.record.launches if "unpack" in name or "widen" in name]
     assert sum(gpu.record.launches[name] for name in names) == len(used)

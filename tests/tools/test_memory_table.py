@@ -16,6 +16,7 @@ from engine.models.video_vae.measured_memory import TABLE
 from engine.models.video_vae.measuring import Valueless, clip_use
 from engine.models.video_vae.vae_use import FIGURES, SLICES, Side, VaeUse
 from engine.settings.optimisations import VaeSwitches
+from tests.helpers.extended import rest_extended
 from tools.memory_table import VAES, changed, table_text, uses
 
 USES = {name: list(uses(name)) for name in VAES}
@@ -64,15 +65,20 @@ def test_eight_cells_measured_again_are_what_ships(
 
 
 ON_GPU = VaeUse(device="cuda", dtype="float16")
-UNFOLDED = replace(ON_GPU, switches=VaeSwitches().changed("first_frame_fold", False))
-PLAIN = replace(ON_GPU, switches=VaeSwitches.all_off())
+FOLDS = {
+    "folded": ON_GPU,
+    "unfolded": replace(ON_GPU, switches=VaeSwitches().changed("first_frame_fold", False)),
+    "plain": replace(ON_GPU, switches=VaeSwitches.all_off()),
+}
 
 
-@pytest.mark.parametrize("use", [ON_GPU, UNFOLDED, PLAIN], ids=["folded", "unfolded", "plain"])
-@pytest.mark.parametrize("name", VAES)
-def test_clips_of_every_length_take_the_operations_that_are_planned(name: str, use: VaeUse) -> None:
+@pytest.mark.parametrize(
+    ("name", "fold"),
+    rest_extended(product(VAES, FOLDS), ("seedvr2", "folded"), ("wan22", "unfolded")),
+)
+def test_clips_of_every_length_take_the_operations_that_are_planned(name: str, fold: str) -> None:
     """One frame was a tenth of what it takes, or 2.9 times; longer clips were right."""
-    vae, config = VAES[name].vae, VAES[name].config
+    vae, config, use = VAES[name].vae, VAES[name].config, FOLDS[fold]
     for side, size, frames in product(get_args(Side), (Size(608, 352), Size(96, 416)), LENGTHS):
         counted = clip_use(vae, config, use, side, size, frames)
         planned = vae.work(config, f"{side}_slice", use, size).total(frames, 4)

@@ -47,6 +47,7 @@ GPU_ONLY = {
     "ops/conv/trial.py:_choice_of": "what is measured on a GPU is kept in a file",
     "ops/conv/trial.py:_choose": "a processor has one form for all layers",
     "ops/conv/trial.py:_workspace": "memory of a GPU",
+    "ops/linear/promoted.py": "products by a CUDA kernel",
     "ops/transfer/pinned.py:_register": "pins memory",
     "ops/transfer/pinned.py:_swallow": "pins memory",
     "ops/transfer/pinned.py:_unregister": "pins memory",

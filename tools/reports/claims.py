@@ -1,7 +1,7 @@
 """A page of claims about optimisations, the features of Upreel and the measured effects.
 
 `python -m tools.reports.claims > docs/claims.md` writes it, from `resources/claims.toml`, the
-figures of `bench optimisations --json` or `bench first-contact` in docs/benchmarks
+figures of `bench optimisations --json` or `measure` in docs/benchmarks
 (optimisations-*.json, first-contact-*.json), and the counts of
 `tests.pretended_gpu.published_switches`. Nothing is measured for it.
 """

@@ -37,21 +37,25 @@ from engine.settings.presets import Preset, applied
 from engine.settings.schema import JobSettings
 
 # What is planned for every GPU, by what a column is called: two models, then the presets of GPUs
-# on which SeedVR2 fits.
+# on which SeedVR2 fits, with what "auto" stands for where the GPU has bfloat16 or not.
 CHOICES: dict[str, dict[str, Any]] = {
     "Lite": {"model": "lite"},
     "3B": {"model": "seedvr2-3b"},
     **{
-        preset.name.capitalize(): {**preset.changes, "model": "seedvr2-7b-sharp"}
+        preset.name.capitalize(): preset.changes
         for preset in preset_choice.presets_of("", 24 * GIB)
     },
+}
+_AUTOMATIC = {
+    has_bf16: preset_choice.presets_of("", 24 * GIB, has_bf16)[0].automatic
+    for has_bf16 in (True, False)
 }
 HEIGHTS = (720, 1080, 2160)  # px, of the result
 RAM_GIB = 32  # RAM of the PC
 SHARE = 0.7  # share of the RAM that a job may use, as in EngineSettings
 _MINUTES, _RATE = 10, 25  # length and frame rate of the video
 _FILE = re.compile(
-    r"^seedvr2_ema_\d+b(_sharp)?[-_]"
+    r"^seedvr2_(ema_)?\d+b(_sharp)?[-_]"
 )  # start of a published transformer's file name
 _ELSEWHERE = ("UPREEL_MODELS", "HF_HUB_CACHE")  # variables that name folders of model files
 
@@ -69,12 +73,15 @@ job may use {SHARE:.0%}, and 8 threads. The video has 25 fps and half the width 
 result. No model file is installed, so the plan uses the file that suits the GPU. Of the GPU's
 memory 1.9 GB are reserved for Windows, the driver and other programs, and 4 % of the rest for gaps
 between tensors. The presets Fast, Balanced and Best use SeedVR2 7B sharp at a working size of
-{_SIZES} %; 3B works at 100 %. For a 1080p result each preset takes at least 1.4 times as long as
-the one before it, which a test asserts.
+{_SIZES} %, on RTX 20 SeedVR2 3B; the row and column 3B work at 100 %. For a 1080p result each
+preset takes at least 1.4 times as long as the one before it, which a test asserts.
 
-Presets depend on the memory of a GPU, not on its generation: an RTX 50 gets the same preset as an
-RTX 40 with the same memory, because everything exact runs on both. Only FP4 is new on RTX 50. It
-costs accuracy and stays off in every preset until a measurement on a GPU shows its gain
+RTX 20 does not compute bfloat16: there the transformer computes in float16, with its residual
+stream in float32. No user has reported 7B in float16, so 3B is the automatic model.
+
+All else in a preset depends on the memory of a GPU, not on its generation: an RTX 50 gets the same
+preset as an RTX 40 with the same memory, because everything exact runs on both. Only FP4 is new on
+RTX 50. It costs accuracy and stays off in every preset until a measurement on a GPU shows its gain
 (`--set switches=fp4`). [claims.md](claims.md) has the recommended set of each generation and the
 reason for everything that is off.
 
@@ -155,14 +162,21 @@ def source_of(height: int) -> MediaInfo:
     )
 
 
-def settings_of(choice: str, height: int) -> JobSettings:
+def settings_of(gpu: GpuSpec, choice: str, height: int) -> JobSettings:
     """Settings of one of CHOICES; the encoder does not depend on the computer."""
-    return JobSettings(height=height, codec="h264", encoder="cpu", **CHOICES[choice])
+    changes = dict(CHOICES[choice])
+    if changes["model"] == "auto":
+        changes["model"] = _AUTOMATIC[_has_bf16(gpu)]
+    return JobSettings(height=height, codec="h264", encoder="cpu", **changes)
+
+
+def _has_bf16(gpu: GpuSpec) -> bool:
+    return pretended_budget(gpu, ram_bytes=0).gpu_has_bf16
 
 
 def case_of(gpu: GpuSpec, height: int, choice: str, ram_gib: float = RAM_GIB) -> Case:
     """One plan."""
-    plan = plan_of(gpu, height, settings_of(choice, height), ram_gib)
+    plan = plan_of(gpu, height, settings_of(gpu, choice, height), ram_gib)
     return Case(gpu, height, choice, plan)
 
 
@@ -212,8 +226,7 @@ def _tier(some: Sequence[GpuSpec]) -> Iterator[str]:
     budget = pretended_budget(some[0], ram_bytes=0).vram_bytes
     yield f"## {size // GIB} GB"
     yield ""
-    presets = (_preset(preset, some[0]) for preset in preset_choice.presets_for(some[0]))
-    yield f"{memory_text(budget)} can be used. {', '.join(presets)}."
+    yield f"{memory_text(budget)} can be used. {_presets(some)}."
     yield ""
     yield "| result | model | clips | encoded | decoded | blocks | GPU | RAM |"
     yield "|---|---|---|---|---|---|---|---|"
@@ -335,6 +348,17 @@ def _title(case: Case) -> str:
         return name
     name = f"{name} {_FILE.sub('', files[0].path.stem)}"
     return f"{case.choice}: {name}" if case.choice.lower() in preset_choice.GOALS else name
+
+
+def _presets(some: Sequence[GpuSpec]) -> str:
+    """Presets of GPUs with the same memory; those of RTX 20 apart where there are others."""
+    each = {_has_bf16(gpu): gpu for gpu in reversed(some)}
+    found = {
+        has_bf16: ", ".join(_preset(one, gpu) for one in preset_choice.presets_for(gpu))
+        for has_bf16, gpu in sorted(each.items(), reverse=True)
+    }
+    texts = list(dict.fromkeys(found.values()))
+    return texts[0] if len(texts) == 1 else f"{texts[0]}. RTX 20: {texts[1]}"
 
 
 def _preset(preset: Preset, gpu: GpuSpec) -> str:

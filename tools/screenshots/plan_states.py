@@ -17,6 +17,7 @@ from engine.core.errors import ResultHeldBack
 from engine.core.messages import message
 from engine.farm import planning
 from engine.hardware.budget import pretended_budget
+from engine.hardware.commit import Commit
 from engine.hardware.gpu_table import named
 from engine.planner import times
 from engine.planner.availability import devices_here
@@ -118,6 +119,17 @@ def _with_machines(player: Player) -> None:
     bar = sheet.findChild(QScrollArea).verticalScrollBar()
     bar.setValue(bar.maximum())
     player.settle()
+
+
+def _commit(player: Player) -> None:
+    """A PC without a page file, where browsers were promised most of the RAM."""
+    queued = next(e for e in player.recording.on_gpu if isinstance(e, events.JobQueued))
+    budget = pretended_budget(named(GPU), ram_bytes=24 * 2**30)
+    promised = Commit(limit_bytes=32 * 2**30, left_bytes=11 * 2**30, counts_vram=True)
+    request = Request(media=queued.media, settings=FITS)
+    plan = plan_job(request, replace(budget, commit=promised), Rates())
+    telemetry(player, READING)
+    show(player, player.recording.on_gpu, FITS, _as_if_here(plan))
 
 
 def _pretended(player: Player) -> None:
@@ -337,6 +349,7 @@ STATES: dict[str, Callable[[Player], None]] = {
     "card": _on_gpu,
     "card_why": _why,
     "card_machines": _with_machines,
+    "card_commit": _commit,
     "card_pretended": _pretended,
     "card_refused": _refused,
     "card_spilled": _spilled,

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -24,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.bench.accuracy import Flicker, picture_of, psnr
-from engine.bench.jobs import SyntheticClip, ThreadTimes, decode_all, encode, run_once
+from engine.bench.jobs import RATE, SyntheticClip, ThreadTimes, decode_all, encode, run_once
 from engine.bench.report import Row
 from engine.bench.run import BenchOptions
 from engine.bench.timing import Timing, measure
@@ -52,6 +53,10 @@ from engine.video.read.probe import probe
 SOURCE = Size(480, 270)
 FRAMES, QUICK_FRAMES = 240, 96
 _SEEDVR2_CLIPS = {"cpu": (Size(64, 48), 5), "cuda": (SOURCE, 21)}
+# Sources of ten seconds for a GPU, the largest first; one is measured whose job is predicted to
+# take at most so many seconds.
+_TEN_SECONDS = tuple(Size(width, width * 9 // 16) for width in (960, 640, 480, 320, 256))
+_MOST_JOB_S = 50.0
 _WRITTEN_FRAMES = 48
 _CLIP = 2  # frames in one call of Lite, as the planner has it at this size
 _THREADS = {"MainThread": "device", "read": "read", "write": "write", "native": "codecs and torch"}
@@ -117,15 +122,35 @@ def pipeline_rows(options: BenchOptions) -> Iterator[Row]:
 def seedvr2_job_rows(options: BenchOptions) -> Iterator[Row]:
     """A whole job with SeedVR2 3B whose files have random weights; see `write_seedvr2`.
 
-    `planned_s` is the time that the plan predicted for `wall_s`.
+    On a GPU the video has ten seconds: a row for each size has the predicted time, the last one
+    the real time of the largest size that takes less than a minute by its plan. `planned_s` is the
+    time that the plan predicted for `wall_s`.
     """
     device = device_of(options)
     with tempfile.TemporaryDirectory(prefix="upreel-bench-") as name:
         clip = SyntheticClip(Path(name), *_SEEDVR2_CLIPS[device])
         settings = write_seedvr2(clip.folder, device=device)
+        if device == "cuda" and not options.quick:
+            planned = _ten_seconds(clip, settings)
+            for size, seconds in planned.items():
+                yield {"model": settings.model, "size": str(size.scaled(2)), "planned_s": seconds}
+            short = [size for size, seconds in planned.items() if seconds <= _MOST_JOB_S]
+            clip = replace(clip, size=(*short, _TEN_SECONDS[-1])[0], frame_count=FRAMES)
         row = run_pipeline(clip.media, settings, clip.folder)
         note = message("bench.random-job")
-        yield {"model": settings.model, "size": str(clip.size.scaled(2)), **row, "note": note}
+        about = {"size": str(clip.size.scaled(2)), "frames": clip.frame_count}
+        yield {"model": settings.model, **about, **row, "note": note}
+
+
+def _ten_seconds(clip: SyntheticClip, settings: JobSettings) -> dict[Size, float]:
+    """Predicted seconds of ten seconds of video by the size of the source."""
+    machine = Machine(settings=EngineSettings(tile_previews=False), jobs_folder=clip.folder)
+    found, video = dict[Size, float](), clip.media.video
+    for size in _TEN_SECONDS:
+        other = replace(video, size=size, frame_count=FRAMES, duration=Fraction(FRAMES, RATE))
+        media = replace(clip.media, video=other)
+        found[size] = make_plan(media, settings, clip.folder / "result.mp4", machine).seconds
+    return found
 
 
 def run_pipeline(media: MediaInfo, settings: JobSettings, folder: Path) -> Row:

@@ -24,7 +24,7 @@ PREFIX = "model.diffusion_model."  # some tools prepend it to the names of a tra
 _SHAPES = "comfy.gguf.orig_shape."  # metadata: the shape of a tensor whose rows were split again
 _VERSIONS = (2, 3)
 _ALIGNMENT = 32  # bytes, unless the metadata has another
-_MOST_AXES = 4
+_MOST_AXES = 5  # ggml has 4; tools for ComfyUI add convolutions of video models as they are
 _LONGEST_LIST = 64  # items that are kept; nothing that is needed is longer
 _LARGEST_HEADER = 2**26  # bytes; those of transformers have 0.1 MB, with a vocabulary 10 MB
 _MOST_READS = 2_000_000  # pieces of it: some seconds
@@ -52,11 +52,11 @@ FORMATS = {
     26: GgufFormat("I32", 1, 4), 27: GgufFormat("I64", 1, 8),
     2: GgufFormat("Q4_0", 32, 18), 3: GgufFormat("Q4_1", 32, 20),
     6: GgufFormat("Q5_0", 32, 22), 7: GgufFormat("Q5_1", 32, 24), 8: GgufFormat("Q8_0", 32, 34),
-    12: GgufFormat("Q4_K", 256, 144), 13: GgufFormat("Q5_K", 256, 176),
-    14: GgufFormat("Q6_K", 256, 210),
+    11: GgufFormat("Q3_K", 256, 110), 12: GgufFormat("Q4_K", 256, 144),
+    13: GgufFormat("Q5_K", 256, 176), 14: GgufFormat("Q6_K", 256, 210),
 }  # fmt: skip
 _OTHERS = {
-    9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS",
+    9: "Q8_1", 10: "Q2_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS",
     19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 29: "IQ1_M",
     34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4",
 }  # fmt: skip

@@ -1,11 +1,15 @@
-"""Scales of 8-bit weights under ComfyUI's names: fp8, and int8 with rotated rows. No torch.
+"""Scales of 8-bit weights under ComfyUI's names: fp8, mxfp8, int8 with rotated rows. No torch.
 
 `LAYER.weight` comes with `LAYER.weight_scale` (older files: `scale_weight`), one value or one for
 each row, that its values are multiplied by. The scale of the input (`input_scale`,
 `scale_input`) is not used: products in fp8 measure their own. `LAYER.comfy_quant` is JSON in bytes;
 for int8 it says whether groups of each row were multiplied by a Hadamard matrix before rounding.
 
-Source: ComfyUI, QUANTIZATION.md and `convert_old_quants`; comfy-kitchen, `TensorWiseINT8Layout`.
+In mxfp8 each 32 neighbours of a row have a power of two as their scale, whose exponent is one byte.
+The bytes lie as tensor cores take them, in tiles of 128 rows and 4 blocks, filled up with zeros.
+
+Source: ComfyUI, QUANTIZATION.md and `convert_old_quants`; comfy-kitchen, `TensorWiseINT8Layout`,
+`TensorCoreMXFP8Layout`; NVIDIA, cuBLAS, "1D Block Scaling Factors Layout".
 """
 
 from __future__ import annotations
@@ -28,7 +32,10 @@ FLOATS = ("F64", "F32", "F16", "BF16")
 _SCALES = ("weight_scale", "scale_weight")
 _MARKER = "comfy_quant"
 _LAYERS = "_quantization_metadata"  # of the file: markers of all layers
-_INT8 = "int8_tensorwise"
+_INT8, _MXFP8 = "int8_tensorwise", "mxfp8"
+_EXPONENTS = ("U8", "F8_E8M0")
+BLOCK = 32  # values of mxfp8 with one scale
+_TILE = 128, 4  # rows and blocks
 _NAMED = 4
 
 
@@ -45,7 +52,7 @@ def scales_of(file: WeightsFile) -> dict[str, Scale]:
 
     Raises:
         WrongNumbers: Some 8-bit weights have no scale though others have, a scale is neither one
-            value nor one for each row, or weights are packed (NVFP4).
+            value nor one for each row or each block of mxfp8, or weights are packed (NVFP4).
     """
     weights = [n for n, shape in file.shapes.items() if n.endswith(".weight") and len(shape) == 2]
     packed = [name for name in weights if file.dtypes[name] == "U8"]
@@ -67,11 +74,14 @@ def rotated_group(file: WeightsFile, weight: str, scale: Scale) -> int:
     """Neighbouring values of a row that were rotated together; 0: none were.
 
     Raises:
-        WrongNumbers: An int8 weight does not say, or says something else than ComfyUI's layout.
+        WrongNumbers: An int8 weight, or one with scales of blocks, does not say, or says something
+            else than ComfyUI's layout.
     """
-    if file.dtypes[weight] in _FP8:
+    if file.dtypes[weight] in _FP8 and not is_blocked(file, scale):
         return 0
     about = _marker(file, weight, scale)
+    if is_blocked(file, scale) and about.get("format") == _MXFP8:
+        return 0
     if about.get("format") != _INT8:
         raise _unreadable(file, str(about.get("format", "I8")))
     if not about.get("convrot"):
@@ -80,6 +90,11 @@ def rotated_group(file: WeightsFile, weight: str, scale: Scale) -> int:
     if group not in (4, 16, 64, 256, 1024) or file.shapes[weight][1] % group:
         raise _unreadable(file, f"{_INT8}, {group}")
     return int(group)
+
+
+def is_blocked(file: WeightsFile, scale: Scale) -> bool:
+    """True where a scale is a table of exponents, one for each `BLOCK` values."""
+    return file.dtypes[scale.name] in _EXPONENTS
 
 
 def companions(scales: Mapping[str, Scale]) -> set[str]:
@@ -103,8 +118,14 @@ def _is_marked(file: WeightsFile) -> bool:
 
 
 def _check_shape(file: WeightsFile, weight: str, scale: str) -> None:
-    shape, rows = file.shapes[scale], file.shapes[weight][0]
-    if file.dtypes[scale] in FLOATS and (math.prod(shape) == 1 or shape in ((rows,), (rows, 1))):
+    shape, kind, (rows, columns) = file.shapes[scale], file.dtypes[scale], file.shapes[weight]
+    if kind in FLOATS and (math.prod(shape) == 1 or shape in ((rows,), (rows, 1))):
+        return
+    tiled = tuple(
+        -(-side // tile) * tile for side, tile in zip((rows, columns // BLOCK), _TILE, strict=True)
+    )
+    is_mxfp8 = file.dtypes[weight] == "F8_E4M3" and columns % BLOCK == 0 and shape == tiled
+    if kind in _EXPONENTS and is_mxfp8:
         return
     raise WrongNumbers(
         "scale-shape",
@@ -112,7 +133,7 @@ def _check_shape(file: WeightsFile, weight: str, scale: str) -> None:
         path=file.path,
         tensor=weight,
         shape="x".join(map(str, shape)),
-        dtype=file.dtypes[scale],
+        dtype=kind,
         rows=rows,
     )
 

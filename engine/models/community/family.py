@@ -20,7 +20,7 @@ from engine.models.community.plan import (
 )
 from engine.models.contracts import FileUse, StageWork, WorkRequest
 from engine.models.frame_family import FrameFamily, chosen_steadiness, frame_needs, steadying
-from engine.models.memory_cost import DTYPE_BYTES
+from engine.models.memory_cost import COMPILER_BYTES, DTYPE_BYTES
 from engine.models.planning.candidates import chosen, chosen_tiles
 from engine.models.planning.memory import MemoryRequirement
 from engine.models.upscalers import FrameUpscaler
@@ -72,7 +72,7 @@ class CommunityFamily(FrameFamily[CommunityPlan]):
             return plan
         return replace(plan, clip_frames=max(1, min(_MOST_FRAMES, _BATCH_PIXELS // frame.pixels)))
 
-    def wider(self, work: CommunityPlan) -> CommunityPlan | None:
+    def wider(self, work: CommunityPlan, budget: Budget, part: str = "") -> CommunityPlan | None:
         """In float32."""
         if work.dtype == "float32":
             return None
@@ -91,7 +91,8 @@ class CommunityFamily(FrameFamily[CommunityPlan]):
             tile = work.clip_frames * work.tile.scaled(work.scale).pixels * _RGB_BYTES
             canvas = work.canvas.pixels * (work.clip_frames * _RGB_BYTES + _FLOAT_BYTES)
             working = canvas + tile + max(working, tile)  # the tile before is still there
-        return frame_needs(work, working, work.cost.weights)
+        found = frame_needs(work, working, work.cost.weights)
+        return replace(found, measuring=COMPILER_BYTES)
 
     def stage_work(self, work: CommunityPlan, frames: int) -> dict[str, StageWork]:
         """Operations of all tiles."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._prims_common import suggest_memory_format
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -22,14 +23,14 @@ logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
 
 _aten = torch.ops.aten
 _SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]  # torch's stubs lack setters
+_CONVOLUTION = _aten.convolution.default
 _INDEXING = {_aten.index.Tensor, _aten.index_put.default, _aten.index_put_.default}
 
 
 class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in torch
     """Counts bytes and operations of what runs inside, and answers where values would decide.
 
-    A value that is not known counts as 0, and a choice of pixels as all of them. Convolutions copy
-    their weights, in the order of their library.
+    A value that is not known counts as 0, and a choice of pixels as all of them.
 
     Attributes:
         now: Bytes of tensors that were made inside and are still there.
@@ -53,7 +54,12 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in t
             return torch.empty((args[0].numel(), args[0].dim()), dtype=torch.int64)
         if func in _INDEXING:
             args = (args[0], _without_masks(args[1]), *args[2:])
+        for tensor in tree_leaves((args, kwargs)):
+            if isinstance(tensor, Tensor):  # of the network, if nothing made it here
+                self._known.setdefault(tensor.untyped_storage(), False)
         result = func(*args, **kwargs)
+        if func is _aten.view.default:
+            result = result.as_strided(result.shape, _strides(args[0], result.shape))
         self.calls += 1
         count = flop_registry.get(func.overloadpacket)
         if count is not None:
@@ -61,7 +67,7 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in t
         for tensor in tree_leaves(result):
             if isinstance(tensor, Tensor):
                 self._add(tensor.untyped_storage())
-        reordered = args[1].nbytes if func is _aten.convolution.default else 0
+        reordered = _reordered(args[0], args[1], result) if func is _CONVOLUTION else 0
         self.peak = max(self.peak, self.now + reordered)
         return result
 
@@ -73,6 +79,28 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in t
 
     def _remove(self, size: int) -> None:
         self.now -= size
+
+
+def _strides(tensor: Tensor, shape: torch.Size) -> tuple[int, ...]:
+    """Strides of a view of a tensor with another shape, as torch makes them of tensors with values.
+
+    They may differ at sides of 1, by which convolutions see whether frames lie channels last.
+    """
+    with unset_fake_temporarily():
+        return (
+            torch.empty_strided(tensor.shape, tensor.stride(), device="meta").view(shape).stride()
+        )
+
+
+def _reordered(frames: Tensor, weight: Tensor, result: Tensor) -> int:
+    """Bytes that a convolution copies, in the order of its library.
+
+    Those are the weights. Frames that do not lie as the result are copied first; where that is not
+    channels last, they and the result have copies in the order of the library as well.
+    """
+    layout = suggest_memory_format(result)
+    size = weight.nbytes + (0 if frames.is_contiguous(memory_format=layout) else frames.nbytes)
+    return size + (frames.nbytes + result.nbytes if layout is torch.contiguous_format else 0)
 
 
 class _Known(TorchFunctionMode):

@@ -78,6 +78,7 @@ class MemoryRequirement:
         finished: Frames that are finished at a time.
         waiting: Frames of the source that wait for their result.
         sources: Bytes of those that wait, in main memory too.
+        measuring: Bytes of main memory that the process keeps which has measured all that.
     """
 
     weights: int
@@ -88,6 +89,7 @@ class MemoryRequirement:
     finished: int = 1
     waiting: int = 0
     sources: int = 0
+    measuring: int = 0
 
     @property
     def stages(self) -> dict[str, int]:
@@ -128,16 +130,25 @@ class Room:
         """Bytes of main memory that a process may pin."""
         return int(_PINNED_SHARE * self.budget.ram_bytes) // self.processes
 
+    def most_ram(self, work: WorkPlan) -> int:
+        """Bytes of main memory that a job may take next to what it takes of the GPU."""
+        return self.budget.ram_beside(self.peak(work).device * self.processes)
+
     def spare_ram(self, work: WorkPlan) -> int:
         """Bytes of main memory that are left for each process."""
-        return (self.budget.ram_bytes - self.peak(work).host) // self.processes
+        return (self.most_ram(work) - self.peak(work).host) // self.processes
 
     def holds_on_device(self, work: WorkPlan) -> bool:
-        """Whether a job stays within the memory of the GPU, or of the computer without one."""
-        if work.device == "cuda":
-            return self.peak(work).device <= self.budget.vram_bytes
-        return self.peak(work).host <= self.budget.ram_bytes
+        """Whether a job stays within the memory of the GPU, or of the computer without one.
+
+        Where Windows promises GPU memory twice, main memory has to suffice next to it.
+        """
+        peak, commit = self.peak(work), self.budget.commit
+        is_both = commit is not None and commit.counts_vram
+        if work.device == "cuda" and peak.device > self.budget.vram_bytes:
+            return False
+        return (work.device == "cuda" and not is_both) or peak.host <= self.most_ram(work)
 
     def holds(self, work: WorkPlan) -> bool:
         """Whether a job stays within main memory and the memory of the GPU."""
-        return self.holds_on_device(work) and self.peak(work).host <= self.budget.ram_bytes
+        return self.holds_on_device(work) and self.peak(work).host <= self.most_ram(work)

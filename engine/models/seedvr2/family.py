@@ -12,6 +12,7 @@ from engine.core.units import memory_text
 from engine.files import catalogue
 from engine.files.formats.safetensors_file import SafetensorsFile
 from engine.hardware.budget import Budget
+from engine.models import overflow
 from engine.models.contracts import (
     BenchRequest,
     BenchWork,
@@ -46,7 +47,6 @@ from engine.models.seedvr2.planning import candidates, requirements
 from engine.models.seedvr2.planning.vae_memory import VAES
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
 from engine.models.upscalers import ShotModel
-from engine.models.video_vae import half_sums
 from engine.models.video_vae.measured_memory import VaeModel
 from engine.protocol.plan import Notice, WeightsPlan
 from engine.settings.schema import JobSettings
@@ -77,9 +77,15 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         return settings.model if settings.model in self.models else ""
 
     def automatic(self, settings: JobSettings, budget: Budget) -> str:
-        """The model that is closest to its sources, on a GPU."""
+        """The model that is closest to its sources, on a GPU; 3B where it runs in float16.
+
+        Nobody has reported the 7B in float16, whose range it may exceed: until it was seen there,
+        it is for those who choose it.
+        """
         has_gpu = budget.cuda or budget.needed_runtime is not None
-        return "seedvr2-7b-sharp" if has_gpu and settings.device != "cpu" else ""
+        if not has_gpu or settings.device == "cpu":
+            return ""
+        return "seedvr2-7b-sharp" if budget.gpu_has_bf16 else "seedvr2-3b"
 
     def choose(self, request: WorkRequest) -> SeedVr2Plan:
         """The longest clips, whole frames and all blocks, where the user chose nothing else.
@@ -116,7 +122,12 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
             encode_tile=tile_of(settings.encode_tile, layout.padded),
             decode_tile=tile_of(settings.decode_tile, layout.padded),
             warm_up=0 if on_gpu else candidates.WARM_UP,  # there is one memory
-            vae_dtype=_vae_dtype(settings, device),
+            vae_dtype=overflow.vae_dtype(
+                settings.vae_precision,
+                device,
+                found.vae,
+                has_bf16=request.budget.gpu_has_bf16,
+            ),
             blocks_on_device=None if stay < 0 else stay,
             attention=settings.attention,
             products=settings.matmul,
@@ -145,16 +156,23 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         """Plan with less RAM."""
         return candidates.less_on_host(work)
 
-    def wider(self, work: SeedVr2Plan) -> SeedVr2Plan | None:
-        """Plan with sums of the VAE in float32, or all of it."""
-        if work.vae_dtype == "float32":
-            return None
-        other = half_sums.after_overflow(work, work.vae, work.vae_dtype)
-        return other or replace(work, vae_dtype="float32")
+    def wider(self, work: SeedVr2Plan, budget: Budget, part: str = "") -> SeedVr2Plan | None:
+        """Plan with a wider VAE, or a wider transformer where that is what overflowed.
+
+        A transformer in float32 takes twice the memory, so that blocks are streamed, and is not
+        computed by matrix units; bfloat16 has its range.
+        """
+        has_bf16 = budget.gpu_has_bf16
+        if part == "transformer":
+            if work.dtype == "bfloat16":
+                return None
+            return overflow.widened(work, work.dit, has_bf16=False, group="dit")
+        return overflow.widened(work, work.vae, has_bf16=has_bf16, field="vae_dtype")
 
     def with_switches(self, work: SeedVr2Plan, switches: Switches) -> SeedVr2Plan:
         """Plan without sums in half precision where they are known to overflow."""
-        return replace(work, switches=half_sums.allowed(switches, work.vae))
+        switches = overflow.allowed(switches, work.vae)
+        return replace(work, switches=overflow.allowed(switches, work.dit, "dit"))
 
     # what it takes
 
@@ -216,6 +234,8 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         case = "file" if work.vae_dtype == work.dtype else "file-and-vae"
         about = {"title": self.models[work.model], "name": work.dit.path.name, "dtype": work.dtype}
         yield chosen("model", case, **about, vae_dtype=work.vae_dtype)
+        if work.device == "cuda" and work.dtype == "float16":
+            yield chosen("no-bf16", "3b" if work.model == "seedvr2-3b" else "7b")
         if work.result is not None:
             sizes = {"size": work.size, "result": work.result}
             yield chosen("working-size", "resized", share=work.share, **sizes)
@@ -357,12 +377,6 @@ def _clip(settings: JobSettings, device: str, film: int) -> tuple[int, int]:
     frames = 1 + (latents - 1) * STEP
     shared = settings.join_frames if settings.join == "frames" else 0
     return frames, min(shared, (frames - 1) // 2)
-
-
-def _vae_dtype(settings: JobSettings, device: str) -> str:
-    if settings.vae_precision != "auto":
-        return settings.vae_precision
-    return "float16" if device == "cuda" else "float32"
 
 
 FAMILY = SeedVr2Family()

@@ -115,7 +115,11 @@ def _published(
 
 
 def _listed(model: str, precision: str, store: Store) -> tuple[PublishedState, ...]:
-    return tuple(map(store.standing_of, catalogue.files_of(model, precision)))
+    """The first file of each kind on this machine, else the one to download."""
+    return tuple(
+        min(map(store.standing_of, ids), key=lambda state: not state.is_here)
+        for ids in catalogue.files_of(model, precision)
+    )
 
 
 def _published_config(model: str) -> DitConfig:

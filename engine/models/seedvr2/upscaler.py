@@ -33,6 +33,7 @@ from engine.models.upscalers import (
     Watch,
     no_advance,
 )
+from engine.models.video_vae.frame_slices import check_finite
 from engine.ops.colour.correction import blend_strength, correct_colour
 from engine.ops.resize import resize
 from engine.ops.transfer.parking import Parking
@@ -143,12 +144,17 @@ class SeedVr2(ShotModel):
         return result.add_(resize(beyond, self._plan.size)) if bool(beyond.any()) else result
 
     def restored(self, latents: Tensor, shot: int, first: int) -> Tensor:
-        """The transformer's result for a clip [t, h, w, L]; noise depends on shot and position."""
+        """The transformer's result for a clip [t, h, w, L]; noise depends on shot and position.
+
+        Raises:
+            NumericOverflow: A value is NaN or infinite.
+        """
         self.release_vae()
         noise, more = (part.to(latents) for part in self._noises(_four(latents.shape), shot, first))
         latents = noisy_latent(latents, self._plan.latent_noise / 100, noise, more)
         result = sample(self._predict, noise, condition(latents), self._text)
         self._dit.release()
+        check_finite(result, "transformer", self._dtype)  # before it is the decoder's fault
         return result
 
     def release_vae(self) -> None:

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from engine.core.errors import NumericOverflow
 from engine.core.geometry import Box
-from engine.core.messages import message
 from engine.tiling.latent_clips import mirrored_indices, padded_length
 
 
@@ -31,7 +30,7 @@ def check_finite(values: Tensor, part: str = "decoder", dtype: torch.dtype | Non
 
     Args:
         values: [N, ...].
-        part: Part of the model that they come from: "encoder" or "decoder".
+        part: Part of the model that they come from, a case of `NumericOverflow`.
         dtype: Type that they were computed in; None for their own.
 
     Raises:
@@ -43,7 +42,7 @@ def check_finite(values: Tensor, part: str = "decoder", dtype: torch.dtype | Non
     if bool(torch.isfinite(torch.stack(ends)).all()):
         return
     narrow = str(dtype or values.dtype).removeprefix("torch.")
-    raise NumericOverflow("part", part=message(f"model-part.{part}"), dtype=narrow)
+    raise NumericOverflow(part, dtype=narrow)
 
 
 def _as_stored(values: Tensor) -> Tensor:

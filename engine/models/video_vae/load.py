@@ -11,9 +11,10 @@ import torch
 from torch import nn
 
 from engine.files.formats.keymap import KeyMap
-from engine.files.formats.open_weights import WeightsFile
+from engine.files.formats.open_weights import WeightsFile, open_weights
 from engine.models.load import FileWeights, Form, Shapes, fill, on_meta
 from engine.models.video_vae.runner import FastSlicedVae
+from engine.ops.kernels.block_formats import BLOCKS
 from engine.settings.optimisations import VaeSwitches
 
 AnyPlain = TypeVar("AnyPlain", bound=nn.Module)
@@ -27,7 +28,6 @@ class VaeLoader(Generic[AnyPlain, AnyFast]):
     Attributes:
         plain: Makes the plain variant from a configuration.
         fast: Makes the fast one from a configuration and weights by name.
-        opened: Opens a file, and refuses formats in which the family has none.
         config_of: Sizes of the VAE in an open file; a WeightsError if it is another model.
         keys_of: Rules for the names of its tensors, from their shapes.
         weights: Reads single tensors, and may refuse their values.
@@ -35,7 +35,6 @@ class VaeLoader(Generic[AnyPlain, AnyFast]):
 
     plain: type[AnyPlain]
     fast: type[AnyFast]
-    opened: Callable[[Path], WeightsFile]
     config_of: Callable[[WeightsFile], Any]
     keys_of: Callable[[Shapes], KeyMap]
     weights: type[FileWeights] = FileWeights
@@ -53,7 +52,7 @@ class VaeLoader(Generic[AnyPlain, AnyFast]):
         """Read the weights strictly; the model is ready for inference.
 
         Args:
-            path: File with published names, in any floating-point format.
+            path: Safetensors, PyTorch or GGUF file with published names.
             form: "plain" follows the specification, "fast" gives the same sooner.
             device: Device that it computes on.
             dtype: Type that it computes in; the file's values are converted once.
@@ -65,11 +64,11 @@ class VaeLoader(Generic[AnyPlain, AnyFast]):
                 UnsafeWeights: No file of these formats, not whole, or more than a list of tensors.
             WrongModel: A whole file, but of another model.
             MissingKeys, ExtraKeys, WrongShapes, UnknownKeys: Not exactly the tensors of such a VAE.
-            WrongNumbers: Tensors of integers, or values that `weights` refuses.
+            WrongNumbers: Tensors of a format that we cannot read, or values that `weights` refuses.
 
         Memory: the model, one tensor of the file, and for the fast variant the tables of one layer.
         """
-        with self.opened(path) as file:
+        with open_weights(path) as file:
             config = config or self.config_of(file)
             plain = self._checked(file, config)
             keys = self.keys_of(file.shapes)
@@ -85,9 +84,9 @@ class VaeLoader(Generic[AnyPlain, AnyFast]):
         Raises:
             WeightsError: Raised by `load`.
         """
-        with self.opened(path) as file:
+        with open_weights(path) as file:
             self._checked(file, self.config_of(file))
 
     def _checked(self, file: WeightsFile, config: Any) -> AnyPlain:
         found = FileWeights(file, self.keys_of(file.shapes)).shapes
-        return on_meta(lambda: self.plain(config), file, found)
+        return on_meta(lambda: self.plain(config), file, found, also=BLOCKS)

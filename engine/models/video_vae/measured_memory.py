@@ -18,7 +18,7 @@ from typing import Any
 
 from engine.core.geometry import Size
 from engine.core.paths import resource
-from engine.models.memory_cost import DTYPE_BYTES
+from engine.models.memory_cost import COMPILER_BYTES, DTYPE_BYTES
 from engine.models.video_vae.vae_use import (
     FIGURES,
     SLICES,
@@ -73,6 +73,10 @@ class MeasuredVae(VaeCode):
     def weights(self, config: Any, use: VaeUse) -> int:
         """Bytes of the tables that are kept; slices do not count."""
         return _weights(self, config, replace(use, slice_frames=4))
+
+    def measuring(self, config: Any, use: VaeUse) -> int:
+        """Bytes that a process keeps after it has measured a use; 0 for entries of the table."""
+        return COMPILER_BYTES if _stored(config, use) is None else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

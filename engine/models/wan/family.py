@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from engine.core.messages import Message
 from engine.hardware.budget import Budget
+from engine.models import overflow
 from engine.models.contracts import FileUse, ModelFamily, StageWork, Step, WorkRequest
 from engine.models.identify import WAN2X_VAE, WAN21_VAE, WAN22_VAE
 from engine.models.planning.candidates import (
@@ -21,7 +22,6 @@ from engine.models.planning.candidates import (
 )
 from engine.models.planning.memory import MemoryRequirement, Room
 from engine.models.upscalers import ShotModel
-from engine.models.video_vae import half_sums
 from engine.models.video_vae.measured_memory import VaeModel
 from engine.models.wan import files
 from engine.models.wan.latents.format import WanLatents
@@ -60,7 +60,12 @@ class WanFamily(ModelFamily[WanPlan]):
         return WanPlan(
             model=request.model,
             device=device,
-            dtype=requirements.vae_dtype(settings.vae_precision, device),
+            dtype=overflow.vae_dtype(
+                settings.vae_precision,
+                device,
+                found.vae,
+                has_bf16=request.budget.gpu_has_bf16,
+            ),
             threads=request.budget.threads,
             vae=found.vae,
             size=size,
@@ -93,16 +98,13 @@ class WanFamily(ModelFamily[WanPlan]):
         """Tiles that begin early instead of waiting with their carry."""
         return candidates.less_on_host(work)
 
-    def wider(self, work: WanPlan) -> WanPlan | None:
-        """Plan with sums in float32, or all values."""
-        if work.dtype == "float32":
-            return None
-        other = half_sums.after_overflow(work, work.vae, work.dtype)
-        return other or replace(work, dtype="float32")
+    def wider(self, work: WanPlan, budget: Budget, part: str = "") -> WanPlan | None:
+        """Plan with wider sums, or values."""
+        return overflow.widened(work, work.vae, has_bf16=budget.gpu_has_bf16)
 
     def with_switches(self, work: WanPlan, switches: Switches) -> WanPlan:
         """Plan without sums in half precision where they are known to overflow."""
-        return replace(work, switches=half_sums.allowed(switches, work.vae))
+        return replace(work, switches=overflow.allowed(switches, work.vae))
 
     # what it takes
 

@@ -1,6 +1,6 @@
 """Formats of weights in the blocks of GGUF files, and their values by operators of torch.
 
-A block has some values of 4 to 8 bits, their scale and offset; the layouts are those of ggml
+A block has some values of 3 to 8 bits, their scale and offset; the layouts are those of ggml
 (`docs/gguf.md` and `ggml-common.h` there, MIT). Values are computed in float32. These functions
 are the reference of the kernels in blocks.cu, and their replacement on other devices.
 """
@@ -94,6 +94,14 @@ def _q5_k(blocks: Tensor) -> Tensor:
     return values.float().mul_(scales).sub_(lows).flatten(1)
 
 
+def _q3_k(blocks: Tensor) -> Tensor:
+    low = _bits(blocks[:, 32:96].reshape(-1, 32), 2).view(-1, 8, 32)  # of halves of 128 values
+    codes = low | _bits(blocks[:, :32], 1) << 2
+    scales = _nibbles(blocks[:, 96:104]).flatten(1) | _bits(blocks[:, 104:108], 2).flatten(1) << 4
+    factors = scales.float().sub_(32).mul_(_halves(blocks, 108))
+    return codes.view(-1, 16, 16).float().sub_(4).mul_(factors[..., None]).flatten(1)
+
+
 def _q6_k(blocks: Tensor) -> Tensor:
     low = _nibbles(blocks[:, :128].reshape(-1, 64)).view(-1, 4, 32)  # of halves of 128 values
     values = low | _bits(blocks[:, 128:192].reshape(-1, 32), 2) << 4
@@ -108,6 +116,7 @@ BLOCKS = {
     "Q5_0": BlockFormat(32, 22, _q5_0),
     "Q5_1": BlockFormat(32, 24, _q5_1),
     "Q8_0": BlockFormat(32, 34, _q8_0),
+    "Q3_K": BlockFormat(256, 110, _q3_k),
     "Q4_K": BlockFormat(256, 144, _q4_k),
     "Q5_K": BlockFormat(256, 176, _q5_k),
     "Q6_K": BlockFormat(256, 210, _q6_k),

@@ -2,7 +2,8 @@
 //
 // The layouts are those of ggml (ggml-common.h, MIT), as `block_formats.py` has them. A thread reads
 // VECTOR bytes with the low bits of values and writes VECTOR values at once: one pack where a byte
-// has one value; where it has two, those of the low halves and those of the high halves. Every
+// has one value; where it has two, those of the low halves and those of the high halves; four where
+// it has four. Every
 // product of an integer and a scale is exact in float32, so a value is rounded as by the reference
 // whether or not the compiler fuses a product and a sum. Blocks begin at multiples of ALIGNMENT
 // bytes or of their own size; offsets have 64 bits.
@@ -122,6 +123,34 @@ template <bool HAS_FIFTH> struct Grouped {
 typedef Grouped<false> Q4_K;
 typedef Grouped<true> Q5_K;
 
+// 256 values of 3 bits: the high bit of each in 32 bytes, then for each half 32 bytes of four low
+// pairs of bits; 16 scales of 6 bits.
+struct Q3_K {
+  static const int values = 256, bytes = 110, packs = 4;
+  __device__ static void unpack(const Byte *from, int first, Scalar *to) {
+    const int width = width_of(bytes);
+    int half = first / 32, inside = first % 32;
+    Bytes content = words_at<VECTOR / 4, width>(from + 32 + first);
+    Bytes upper = words_at<VECTOR / 4, width>(from + inside);
+    float scale = half_at(from + 108);
+#pragma unroll
+    for (int quarter = 0; quarter < 4; quarter++) {
+      int place = half * 128 + quarter * 32 + inside, group = place / 16;
+      int low = from[96 + group % 8] >> group / 8 * 4 & 15;
+      int high = from[104 + group % 4] >> group / 4 * 2 & 3;
+      float factor = (float)((low | high << 4) - 32) * scale;
+      Pack pack;
+#pragma unroll
+      for (int c = 0; c < VECTOR; c++) {
+        unsigned code = byte_of(content, c) >> quarter * 2 & 3;
+        code |= (byte_of(upper, c) >> (half * 4 + quarter) & 1) << 2;
+        pack.channel[c] = to_scalar((float)((int)code - 4) * factor);
+      }
+      *(Pack *)(to + place) = pack;
+    }
+  }
+};
+
 // 256 values of 6 bits: in each half, 64 bytes of low bits and 32 of high ones; 16 signed scales.
 struct Q6_K {
   static const int values = 256, bytes = 210, packs = 2;
@@ -167,6 +196,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) unpack_q5_1(
     const Byte *blocks, Scalar *out, long long count) { unpack<Q5_1>(blocks, out, count); }
 extern "C" __global__ void __launch_bounds__(THREADS) unpack_q8_0(
     const Byte *blocks, Scalar *out, long long count) { unpack<Q8_0>(blocks, out, count); }
+extern "C" __global__ void __launch_bounds__(THREADS) unpack_q3_k(
+    const Byte *blocks, Scalar *out, long long count) { unpack<Q3_K>(blocks, out, count); }
 extern "C" __global__ void __launch_bounds__(THREADS) unpack_q4_k(
     const Byte *blocks, Scalar *out, long long count) { unpack<Q4_K>(blocks, out, count); }
 extern "C" __global__ void __launch_bounds__(THREADS) unpack_q5_k(

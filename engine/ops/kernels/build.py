@@ -6,7 +6,9 @@ import ctypes
 import logging
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import resources
 from typing import Generic, TypeVar
@@ -26,6 +28,8 @@ VALUELESS = torch.device("meta")
 _INCLUDE = re.compile(r'#include "([\w.]+)"')
 
 Kernels = TypeVar("Kernels")
+MissingKernels = Callable[[str, str], None]
+"""Receives the title of kernels that do not work, and why."""
 
 
 def is_gpu(device: torch.device) -> bool:
@@ -92,6 +96,37 @@ class _NotLaunched(driver.Module):
         """Do nothing."""
 
 
+@dataclass(slots=True)
+class _Missing:
+    """Kernels that failed in this process, and the listener of a job that has to do without."""
+
+    reasons: dict[tuple[str, torch.device, torch.dtype], str] = field(default_factory=dict)
+    listener: MissingKernels | None = None
+
+
+_missing = _Missing()
+
+
+@contextmanager
+def reporting_missing(listener: MissingKernels) -> Iterator[None]:
+    """Tell a listener whenever work inside has to do without kernels that failed on its device.
+
+    It is called in the thread that computes, again for each call of an operator.
+    """
+    before, _missing.listener = _missing.listener, listener
+    try:
+        yield
+    finally:
+        _missing.listener = before
+
+
+def report_missing(title: str, device: torch.device, dtype: torch.dtype) -> None:
+    """Report kernels that are not used now, if the reason is that they failed."""
+    reason = _missing.reasons.get((title, device, dtype))
+    if reason is not None and _missing.listener is not None:
+        _missing.listener(title, reason)
+
+
 def checked(
     what: tuple[str, torch.device, torch.dtype],
     make: Callable[[], Kernels],
@@ -115,9 +150,11 @@ def checked(
         found = error(kernels)
     except (nvrtc.NvrtcMissing, nvrtc.CompileFailed, driver.DriverFailed) as err:
         _log.warning("no %s kernel for %s on %s: %s", name, dtype, device, err)
+        _missing.reasons[what] = str(err)
         return None
     if not found <= 2 * max(torch.finfo(dtype).eps, 1e-6):  # so that NaN is wrong too
         _log.warning("%s kernel for %s is wrong on %s by %g", name, dtype, device, found)
+        _missing.reasons[what] = f"its error is {found:g}"
         return None
     _log.info("%s kernel for %s works on %s, error %g", name, dtype, device, found)
     return kernels
@@ -135,6 +172,7 @@ class KernelFamily(Generic[Kernels]):
         error: Callable[[Kernels, torch.device, torch.dtype, tuple[int, int]], float],
         usual: Callable[[int], int],
         dtypes: tuple[torch.dtype, ...] = DTYPES,
+        variant: str = "",
     ) -> None:
         """Everything that differs between families.
 
@@ -146,7 +184,9 @@ class KernelFamily(Generic[Kernels]):
             error: Runs them on small tensors of a device, a dtype and sizes; see `checked`.
             usual: Value of the second macro, by VECTOR, for `working`.
             dtypes: Types of values that there are kernels for.
+            variant: A further macro of the source; "" for none.
         """
+        self._variant = {variant: 1} if variant else {}
         self.title, self.name, self.second, self.kernels = title, name, second, kernels
         self.error, self.usual, self.dtypes = error, usual, dtypes
         self._tried = cache(self._try)
@@ -165,7 +205,10 @@ class KernelFamily(Generic[Kernels]):
             return "" if kernels() is not None else "it cannot be compiled, or is wrong"
 
         about = self.title, dtype, vector, second
-        return kernels() if uses(device.type, "kernel", about, fault) else None
+        found = kernels() if uses(device.type, "kernel", about, fault) else None
+        if found is None:
+            report_missing(self.title, device, dtype)
+        return found
 
     def _try(
         self, device: torch.device, dtype: torch.dtype, vector: int, second: int
@@ -181,8 +224,12 @@ class KernelFamily(Generic[Kernels]):
         self, device: torch.device, dtype: torch.dtype, vector: int, second: int
     ) -> Kernels:
         """The kernels, not tried yet; raises as `compiled`."""
-        options = macros(dtype, VECTOR=vector, **{self.second: second})
+        options = self.options(dtype, vector, second)
         return self.kernels(compiled(device, self.name, options))
+
+    def options(self, dtype: torch.dtype, vector: int, second: int) -> tuple[str, ...]:
+        """Options of the compiler for a dtype and a pair of sizes."""
+        return macros(dtype, VECTOR=vector, **{self.second: second}, **self._variant)
 
     def working(self, device: torch.device, dtype: torch.dtype) -> bool:
         """Whether they work on a device in a dtype, tried with 16 bytes a read.
@@ -217,16 +264,21 @@ def vector_width(*tensors: Tensor) -> int:
     At most 16 bytes, a power of two; 0: their dtypes or devices differ, or the last dimension is
     not contiguous.
     """
-    first = tensors[0]
-    if first.dtype not in DTYPES or not first.numel():
+    if any(x.dtype != tensors[0].dtype for x in tensors):
         return 0
-    size = first.element_size()
-    vector = LOAD_BYTES // size
+    return mixed_width(*tensors)
+
+
+def mixed_width(*tensors: Tensor) -> int:
+    """Values like those of `vector_width`, of several dtypes: 16 bytes of the narrowest."""
+    if not tensors[0].numel():
+        return 0
+    vector = LOAD_BYTES // min(x.element_size() for x in tensors)
     for x in tensors:
         *strides, last = x.stride()
-        if last != 1 or x.dtype != first.dtype or x.device != first.device:
+        if last != 1 or x.dtype not in DTYPES or x.device != tensors[0].device:
             return 0
-        vector = math.gcd(vector, x.data_ptr() // size, x.shape[-1], *strides)
+        vector = math.gcd(vector, x.data_ptr() // x.element_size(), x.shape[-1], *strides)
     return vector
 
 

@@ -297,7 +297,10 @@ def load(device: torch.device, program: Program) -> ConvKernel | None:
 
     is_used = uses(device.type, "kernel", (TITLE, *program.smallest.options()), fault)
     tried = _tried(device, program.smallest) if is_used else None
-    return None if tried is None else ConvKernel(tried.module, program)
+    if tried is None:
+        build.report_missing(TITLE, device, DTYPE)
+        return None
+    return ConvKernel(tried.module, program)
 
 
 @cache

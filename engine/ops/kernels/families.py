@@ -22,6 +22,7 @@ FAMILIES: tuple[KernelFamily[Any], ...] = (
     group_norm.KERNELS,
     channel_norm.KERNELS,
     token_rows.KERNELS,
+    token_rows.STREAM_KERNELS,
     heads.KERNELS,
     quantize.KERNELS,
     blocks.KERNELS,

@@ -182,19 +182,32 @@ def grid_for(shape: torch.Size, vector: int, processors: int) -> RowGrid:
     return replace(grid, blocks=min(rows, most))
 
 
-def vector_of(*rows: Tensor) -> int:
-    """Channels that a thread can read at once from all of these [N, C]; 0: the kernels cannot."""
+def vector_of(*rows: Tensor, wide: Tensor | None = None) -> int:
+    """Channels that a thread can read at once from all of these [N, C]; 0: the kernels cannot.
+
+    Args:
+        rows: Rows of one dtype.
+        wide: Rows of another dtype.
+    """
     shape, vector = rows[0].shape, build.vector_width(*rows)
+    if wide is not None and vector:
+        vector = build.mixed_width(*rows, wide)
     fits = len(shape) == 2 and shape[0] <= _MOST_ROWS and shape[1] <= _MOST_PACKS * THREADS * vector
     return vector if fits else 0
 
 
 def rows_of(
-    family: build.KernelFamily[build.Kernels], *rows: Tensor
+    family: build.KernelFamily[build.Kernels], *rows: Tensor, wide: Tensor | None = None
 ) -> tuple[build.Kernels, RowGrid] | None:
-    """Kernels for rows [N, C] and their grid; None where the PyTorch reference is used."""
+    """Kernels for rows [N, C] and their grid; None where the PyTorch reference is used.
+
+    Args:
+        family: The kernels.
+        rows: Rows of the scalar type.
+        wide: Rows of another type.
+    """
     device = rows[0].device
-    vector = vector_of(*rows) if build.is_gpu(device) else 0
+    vector = vector_of(*rows, wide=wide) if build.is_gpu(device) else 0
     if not vector:
         return None
     grid = grid_for(rows[0].shape, vector, build.processors(device))

@@ -10,7 +10,6 @@ import ctypes
 import hashlib
 import importlib.util
 import logging
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from engine.core import atomic_file, paths
 _log = logging.getLogger(__name__)
 _IS_WINDOWS = sys.platform == "win32"
 _PATTERNS = ("nvrtc64_*.dll",) if _IS_WINDOWS else ("libnvrtc.so*", "libnvrtc-*.so*")
+_BUILTINS = "nvrtc-builtins64_*.dll" if _IS_WINDOWS else "libnvrtc-builtins*.so*"
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
@@ -48,14 +48,17 @@ class Usage:
 class Nvrtc:
     """An NVRTC library.
 
+    It opens its builtins by their bare names: folders that a process adds to its search path do
+    not help (tried with NVRTC 13.0.88 and 12.6.77 for Windows), but a library that is loaded
+    already is found by its name. So those beside it are loaded first, by their full paths.
+
     Attributes:
         version: Its CUDA version, (major, minor).
     """
 
     def __init__(self, path: Path) -> None:
-        if sys.platform == "win32":  # it loads its builtins by bare name
-            os.add_dll_directory(str(path.parent))
         try:
+            self._builtins = [ctypes.CDLL(str(one)) for one in builtins_beside(path)]
             self._library: Any = ctypes.CDLL(str(path))
         except OSError as err:
             raise NvrtcMissing(f"{path} cannot be loaded: {err}") from err
@@ -179,6 +182,15 @@ def candidates() -> Iterator[Path]:
             for path in sorted(folder.glob(pattern), reverse=True):
                 if "builtins" not in path.name and ".alt." not in path.name:
                     yield path
+
+
+def builtins_beside(library: Path) -> list[Path]:
+    """Libraries of builtins in the folder of an NVRTC library: one, as they are published.
+
+    Names for linking are left out: libnvrtc-builtins.so is the same file as the one with a version.
+    """
+    found = {path.resolve(): path for path in sorted(library.parent.glob(_BUILTINS))}
+    return [path for path in found.values() if ".alt." not in path.name]
 
 
 def _folders() -> Iterator[Path]:

@@ -48,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) round_to_e4m3(
 #pragma unroll
         for (int c = 0; c < VECTOR; c++)
           found.channel[c] = to_e4m3(to_float(pack.channel[c]) / of_all);
-        *(Codes *)(codes + r * shape.channels + Row::channel(i)) = found;
+        *(Codes *)(codes + r * shape.channels + channel_of(i)) = found;
       }
     }
   }
@@ -78,7 +78,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) round_to_int8(
 #pragma unroll
         for (int c = 0; c < VECTOR; c++)
           found.channel[c] = to_int8(to_float(pack[i].channel[c]) / scale);
-        *(Codes *)(codes + r * shape.channels + Row::channel(i)) = found;
+        *(Codes *)(codes + r * shape.channels + channel_of(i)) = found;
       }
     }
     if (threadIdx.x == 0) scales[r] = scale;
@@ -96,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) scale_sums(
 #pragma unroll
     for (int i = 0; i < PACKS; i++) {
       if (target.has(i)) {
-        Sums found = *(const Sums *)(sums + r * shape.channels + Row::channel(i));
+        Sums found = *(const Sums *)(sums + r * shape.channels + channel_of(i));
         Pack pack;
 #pragma unroll
         for (int c = 0; c < VECTOR; c++) {
@@ -120,7 +120,7 @@ __device__ inline void widen(
 #pragma unroll
     for (int i = 0; i < PACKS; i++) {
       if (target.has(i)) {
-        Codes found = *(const Codes *)(codes + r * shape.channels + Row::channel(i));
+        Codes found = *(const Codes *)(codes + r * shape.channels + channel_of(i));
         Pack pack;
 #pragma unroll
         for (int c = 0; c < VECTOR; c++)
@@ -192,7 +192,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) widen_rotated(
     for (int i = 0; i < PACKS; i++) {
       float value[VECTOR] = {};
       if (target.has(i)) {
-        Codes found = *(const Codes *)(codes + r * shape.channels + Row::channel(i));
+        Codes found = *(const Codes *)(codes + r * shape.channels + channel_of(i));
 #pragma unroll
         for (int c = 0; c < VECTOR; c++) value[c] = Int8::value(found.channel[c]);
       }

@@ -6,25 +6,31 @@
 
 #define THREADS 256  // most threads of a block, whole warps
 
-struct alignas(sizeof(Scalar) * VECTOR) Pack { Scalar channel[VECTOR]; };
-struct Matrix { Scalar *first; long long pitch; };  // pitch in elements
 struct Shape { int rows, channels; };
 
+__device__ inline int channel_of(int i) { return (threadIdx.x + i * blockDim.x) * VECTOR; }
+
+template <class T> struct alignas(sizeof(T) * VECTOR) PackOf { T channel[VECTOR]; };
+template <class T> struct MatrixOf { T *first; long long pitch; };  // pitch in elements
+
 // One row as a thread sees it.
-struct Row {
-  Scalar *first;
+template <class T> struct RowOf {
+  T *first;
   int channels;
-  __device__ Row(Matrix from, long long row, Shape shape)
+  __device__ RowOf(MatrixOf<T> from, long long row, Shape shape)
       : first(from.first + row * from.pitch), channels(shape.channels) {}
-  __device__ static int channel(int i) { return (threadIdx.x + i * blockDim.x) * VECTOR; }
-  __device__ bool has(int i) const { return channel(i) < channels; }
-  __device__ Pack *pack(int i) const { return (Pack *)(first + channel(i)); }
-  __device__ void read(Pack *into) const {
+  __device__ bool has(int i) const { return channel_of(i) < channels; }
+  __device__ PackOf<T> *pack(int i) const { return (PackOf<T> *)(first + channel_of(i)); }
+  __device__ void read(PackOf<T> *into) const {
 #pragma unroll
     for (int i = 0; i < PACKS; i++)
       if (has(i)) into[i] = *pack(i);
   }
 };
+
+typedef PackOf<Scalar> Pack;
+typedef MatrixOf<Scalar> Matrix;
+typedef RowOf<Scalar> Row;
 
 // Factors of a thread's channels; `other` where there are none.
 struct Factors {
@@ -34,7 +40,7 @@ struct Factors {
     for (int i = 0; i < PACKS; i++) {
 #pragma unroll
       for (int c = 0; c < VECTOR; c++) {
-        int channel = Row::channel(i) + c;
+        int channel = channel_of(i) + c;
         of[i][c] = from != 0 && channel < channels ? from[channel] : other;
       }
     }

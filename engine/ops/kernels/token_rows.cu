@@ -1,15 +1,33 @@
 // Passes over tokens around linear layers: RMS norm with modulation, gated sum, SwiGLU.
+//
+// STREAM_FLOAT32: the tokens that are normed and added to, the residual stream, are in float32,
+// everything else is of the scalar type, whose range is too small for them.
 
 #include "scalars.cuh"
 #include "rows.cuh"
 
+#if defined(STREAM_FLOAT32)
+typedef float Stream;
+__device__ inline float from_stream(float value) { return value; }
+__device__ inline float to_stream(float value) { return value; }
+#else
+typedef Scalar Stream;
+__device__ inline float from_stream(Stream value) { return to_float(value); }
+__device__ inline Stream to_stream(float value) { return to_scalar(value); }
+#endif
+
+typedef PackOf<Stream> StreamPack;
+typedef MatrixOf<Stream> StreamMatrix;
+typedef RowOf<Stream> StreamRow;
+
 // out = x / sqrt(mean(x^2) + eps) * scale + shift; scale and shift may be null, out may be x.
 extern "C" __global__ void __launch_bounds__(THREADS) rms_modulate(
-    Matrix x, Matrix out, Shape shape, const float *scale, const float *shift, float eps) {
+    StreamMatrix x, Matrix out, Shape shape, const float *scale, const float *shift, float eps) {
   Factors scales(scale, 1.0f, shape.channels), shifts(shift, 0.0f, shape.channels);
   for (long long r = blockIdx.x; r < shape.rows; r += gridDim.x) {
-    Row row(x, r, shape), target(out, r, shape);
-    Pack pack[PACKS];
+    StreamRow row(x, r, shape);
+    Row target(out, r, shape);
+    StreamPack pack[PACKS];
     float squares = 0.0f;
     row.read(pack);
 #pragma unroll
@@ -17,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) rms_modulate(
       if (row.has(i)) {
 #pragma unroll
         for (int c = 0; c < VECTOR; c++) {
-          float value = to_float(pack[i].channel[c]);
+          float value = from_stream(pack[i].channel[c]);
           squares += value * value;
         }
       }
@@ -26,12 +44,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) rms_modulate(
 #pragma unroll
     for (int i = 0; i < PACKS; i++) {
       if (row.has(i)) {
+        Pack result;
 #pragma unroll
         for (int c = 0; c < VECTOR; c++) {
-          float value = to_float(pack[i].channel[c]) * inverse;
-          pack[i].channel[c] = to_scalar(value * scales.of[i][c] + shifts.of[i][c]);
+          float value = from_stream(pack[i].channel[c]) * inverse;
+          result.channel[c] = to_scalar(value * scales.of[i][c] + shifts.of[i][c]);
         }
-        *target.pack(i) = pack[i];
+        *target.pack(i) = result;
       }
     }
   }
@@ -39,11 +58,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) rms_modulate(
 
 // residual += y * gate
 extern "C" __global__ void __launch_bounds__(THREADS) add_gated(
-    Matrix residual, Matrix y, Shape shape, const float *gate) {
+    StreamMatrix residual, Matrix y, Shape shape, const float *gate) {
   Factors gates(gate, 1.0f, shape.channels);
   for (long long r = blockIdx.x; r < shape.rows; r += gridDim.x) {
-    Row row(residual, r, shape), branch(y, r, shape);
-    Pack pack[PACKS], added[PACKS];
+    StreamRow row(residual, r, shape);
+    Row branch(y, r, shape);
+    StreamPack pack[PACKS];
+    Pack added[PACKS];
 #pragma unroll
     for (int i = 0; i < PACKS; i++) {
       if (row.has(i)) {
@@ -57,7 +78,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) add_gated(
 #pragma unroll
         for (int c = 0; c < VECTOR; c++) {
           float value = to_float(added[i].channel[c]) * gates.of[i][c];
-          pack[i].channel[c] = to_scalar(to_float(pack[i].channel[c]) + value);
+          pack[i].channel[c] = to_stream(from_stream(pack[i].channel[c]) + value);
         }
         *row.pack(i) = pack[i];
       }

@@ -1,7 +1,8 @@
 """Passes over tokens that read each value once: RMS norm with modulation, gated sum, SwiGLU.
 
 The kernels are in token_rows.cu, their PyTorch references in `engine.ops.norm.token_passes`; tests
-run the same source on the CPU.
+run the same source on the CPU. The tokens that are normed and added to may be in float32 next to
+half precision: no GPU has run those.
 """
 
 from __future__ import annotations
@@ -48,7 +49,11 @@ class RowKernels:
 
 
 def _error(
-    kernels: RowKernels, device: torch.device, dtype: torch.dtype, sizes: tuple[int, int]
+    kernels: RowKernels,
+    device: torch.device,
+    dtype: torch.dtype,
+    sizes: tuple[int, int],
+    stream: torch.dtype | None = None,
 ) -> float:
     """Largest error of the three kernels on a few rows, relative to the largest value.
 
@@ -59,12 +64,14 @@ def _error(
         device: Device they were compiled for.
         dtype: Its values.
         sizes: Values of a vector, and vectors ("packs") that a thread takes of a row.
+        stream: Type of the rows that are normed and added to; None: `dtype`.
     """
     vector, packs = sizes
     channels = vector * ((packs - 1) * THREADS + 3)
     random = torch.Generator().manual_seed(1)
     shape = 3, 6, channels + 2 * vector
     x, y, out = (torch.randn(shape, generator=random) * 2).to(device, dtype)
+    x = x.to(stream or dtype)
     scale, shift = torch.randn(2, channels, generator=random).to(device)
     box = slice(1, 6), slice(vector, vector + channels)
     wanted = [part.double() for part in (x, y, out)]
@@ -92,5 +99,22 @@ def _reference(
 KERNELS = build.KernelFamily(
     "token row", "token_rows", "PACKS", RowKernels, _error, lambda vector: 2
 )
+STREAM_KERNELS = build.KernelFamily(
+    "token row of float32",
+    *("token_rows", "PACKS", RowKernels, partial(_error, stream=torch.float32), lambda vector: 2),
+    dtypes=(torch.float16, torch.bfloat16),
+    variant="STREAM_FLOAT32",
+)
 working = KERNELS.working
-find = partial(rows_of, KERNELS)
+
+
+def find(stream: Tensor, *rows: Tensor) -> tuple[RowKernels, RowGrid] | None:
+    """Kernels for rows [N, C] and their grid; None where the PyTorch reference is used.
+
+    Args:
+        stream: Rows that are normed or added to; may be float32 next to others of half precision.
+        rows: Further rows of one dtype; SwiGLU has two of them, and `stream` is of that dtype too.
+    """
+    if len(rows) == 1 and stream.dtype == torch.float32 != rows[0].dtype:
+        return rows_of(STREAM_KERNELS, *rows, wide=stream)
+    return rows_of(KERNELS, stream, *rows)

@@ -1,6 +1,7 @@
 """Weights and matrix products in 8 bits: fp8 and int8.
 
-`EightBitLinear` widens the values of a file: plain casts to fp8, or fp8 and int8 with scales.
+`EightBitLinear` widens the values of a file: plain casts to fp8, or fp8, mxfp8 and int8 with
+scales.
 `Fp8Product` rounds its input to e4m3 too, with one scale, and multiplies in that format; the scale
 is computed on the device, which never waits for the CPU. `Int8Product` has a scale for each
 row of the weight and for each token: sums are exact in 32 bits, the error is the rounding of both
@@ -25,6 +26,7 @@ LARGEST_E4M3 = torch.finfo(_E4M3).max  # 448; what is larger would become nan
 _HALVES = (torch.float16, torch.bfloat16)
 LARGEST_INT8 = 127
 _FEWEST_ROWS = 32  # an int8 matmul on a GPU needs at least 17
+LARGEST_EXPONENT = 254  # of mxfp8; 255 is no number
 
 
 class EightBitLinear(QuantizedLinear):
@@ -38,7 +40,8 @@ class EightBitLinear(QuantizedLinear):
 
     Attributes:
         weight: [out_features, in_features] of that format, as in the file.
-        weight_scale: [1] or [out_features, 1] float32; None: the values are not scaled.
+        weight_scale: [1] or [out_features, 1] float32, or exponents as in `dequantise`; None: the
+            values are not scaled.
         group: Neighbours in a row that were rotated together; 0: none were.
     """
 
@@ -68,13 +71,20 @@ def dequantise(
 
     Args:
         stored: [N, K] of a dtype out of FORMATS.
-        scale: Float32 [1] or [N, 1], that they are multiplied by; None: not at all.
+        scale: Float32 [1] or [N, 1], that they are multiplied by; or uint8 [N, K / 32], exponents
+            of powers of two for 32 neighbours each, 127 for 1; None: not at all.
         group: Neighbours in a row that were rotated together, see `rotation`; 0: none were.
         dtype: Type of the result.
         kernels: Use the kernels where they can.
 
-    Memory: the result; where values were rotated and no kernel rotates them back, twice that.
+    Memory: the result; where values were rotated and no kernel rotates them back, twice that. With
+        exponents a float32 for each.
     """
+    if scale is not None and scale.dtype == torch.uint8:
+        wide = dequantise(stored, None, 0, dtype, kernels=kernels)
+        factors = scale.view(torch.float8_e8m0fnu).float()
+        wide.view(*scale.shape, -1).mul_(factors[..., None])
+        return wide
     wide = torch.empty(stored.shape, dtype=dtype, device=stored.device)
     found = quantize.find_for_codes(stored, wide, group) if kernels else None
     if found is not None:
@@ -84,6 +94,16 @@ def dequantise(
     if group:
         wide = (wide.view(-1, group) @ rotation(group, wide.device, dtype)).view(wide.shape)
     return wide if scale is None else wide.mul_(scale)
+
+
+def untiled(tiles: Tensor, rows: int, blocks: int) -> Tensor:
+    """Exponents of mxfp8 in rows, uint8 [rows, blocks], from tiles of 128 rows and 4 blocks.
+
+    In a tile the 32 first rows have 16 bytes each: their own 4, then those of each 32nd row below.
+    """
+    down, across = -(-rows // 128), -(-blocks // 4)
+    places = tiles.reshape(down, across, 32, 4, 4).permute(0, 3, 2, 1, 4)
+    return places.reshape(down * 128, across * 4)[:rows, :blocks].contiguous()
 
 
 class Fp8Product(ProductLinear):

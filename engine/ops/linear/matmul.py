@@ -14,21 +14,27 @@ from engine.ops.trials import trial
 Activation = Literal["none", "gelu", "swish"]
 
 
-def product(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
-    """The matrix product x weight' + bias, written into `out`.
+def product(
+    x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, *, share: float = 1.0
+) -> Tensor:
+    """The matrix product (x weight' + bias) * share, written into `out`.
 
     Args:
         x: [N, in].
         weight: [out, in].
         bias: [out].
         out: [N, out].
+        share: Factor of the sums before they are rounded: a power of two below 1 lets float16 hold
+            larger ones.
 
     Returns:
         `out`.
     """
-    if bias is None:
+    if bias is None and share == 1:
         return torch.mm(x, weight.t(), out=out)
-    return torch.addmm(bias, x, weight.t(), out=out)
+    if bias is None:
+        return torch.addmm(out, x, weight.t(), beta=0, alpha=share, out=out)
+    return torch.addmm(bias, x, weight.t(), beta=share, alpha=share, out=out)
 
 
 def onednn_product(

@@ -153,9 +153,45 @@ def test_a_stopped_and_a_failed_benchmark_are_shown_as_such(bench):
     assert "Out of memory." in texts(page(bench))
 
 
+def test_measure_this_pc_writes_one_archive_and_says_what_to_do_with_it(
+    bench, tmp_path, monkeypatch
+):
+    path = tmp_path / "upreel-measured.zip"
+    chosen = [None, path]
+    monkeypatch.setattr(bench.program.bench, "ask_file", lambda: chosen.pop(0))
+    click(bench, "benchMeasure")
+    assert not bench.asked(commands.RunBenchmark)  # no file was chosen
+    click(bench, "benchMeasure")
+    assert [c.archive for c in bench.asked(commands.RunBenchmark)] == [path]
+    for name in ("benchQuick", "benchFull", "benchMeasure"):
+        assert not button(bench, name).isVisible()
+    bench.tasks.advance(BENCHMARK, 3)
+    assert "video VAE · 4 of 12" in texts(page(bench))
+    assert "You can keep using Upreel meanwhile." in texts(page(bench))
+    assert not bench.find("primaryAction").isEnabled()
+    finish(bench)
+    assert "Saved: upreel-measured.zip" in texts(page(bench))
+    assert "Attach this file to your report." in texts(page(bench))
+    bench.use_language("zh_CN")
+    assert "已保存：upreel-measured.zip" in texts(page(bench))
+    assert button(bench, "benchMeasure").text() == "测量本机…"
+
+
+def test_an_archive_that_was_stopped_has_the_results_so_far(bench, tmp_path, monkeypatch):
+    path = tmp_path / "a.zip"
+    monkeypatch.setattr(bench.program.bench, "ask_file", lambda: path)
+    click(bench, "benchMeasure")
+    click(bench, "benchStop")
+    assert "Stopped. a.zip has the results so far." in texts(page(bench))
+    click(bench, "benchQuick")
+    finish(bench)
+    assert "a.zip" not in texts(page(bench))
+
+
 def test_while_a_film_runs_the_benchmark_is_disabled_with_a_reason(bench):
     bench.start()
     assert not button(bench, "benchQuick").isEnabled()
+    assert not button(bench, "benchMeasure").isEnabled()
     assert "A video is being processed" in texts(page(bench))
     bench.finish()
     assert button(bench, "benchQuick").isEnabled()

@@ -114,3 +114,29 @@ def test_a_file_that_a_program_writes_is_refused_to_who_lets_nobody_write(window
     libraries.kernel32.answers["CreateFileW"] = -1
     assert windows.is_being_written(film)
     assert len(libraries.kernel32.calls) == 3, "there is nothing to close"
+
+
+def test_a_reason_for_a_shutdown_is_replaced_and_taken_back(windows, libraries):
+    libraries.user32.answers["ShutdownBlockReasonCreate"] = 1
+    assert windows.explain_shutdown(0x1234, "x" * 300)
+    assert not windows.explain_shutdown(0x1234, "")
+    destroyed, created, last = libraries.user32.calls
+    assert [call[0] for call in (destroyed, last)] == ["ShutdownBlockReasonDestroy"] * 2
+    assert created[0] == "ShutdownBlockReasonCreate"
+    assert (created[1].value, created[2].value) == (0x1234, "x" * 255)
+    libraries.user32.answers["ShutdownBlockReasonCreate"] = 0
+    assert not windows.explain_shutdown(0x1234, "why")
+
+
+def test_a_restart_is_asked_for_after_an_update_and_not_after_a_crash(windows, libraries):
+    assert windows.restart_after_update(["C:\\my tools\\main.py", "--resume"])
+    assert not windows.restart_after_update([])
+    (register, line, flags), (forget,) = libraries.kernel32.calls
+    assert (register, flags, forget) == (
+        "RegisterApplicationRestart",
+        3,
+        "UnregisterApplicationRestart",
+    )
+    assert line.value == '"C:\\my tools\\main.py" --resume'
+    libraries.kernel32.answers["RegisterApplicationRestart"] = -2147024809  # E_INVALIDARG
+    assert not windows.restart_after_update(["--resume"])

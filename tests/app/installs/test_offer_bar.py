@@ -19,13 +19,14 @@ from engine.protocol import commands, events
 from tests.app.conftest import dropped, part
 from tests.app.test_gauges import GPU
 from tests.app.test_narrow_window import cut_off, settle
-from tests.helpers.fake_states import NO_GPU, OFFLINE, make_listed, make_runtime
+from tests.helpers.fake_states import NO_GPU, OFFLINE, make_listed, make_older, make_runtime
 from tests.helpers.fake_tasks import RUNTIME
 
 DISK_FULL = DiskFull("runtime", folder="/data", free="4.1 GB", needed="7.6 GB").info()
 HERE = {"state": "here", "done_bytes": 5 * 10**9, "path": Path("runtimes/cu130")}
 
 NOT_INSTALLED = message("reason.runtime.not-installed")
+BLOCKED = message("reason.runtime.blocked.smart-app-control", why="WinError 4551: c10_cuda.dll")
 
 
 def test_without_a_card_nothing_is_offered(bench):
@@ -132,6 +133,22 @@ def test_hints_that_are_commands_are_buttons_in_the_window(over):
     assert f"{error.message}\nRepair downloads it again." in over.texts()
 
 
+def test_a_block_by_windows_is_said_before_the_download_and_is_no_damage(over):
+    over.say(make_listed(smart_app_control="on"))
+    assert "Smart App Control of Windows is on" in over.texts()
+    assert over.offered() == ["download", "file", "hide"]
+    blocked = HERE | {"state": "blocked", "why": BLOCKED}
+    over.put(**blocked)
+    assert "c10_cuda.dll" in over.texts()
+    assert "turn off Smart App Control" in over.texts()
+    assert over.offered() == ["use", "details", "hide"], "nothing to repair"
+    over.press("use")
+    assert over.runtimes(commands.UseRuntime) == ["cu130"]
+    over.engine.finish(RUNTIME)
+    over.put(**blocked, is_chosen=True, is_used=True)
+    assert over.offered() == ["restart", "details", "hide"]
+
+
 def test_not_now_is_remembered(over, tmp_path):
     over.press("hide")
     assert not over.bar.isVisible()
@@ -172,10 +189,14 @@ def test_a_wheel_that_is_dropped_is_no_film(over):
 def test_an_old_driver_is_named_with_the_one_that_is_needed(over):
     opened: list[str] = []
     over.patch.setattr(desktop, "open_page", opened.append)
-    over.say(make_listed(suited="", driver="560.94", driver_needed="580.0"))
+    new, old = make_runtime(suits_card=False), make_older(suits_card=False)
+    over.say(make_listed(new, old, suited="", driver="560.94", driver_needed="580.0"))
     assert "580.0 or newer, 560.94 is installed" in over.texts()
     assert "Lite" in over.texts()
     assert over.offered() == ["driver", "hide"]
+    over.say(make_listed(new, make_older(), suited="", driver="560.94", driver_needed="580.0"))
+    assert "CUDA 12.6 · torch 2.13.0 in the settings works with this driver: 2.5 GB" in over.texts()
+    assert over.offered() == ["driver", "details", "hide"]
     over.press("driver")
     assert opened == ["https://www.nvidia.com/drivers"]
 
@@ -263,7 +284,10 @@ def test_nothing_is_cut_off_in_a_narrow_window(over):
             make_listed(make_runtime(state="partial", done_bytes=684_000_000)),
             make_listed(make_runtime(**HERE, is_chosen=True)),
             make_listed(make_runtime(**HERE | {"state": "broken", "why": NOT_INSTALLED})),
+            make_listed(make_runtime(**HERE | {"state": "blocked", "why": BLOCKED})),
+            make_listed(smart_app_control="on"),
             make_listed(suited="", driver="560.94", driver_needed="580.0"),
+            make_listed(make_runtime(suits_card=False), suited="", driver_needed="580.0"),
             make_listed(suited=""),
         ):
             over.say(listed)

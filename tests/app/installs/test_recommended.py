@@ -139,3 +139,23 @@ def test_whether_all_models_are_shown_is_kept_until_the_next_start(bench):
     assert part(again, "allModels").isChecked()
     part(again, "allModels").click()
     assert not kept.shows_all_models
+
+
+def test_a_download_that_windows_may_block_says_so_and_a_blocked_runtime_is_not_fetched_again(
+    bench,
+):
+    tasks = bench.engine.tasks
+    tasks.runtimes = make_listed(smart_app_control="on")
+    tasks.list(TaskKind.RUNTIME)
+    view = _open(bench, automatic="seedvr2-7b-sharp", precision="q4")
+    bench.hear()
+    assert "Smart App Control" in texts(part(view, "brokenRuntime"))
+    why = message("reason.runtime.blocked.smart-app-control", why="c10_cuda.dll")
+    tasks.runtimes = make_listed(make_runtime(state="blocked", why=why))
+    tasks.list(TaskKind.RUNTIME)
+    bench.hear()
+    assert "c10_cuda.dll" in texts(part(view, "brokenRuntime"))
+    part(view, "getRecommended").click()
+    bench.hear()
+    assert not bench.asked(commands.InstallRuntime)
+    assert bench.asked(commands.DownloadModelFile)

@@ -7,6 +7,8 @@ from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from app.jobs.report_dialog import ReportDialog
+from engine.cli.formatting import summary_words
+from engine.protocol.plan import Notice
 from engine.protocol.report import (
     MemoryPeak,
     ModelFile,
@@ -37,6 +39,15 @@ def test_the_spread_of_jobs_of_a_kind_is_shown(qtbot: QtBot) -> None:
     assert "Decode: 9.0 GB, planned 10.0 GB; 10.0 GB reserved" in found
     wanted = "3 similar jobs: 95 % to 97 % of the planned value, standard deviation 1.0 %"
     assert wanted in found
+
+
+def test_a_plan_that_took_over_is_shown_with_what_it_costs(qtbot: QtBot) -> None:
+    change = Notice(code="plan-changed", case="pinning", severity="warning")
+    report = replace(REPORT, plan_changes=(change,))
+    found = texts(report, qtbot)
+    assert "the same plan without pinned memory" in found
+    assert "run.pinned_transfers=off" in found
+    assert f"  {change.message}" in summary_words(report)
 
 
 def test_the_largest_parts_of_a_stage_are_named(qtbot: QtBot) -> None:

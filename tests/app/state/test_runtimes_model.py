@@ -44,6 +44,8 @@ def test_one_situation_for_each_state():
         (HERE | {"is_used": True}, S.READY),  # back to the program's own
         ({"state": "broken", "why": "x"}, S.BROKEN),
         ({"state": "broken", "is_chosen": True}, S.BROKEN),
+        ({"state": "blocked"}, S.BLOCKED),
+        ({"state": "blocked", "is_chosen": True, "is_used": True}, S.BLOCKED),
         ({"state": "broken", "is_chosen": True, "is_used": True}, S.BROKEN),
     ):
         listed = make_listed(make_runtime(**changes), make_older())

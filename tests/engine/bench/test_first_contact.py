@@ -2,6 +2,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,14 +19,20 @@ from engine.bench.first_contact import (
     PARTS,
     TOTAL_S,
     ContactPart,
+    RowsOfPart,
     Unanswered,
     contact_rows,
+    measure,
     rows_here,
     rows_of_process,
 )
 from engine.bench.run import BenchOptions
-from engine.core.errors import NoUsableGpu, OutputUnwritable
+from engine.core.control import Control
+from engine.core.errors import Cancelled, NoUsableGpu, OutputUnwritable
 from engine.core.geometry import Size
+from engine.core.messages import Message, message
+from engine.hardware import devices
+from engine.protocol.report import DoctorLine
 
 BY_CASE = {part.case: part for part in PARTS}
 FACTS, VAE = BY_CASE["facts"], BY_CASE["vae"]
@@ -49,10 +58,17 @@ class FakeRows:
         yield {"case": part.case, "seconds": 2.5, "note": "a | b\nc"}
 
 
-def contact(folder: Path, rows: FakeRows, parts: tuple[ContactPart, ...] = PARTS) -> dict[str, str]:
+def contact(
+    folder: Path,
+    rows: RowsOfPart,
+    parts: tuple[ContactPart, ...] = PARTS,
+    *,
+    goes_on: bool = False,
+) -> dict[str, str]:
     """States of all parts."""
-    options = BenchOptions(device="cpu", out=folder)
-    return {row["part"]: str(row["state"]) for row in contact_rows(options, rows, parts)}
+    options = BenchOptions(device="cpu")
+    found = contact_rows(options, folder, rows, parts, goes_on=goes_on)
+    return {row["part"]: str(row["state"]) for row in found}
 
 
 def read(rows: Iterator[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
@@ -70,8 +86,8 @@ def test_every_part_is_answered_or_says_why_not(tmp_path: Path) -> None:
     rows, folder = FakeRows({"vae": "its process ended"}), tmp_path / "new"
     states = contact(folder, rows)
     assert list(states) == list(BY_CASE)
-    page = (folder / "first-contact.md").read_text("utf-8")
-    answers = json.loads((folder / "first-contact.json").read_text("utf-8"))["answers"]
+    page = (folder / "measured.md").read_text("utf-8")
+    answers = json.loads((folder / "measured.json").read_text("utf-8"))["answers"]
     for name, part in BY_CASE.items():
         expected = "answered"
         if part.needs_gpu:
@@ -83,27 +99,138 @@ def test_every_part_is_answered_or_says_why_not(tmp_path: Path) -> None:
         assert len(answers[name]["rows"]) == (0 if part.needs_gpu else 1 if name == "vae" else 2)
     assert "| 2.5 | a / b c |" in page
     assert sorted(path.name for path in folder.iterdir()) == [
-        "first-contact.json",
-        "first-contact.md",
+        "measured.json",
+        "measured.md",
     ]
 
 
-def test_answered_parts_of_the_same_machine_are_not_run_again(tmp_path: Path) -> None:
+def test_answered_parts_of_a_run_that_was_stopped_are_not_run_again(tmp_path: Path) -> None:
+    """And those of a complete one, where the user wants the rest of them."""
     parts = FACTS, VAE
-    contact(tmp_path, FakeRows({"vae": "not enough memory"}), parts)
-    second = FakeRows()
+
+    def stopped(part: ContactPart, *_: object) -> Iterator[dict[str, Any]]:
+        yield {"case": part.case}
+        if part is VAE:
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        contact(tmp_path, stopped, parts)
+    second = FakeRows({"vae": "not enough memory"})
     states = contact(tmp_path, second, parts)
-    assert (states, list(second.limits)) == (
+    assert (states["facts"], list(second.limits)) == ("answered earlier", ["vae"])
+    third = FakeRows({"vae": "not enough memory"})
+    assert contact(tmp_path, third, parts)["facts"] == "answered", "a new measurement"
+    rest = FakeRows()
+    states = contact(tmp_path, rest, parts, goes_on=True)
+    assert (states, list(rest.limits)) == (
         {"facts": "answered earlier", "vae": "answered"},
         ["vae"],
     )
-    file = tmp_path / "first-contact.json"
+    file = tmp_path / "measured.json"
     data = json.loads(file.read_text("utf-8"))
     for change in ({"basis": {}}, {"answers": 1}):
         file.write_text(json.dumps(data | change), "utf-8")
         again = FakeRows()
-        contact(tmp_path, again, parts)
+        contact(tmp_path, again, parts, goes_on=True)
         assert list(again.limits) == ["facts", "vae"], change
+
+
+LINES = (DoctorLine(name="power", state="ok", message=message("doctor.power.mains")),)
+FILM = "/home/anna/Wedding films/a.mkv"
+
+
+@dataclass
+class Measured:
+    """An archive that is written with rows of a fake, and the steps that were reported."""
+
+    path: Path
+    steps: list[tuple[int, int, str]] = field(default_factory=list)
+
+    def write(self, control: Control | None = None) -> None:
+        measure(
+            self.path, BenchOptions(device="cpu"), report=self._report, control=control or Control()
+        )
+
+    def texts(self) -> dict[str, str]:
+        with zipfile.ZipFile(self.path) as file:
+            return {name: file.read(name).decode() for name in file.namelist()}
+
+    def _report(self, done: int, total: int, step: Message | None) -> None:
+        self.steps.append((done, total, str(step or "")))
+
+
+@pytest.fixture
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measured:
+    def rows(
+        part: ContactPart, options: BenchOptions, limit_s: float, control: Control
+    ) -> Iterator[dict[str, Any]]:
+        control.check()
+        yield {
+            "case": part.case,
+            "size": "1280x720",
+            "seconds": 1.5,
+            "note": f"cannot read {FILM}",
+        }
+
+    monkeypatch.setattr(first_contact, "rows_of_process", rows)
+    monkeypatch.setattr(first_contact.diagnostics, "examine", lambda: LINES)
+    return Measured(tmp_path / "pc.zip")
+
+
+def test_the_archive_has_self_test_and_figures_and_names_no_file(measured: Measured) -> None:
+    measured.write()
+    found = measured.texts()
+    assert {"about.txt", "doctor.txt", "measured.md", "measured.json"} <= set(found)
+    assert "ok       power: no battery" in found["doctor.txt"]
+    data = json.loads(found["measured.json"])
+    assert data["is_whole"]
+    assert list(data["answers"]) == list(BY_CASE)
+    (row,) = data["answers"]["seedvr2-job"]["rows"]
+    assert (row["seconds"], row["size"]) == (1.5, "1280x720")
+    assert data["basis"]["machine"]["processor"] == devices.cpu_name()
+    for name, text in found.items():
+        assert "anna" not in text, name
+        assert "Wedding" not in text, name
+    total = len(PARTS) + 1
+    assert measured.steps[0] == (0, total, "Self-test")
+    assert [done for done, _, _ in measured.steps] == list(range(total + 1))
+    assert measured.steps[-1] == (total, total, "")
+
+
+def test_an_archive_that_is_stopped_has_what_was_measured_and_goes_on(measured: Measured) -> None:
+    control, report = Control(), measured._report
+
+    def stopping(done: int, total: int, step: Message | None) -> None:
+        report(done, total, step)
+        if done == 3:
+            control.cancel()
+
+    measured._report = stopping  # type: ignore[method-assign]
+    with pytest.raises(Cancelled):
+        measured.write(control)
+    answers = json.loads(measured.texts()["measured.json"])["answers"]
+    assert list(answers) == list(BY_CASE)[:2]
+    measured._report = report  # type: ignore[method-assign]
+    measured.write()
+    assert json.loads(measured.texts()["measured.json"])["is_whole"]
+
+
+def test_an_archive_that_cannot_be_written_is_refused_before_ten_minutes(
+    measured: Measured,
+) -> None:
+    measured.path = measured.path.parent / "none" / "pc.zip"
+    with pytest.raises(OutputUnwritable):
+        measured.write()
+    assert len(measured.steps) == 1
+
+
+def test_a_part_is_killed_as_soon_as_the_user_stops() -> None:
+    control = Control()
+    threading.Timer(0.4, control.cancel).start()
+    began = time.monotonic()
+    with pytest.raises(Cancelled):
+        list(rows_of_process(FACTS, BenchOptions(device="cpu"), 60.0, control))
+    assert time.monotonic() - began < 10
 
 
 def test_unused_time_goes_to_later_parts(tmp_path: Path) -> None:

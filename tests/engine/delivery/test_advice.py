@@ -4,13 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from engine.core.control import Control
 from engine.core.messages import message
 from engine.delivery.runtimes import RuntimeStore
 from engine.files.transfer import Listener
 from engine.hardware import budget, devices
 from engine.hardware.budget import gpu_here
 from engine.runtimes import advice as advice_module
-from engine.runtimes import start
+from engine.runtimes import bytecode, start
+from engine.runtimes import installation as folders
 from engine.runtimes.advice import advice, lines, needed_runtime
 from engine.runtimes.catalogue import catalogue
 from tests.helpers import runtimes
@@ -36,17 +38,22 @@ UNUSED = message("torch-choice.not-used", runtime="cu130", why="c10.dll")
 
 
 def test_what_suits_a_machine() -> None:
-    for name, driver, capability, runtime, words in (
-        ("", "", None, "", "no NVIDIA GPU:"),
-        ("RTX 5070 Ti", "581.29", (12, 0), "cu130", "one for RTX 5070 Ti with driver 581.29"),
-        ("RTX 5070", "566.14", (12, 0), "", "update it to 580.0 or newer"),
-        ("RTX 2060", "566.14", (7, 5), "cu126", "CUDA 12.6 is the right one"),
-        ("GTX 1080", "581.29", (6, 1), "", "runs on the CPU"),
+    """The update of a driver, then 1.9 GB, comes before 2.6 GB with slower convolutions."""
+    update = "to 580.0 or newer; the NVIDIA runtime is then a download of 1.9 GB."
+    older = "The runtime cu126 works with this driver, but is larger (2.6 GB) and slower."
+    for name, driver, capability, runtime, needed, words in (
+        ("", "", None, "", "", "no NVIDIA GPU: no runtime is needed."),
+        ("RTX 5070", "581.29", (12, 0), "cu130", "", "one for RTX 5070 with driver 581.29."),
+        ("RTX 3060", "581.29", (8, 6), "cu130", "", "one for RTX 3060 with driver 581.29."),
+        ("RTX 5070", "576.88", (12, 0), "", "580.0", f"of RTX 5070 from 576.88 {update}"),
+        ("RTX 3060", "566.36", (8, 6), "", "580.0", f"RTX 3060 from 566.36 {update} {older}"),
+        ("RTX 2060", "520.1", (7, 5), "", "580.0", f"of RTX 2060 from 520.1 {update}"),
+        ("GTX 1080", "581.29", (6, 1), "", "", "runs on the CPU."),
     ):
         gpu = dataclasses.replace(GPU, name=name, driver=driver, capability=capability)
         found = advice(gpu if name else None, catalogue())
-        assert found.runtime == runtime
-        assert words in str(found.text)
+        assert (found.runtime, found.driver) == (runtime, needed)
+        assert str(found.text).endswith(words)
 
 
 def test_a_runtime_is_needed_where_torch_cannot_use_the_gpu(
@@ -79,6 +86,10 @@ def test_the_self_test_reports_the_torch_in_use_and_why(
     folder = store.folder_of("cu999")
     used = start.TorchChoice(why=CHOSEN, folder=folder, runtime="cu999")
     monkeypatch.setattr(start, "_choice", used)
+    line, slow = lines(GPU)
+    assert (slow.state, "3 modules are not compiled" in str(slow.message)) == ("warning", True)
+    assert "runtime use cu999" in str(slow.hint)
+    list(bytecode.compile_modules(folder, folders.read(folder), Control()))
     (line,) = lines(GPU)
     assert line.state == "ok"
     assert str(line.message) == f"{CHOSEN} torch {runtimes.VERSION}, 6 files, complete."
@@ -90,6 +101,20 @@ def test_the_self_test_reports_the_torch_in_use_and_why(
     (line,) = lines(None)
     assert (line.state, str(line.message)) == ("warning", str(UNUSED))
     assert "runtime install cu130" in str(line.hint)
+
+
+def test_the_self_test_says_what_helps_where_windows_refuses_a_runtime(
+    store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    why = folders.note_blocked(store.folder_of("cu999"), "c10_cuda.dll")
+    unused = message("torch-choice.not-used", runtime="cu999", why=why)
+    blocked = start.TorchChoice(why=unused, runtime="cu999", is_fallback=True)
+    monkeypatch.setattr(start, "_choice", blocked)
+    (line,) = lines(None)
+    assert line.state == "warning"
+    assert "c10_cuda.dll" in str(line.message)
+    assert "runtime install" not in str(line.hint)
+    assert "allow the folder" in str(line.hint)
 
 
 def test_a_packaged_program_with_a_gpu_is_advised(monkeypatch: pytest.MonkeyPatch) -> None:

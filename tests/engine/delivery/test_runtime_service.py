@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.core.control import Control
-from engine.core.errors import RuntimeBroken, RuntimeNotAccepted
+from engine.core.errors import RuntimeBlocked, RuntimeBroken, RuntimeNotAccepted
 from engine.delivery import runtime_service as service_module
 from engine.delivery import runtime_service as trial
 from engine.delivery.runtime_service import RuntimeService
@@ -19,7 +19,9 @@ from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.report import RuntimeTrial
 from engine.protocol.tasks import TaskKind
+from engine.runtimes import bytecode
 from engine.runtimes import installation as folders
+from engine.runtimes.start import blocked
 from tests.helpers import runtimes
 from tests.helpers.jobs import TASK_ENDS, Listener
 from tests.helpers.servers import Fault, FaultyServer
@@ -42,6 +44,13 @@ def fails(folder: Path, control: Control) -> RuntimeTrial:
     raise RuntimeBroken("trial", runtime=folder.name, why="a library is missing")
 
 
+def compiles(folder: Path, listener: Tells) -> None:
+    installed = folders.read(folder)
+    total = bytecode.module_bytes(installed)
+    for done in bytecode.compile_modules(folder, installed, listener.control):
+        listener.on_progress(done, total)
+
+
 @pytest.fixture
 def store(resources: Path, store: RuntimeStore) -> RuntimeStore:
     """Its catalogue is that of processes that are started, too."""
@@ -55,7 +64,7 @@ def start(store: RuntimeStore, heard: Listener) -> Iterator[Start]:
     runner = TaskRunner(heard)
 
     def start(command: c.RuntimeCommand, try_: service_module.Try = works) -> None:
-        task = RuntimeService(store, try_).answer(command)
+        task = RuntimeService(store, try_, compiles).answer(command)
         assert isinstance(task, Task)
         runner.start(task)
 
@@ -72,7 +81,7 @@ def test_from_nothing_to_the_next_start(start: Start, heard: Listener) -> None:
     start(c.InstallRuntime(runtime="cu999"))
     done = heard.done()
     assert "works on RTX 5070 Ti" in done.notice.message
-    assert phases(heard) == ["download", "unpack", "try", "use"]
+    assert phases(heard) == ["download", "unpack", "compile", "try", "use"]
     (state,) = heard.of(e.RuntimesListed)[-1].runtimes
     assert (state.state, state.is_chosen, state.is_used) == ("here", True, False)
 
@@ -81,7 +90,7 @@ def test_an_import_is_tried_and_removed(start: Start, heard: Listener, wheel: Pa
     start(c.ImportRuntime(paths=(wheel,)))
     done = heard.done()
     assert done.subject == "cu999"
-    assert phases(heard) == ["import", "unpack", "try", "use"]
+    assert phases(heard) == ["import", "unpack", "compile", "try", "use"]
     for command in (c.UseRuntime(runtime=""), c.RemoveRuntime(runtime="cu999")):
         start(command)
         heard.done()
@@ -96,7 +105,7 @@ def test_what_is_not_pinned_waits_for_a_yes(
 ) -> None:
     pinned = runtimes.runtime(wheel)
     runner = TaskRunner(heard)
-    service = RuntimeService(unpinned, works)
+    service = RuntimeService(unpinned, works, compiles)
     for command, source in (
         (c.InstallRuntime(runtime="cu999"), "127.0.0.1"),
         (c.ImportRuntime(paths=(wheel,)), str(wheel.parent)),
@@ -141,6 +150,35 @@ def test_one_that_fails_its_trial_is_never_chosen(
     assert folders.chosen() == store.folder_of("cu999").name
 
 
+def test_one_that_windows_refuses_in_its_trial_is_neither_broken_nor_chosen(
+    start: Start,
+    store: RuntimeStore,
+    heard: Listener,
+    wheel: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(service_module, "smart_app_control", lambda: "on")
+    monkeypatch.setattr(folders, "smart_app_control", lambda: "on")
+
+    def refused(folder: Path, control: Control) -> RuntimeTrial:
+        raise blocked("trial", folder, "WinError 4551")
+
+    start(c.ImportRuntime(paths=(wheel,)), refused)
+    error = heard.failed().error
+    assert error.code == "runtime-blocked"
+    assert "Smart App Control" in error.message
+    assert "turn off Smart App Control" in error.hint
+    listed = heard.of(e.RuntimesListed)[-1]
+    (state,) = listed.runtimes
+    assert listed.smart_app_control == "on"
+    assert (state.state, state.is_chosen) == ("blocked", False)
+    monkeypatch.setattr(folders, "smart_app_control", lambda: "off")
+    assert store.state("cu999").state == "blocked", "until the user tries it again"
+    start(c.UseRuntime(runtime="cu999"))
+    heard.done()
+    assert store.state("cu999").state == "here"
+
+
 def test_a_second_command_is_refused_and_a_stopped_download_stays(
     start: Start, heard: Listener, server: FaultyServer, store: RuntimeStore
 ) -> None:
@@ -161,7 +199,7 @@ def test_the_list_has_the_suited_runtime(
 ) -> None:
     for driver, suited, words in (
         ("581.29", "cu999", "is the right one for NVIDIA GeForce RTX"),
-        ("560.1", "", "update it to 580.0 or newer"),
+        ("560.1", "", "from 560.1 to 580.0 or newer"),
     ):
         gpu = dataclasses.replace(GPU, driver=driver)
         monkeypatch.setattr(devices, "gpus", lambda gpu=gpu: (gpu,))
@@ -186,6 +224,29 @@ def test_a_trial_runs_the_programs_own_command_line(
     module.write_text("raise OSError('no such library')".ljust(module.stat().st_size))
     with pytest.raises(RuntimeBroken, match="no such library"):
         trial.try_runtime(folder, Control())
+
+
+def test_a_trial_tells_a_refusal_by_windows_from_a_broken_runtime(
+    store: RuntimeStore, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.install(*store.recognise([wheel], Tells()), Tells())
+    folder = store.folder_of("cu999")
+    module = folder / "torch/__init__.py"
+    late = "raise OSError('[WinError 4551] An Application Control policy has blocked this file')"
+    module.write_text(late.ljust(module.stat().st_size))
+    with pytest.raises(RuntimeBlocked, match="4551"):
+        trial.try_runtime(folder, Control())
+    assert folders.broken(folder) is None
+    for code in (
+        "import sys; sys.exit(print('[WinError 4551] cublas64.dll', file=sys.stderr) or 1)",
+        "import os; os._exit(3)",
+    ):
+        folders.forgive(folder)
+        monkeypatch.setattr(trial, "_program", lambda code=code: [sys.executable, "-c", code])
+        monkeypatch.setattr(trial, "is_refused_process", lambda status: status == 3)
+        with pytest.raises(RuntimeBlocked):
+            trial.try_runtime(folder, Control())
+        assert folders.was_blocked(folder)
 
 
 def test_a_packaged_program_tries_with_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,6 +132,39 @@ def test_one_that_does_not_load_is_not_tried_again(store: RuntimeStore) -> None:
     assert not list(folder.glob(".loading-*"))
 
 
+BLOCKED = """
+error = OSError('[WinError 4551] blocked. Error loading "c10_cuda.dll"')
+error.winerror = 4551
+raise error
+"""
+
+
+def test_one_that_windows_refuses_is_not_broken_and_tried_again_when_the_policy_changes(
+    store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = store.use("cu999")
+    module = folder / "torch/__init__.py"
+    good = module.read_bytes()
+    module.write_bytes(BLOCKED.encode().ljust(len(good)))
+    done = process("import engine; import torch", UPREEL_RUNTIME="installed")
+    assert "RuntimeBlocked" in done.stderr
+    assert not (folder / "broken.json").exists()
+    fallback = look(load=False, UPREEL_RUNTIME="installed")
+    assert fallback["fallback"], "the start after it has the program's own torch"
+    assert "a security policy of Windows blocks" in fallback["why"]
+    state = store.state("cu999")
+    assert (state.state, "c10_cuda.dll" in str(state.why)) == ("blocked", True)
+    assert "downloading it again does not help" in str(state.why.hint)
+    monkeypatch.setattr(folders, "smart_app_control", lambda: "off")
+    assert start.unusable(folder.name, store.catalogue) is None, "another policy than then"
+    assert store.state("cu999").state == "here"
+    monkeypatch.setattr(folders, "smart_app_control", lambda: "on")
+    assert "Smart App Control" in str(folders.note_blocked(folder, "x"))
+    module.write_bytes(good)
+    assert look(UPREEL_RUNTIME="installed")["version"] == runtimes.VERSION
+    assert not folders.was_blocked(folder), "it has loaded"
+
+
 def test_a_process_that_is_loading_now_is_no_crash(store: RuntimeStore) -> None:
     folder = store.use("cu999")
     folders.begin_load(folder)

@@ -12,6 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from distributed import Client
+from distributed.comm.core import connect
 
 from engine import __version__
 from engine.core.geometry import Size
@@ -22,10 +24,12 @@ from engine.farm.host import Host, _read_preview
 from engine.farm.identity import Peers
 from engine.protocol.events import Picture, PreviewReady
 from engine.video.read.probe import probe
+from engine.workers import pool
 from engine.workers.reports import InvalidReport
-from engine.workers.worker import JobOrder
+from engine.workers.worker import JobOrder, SpanWorker
 from tests.helpers.clips import make_clip
 from tests.helpers.farm import certificate_of, computer
+from tests.helpers.farm_machines import free_port
 from tests.helpers.jobs import plan_of, settings_of
 
 DEVICE = LentDevice(gpu="", title="CPU", free_bytes=10)
@@ -72,8 +76,10 @@ class AskedHost:
             for name in ("one", "two"):
                 Peers().add(certificate_of(folder / name), name, "")
             self.endpoint = own_endpoint()
-        self.comms = {name: comm_of(certificate_of(folder / name)) for name in ("one", "two")}
-        self.comms["own"] = comm_of(certificate_of(self.data))
+        machines = {name: certificate_of(folder / name) for name in ("one", "two")}
+        machines["own"] = certificate_of(self.data)
+        self.answers: dict[str, list[Any]] = {name: [] for name in machines}  # before errors
+        self.comms = {name: comm_of(pem, self.answers[name]) for name, pem in machines.items()}
         order = JobOrder(job_id="job", media=probe(film), plan=plan, folder=self.folder)
         needs = Requirements(version=__version__, device="cpu", bytes=1, files=())
         self.received: list[Any] = []
@@ -102,10 +108,14 @@ class AskedHost:
         return [one.kind for one in self.received]
 
 
-def comm_of(certificate: str) -> Any:
+def comm_of(certificate: str, answers: list[Any]) -> Any:
     data = ssl.PEM_cert_to_DER_cert(certificate)
-    socket = SimpleNamespace(getpeercert=lambda binary_form: data)
-    return SimpleNamespace(stream=SimpleNamespace(socket=socket), peer_address="tls://10.0.0.2:1")
+    stream = SimpleNamespace(socket=SimpleNamespace(getpeercert=lambda binary_form: data))
+
+    async def write(answer: object) -> None:
+        answers.append(answer)
+
+    return SimpleNamespace(stream=stream, peer_address="tls://10.0.0.2:1", write=write)
 
 
 @pytest.fixture
@@ -207,6 +217,7 @@ def test_the_number_of_another_machine_is_not_accepted(host: AskedHost) -> None:
             await host.ask("register-worker", "two", name="0", address="as a local one")
 
     asyncio.run(talk())
+    assert [one["status"] for one in host.answers["two"]] == ["error"] * 2, "it waits for an answer"
     assert host.kinds == ["joined", "joined"]
     assert sorted(host.scheduler.workers) == ["one", "two"]
 
@@ -218,6 +229,38 @@ def test_a_worker_of_this_machine_comes_in(host: AskedHost) -> None:
 
     asyncio.run(talk())
     assert list(host.scheduler.workers) == ["local"]
+
+
+def test_a_worker_that_comes_for_the_job_before_is_refused_from_the_first_moment(
+    host: AskedHost, monkeypatch: pytest.MonkeyPatch, expected_log_errors: list[str]
+) -> None:
+    """It has waited at the port until a scheduler listens there, and says its old number."""
+    order, port, answers = host.host._order, free_port(), []
+    endpoint = replace(host.endpoint, port=port, network="127.0.0.1")
+    with computer(host.folder.parent / "one"):
+        Peers().add(certificate_of(host.data), "host", "")
+        own = own_endpoint().security.get_connection_args("worker")
+
+    async def registered() -> Any:
+        comm = await connect(f"tls://127.0.0.1:{port}", **own)
+        try:
+            await comm.write({"op": "register-worker", "reply": False, "name": "1"})
+            return await asyncio.wait_for(comm.read(), 20)
+        finally:
+            await comm.close()
+
+    def client(*args: Any, **options: Any) -> Client:
+        """What follows takes its time on a busy machine."""
+        answers.append(asyncio.run(registered()))
+        return Client(*args, **options)
+
+    expected_log_errors.append("distributed.core")
+    monkeypatch.setattr(pool, "Client", client)
+    join = Host(endpoint, order, host.received.append, lambda one: False, lambda one: False)
+    with pool.WorkerPool(SpanWorker(order), host.folder, 0, host.received.append, join) as opened:
+        assert not opened.idle()
+    assert [one["status"] for one in answers] == ["error"]
+    assert "another computer" in answers[0]["message"]
 
 
 def test_one_that_was_sent_away_or_refused_delivers_nothing(host: AskedHost) -> None:

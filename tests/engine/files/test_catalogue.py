@@ -1,4 +1,5 @@
 import json
+import math
 import re
 from pathlib import Path
 
@@ -15,12 +16,17 @@ from engine.files.catalogue import (
     suited_precision,
 )
 from engine.files.formats.keymap import KeyMap
+from engine.files.formats.safetensors_file import ITEM_BYTES
 from engine.protocol.model_file_state import LIBRARIES, PublishedState, is_library
 from engine.settings.schema import SEEDVR2, JobSettings, describe
 
 GOLDEN = Path(__file__).parents[4] / "shared" / "golden"
 PUBLISHED = GOLDEN / "seedvr2" / "published_files.json"
 CHECKPOINTS = GOLDEN / "wan" / "checkpoints.json"
+TINY = Path(__file__).parents[2] / "golden" / "seedvr2"
+HALF = ("emb_in.", "txt_in.", "vid_in.", "vid_out.")  # matrices that Comfy-Org leaves in fp16
+EMBEDDINGS = {"positive": 58, "negative": 64}
+ORDER = ("F32", "BF16", "F16", "F8_E4M3", "I8", "U8")  # of tensors in a file
 WAN = {"wan21-vae": "wan21", "wan22-vae": "wan22", "wan-2x": "wan21_upscale2x"}
 
 
@@ -57,7 +63,10 @@ def test_names_and_hashes_are_those_of_the_golden_list() -> None:
         for file in [*golden["files"], *golden["text_embeddings"][:1]]
     }
     mine = [file for file in catalogue() if set(SEEDVR2) & set(file.models)]
-    assert {(file.filename, file.sha256) for file in mine} == wanted
+    others = {file.id for file in mine if file.repository == "Comfy-Org/SeedVR2"}
+    found = {(file.filename, file.sha256) for file in mine if file.id not in others}
+    assert found - wanted == {("ema_vae.pth", catalogue().file("seedvr2-vae-pth").sha256)}
+    assert wanted <= found
     addresses = {url for file in catalogue() for url in catalogue().addresses(file)}
     assert {file["url"] for file in golden["files"]} <= addresses
 
@@ -86,14 +95,54 @@ def test_every_model_has_its_three_files() -> None:
     for model in SEEDVR2:
         assert {"fp16", "q4"} <= set(precisions_of(model)) <= set(choices)
         for precision in precisions_of(model):
-            kinds = [catalogue().file(file_id).kind for file_id in files_of(model, precision)]
-            assert kinds == ["dit", "vae", "text"], (model, precision)
+            files = [[catalogue().file(name) for name in ids] for ids in files_of(model, precision)]
+            kinds = [{file.kind for file in some} for some in files]
+            assert kinds == [{"dit"}, {"vae"}, {"text"}], (model, precision)
+            assert not any(some[0].spare for some in files) or precision == "mxfp8"
+
+
+def test_files_of_comfyui_have_the_sizes_of_their_tensors() -> None:
+    """Each stated size, and those that nobody states, from the names and shapes alone."""
+    for file in catalogue():
+        if file.repository == "Comfy-Org/SeedVR2":
+            assert (file.bytes or file.about_bytes) == comfy_bytes(file), file.id
+
+
+def comfy_bytes(file: PublishedState) -> int:
+    """Bytes of a file as Comfy-Org's converter writes it, with the two text embeddings."""
+    manifest = f"manifest_dit_{'3b' if '3b' in file.id else '7b'}.json"
+    shapes = json.loads((TINY / manifest).read_text())["state_dict"]
+    formats = {"fp16": "F16", "fp8": "F8_E4M3", "int8": "I8", "mxfp8": "F8_E4M3"}
+    narrow, marker = formats[file.precision], {"format": "mxfp8"}
+    if file.precision == "int8":
+        marker = {"format": "int8_tensorwise", "convrot": True, "convrot_groupsize": 256}
+    tensors = {f"{which}_conditioning": ("BF16", n, 5120) for which, n in EMBEDDINGS.items()}
+    for name, shape in shapes.items():
+        layer = name.removesuffix(".weight")
+        is_matrix = layer != name and len(shape) == 2 and not name.startswith(HALF)
+        if file.precision in ("fp16", "fp8"):
+            tensors[name] = (narrow, *shape)
+        elif not is_matrix or (narrow == "I8" and shape[1] % 256):
+            tensors[name] = ("F16", *shape)
+        else:
+            rows, columns = shape
+            blocks = ("U8", -(-rows // 128) * 128, -(-columns // 128) * 4)
+            tensors[name] = (narrow, rows, columns)
+            tensors[f"{layer}.weight_scale"] = ("F32", rows, 1) if narrow == "I8" else blocks
+            tensors[f"{layer}.comfy_quant"] = ("U8", len(json.dumps(marker)))
+    head, end = {}, 0
+    for name in sorted(tensors, key=lambda name: (ORDER.index(tensors[name][0]), name)):
+        kind, *shape = tensors[name]
+        begin, end = end, end + ITEM_BYTES[kind] * math.prod(shape)
+        head[name] = {"dtype": kind, "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(head, separators=(",", ":"))
+    return 8 + -(-len(text) // 8) * 8 + end
 
 
 def test_a_precision_that_was_not_published_is_refused_with_those_that_were() -> None:
     with pytest.raises(UnknownWeights, match="q8") as caught:
         files_of("seedvr2-7b", "q8")
-    assert "fp16, fp8, q4" in caught.value.hint
+    assert "fp16, int8, mxfp8, fp8, q4" in caught.value.hint
     with pytest.raises(UnknownWeights):
         files_of("seedvr2-9b", "fp16")
 
@@ -163,8 +212,11 @@ def test_ignored_names_are_left_out_and_rules_may_follow_rules() -> None:
 def test_the_precision_that_suits_a_gpu() -> None:
     """fp16 of 3B from 12 GiB on, of 7B from 24 GiB on, of which an eighth may be missing."""
     eighth = 2**30 // 8
-    for model, least, below in (("3b", 84, "q8"), ("7b", 168, "q4"), ("7b-sharp", 168, "q4")):
-        sizes = (0, least * eighth - 1, least * eighth, 32 * 8 * eighth)
-        found = [suited_precision(f"seedvr2-{model}", size) for size in sizes]
-        assert found == [below, below, "fp16", "fp16"]
+    large = ((168, "fp16", "int8"), (112, "int8", "q4"))
+    for model, steps in (("3b", ((84, "fp16", "q8"),)), ("7b", large), ("7b-sharp", large)):
+        for least, above, below in steps:
+            sizes = (least * eighth - 1, least * eighth)
+            assert [suited_precision(f"seedvr2-{model}", size) for size in sizes] == [below, above]
+        assert suited_precision(f"seedvr2-{model}", 32 * 2**30) == "fp16"
+        assert suited_precision(f"seedvr2-{model}", 0) == steps[-1][2]
     assert suited_precision("lite", 32 * 2**30) == ""

@@ -245,7 +245,10 @@ def test_the_hubs_own_variable_stands_for_the_hub_only(
     assert named["seedvr2-3b-fp16"] == (
         "https://mirror.example/numz/SeedVR2_comfyUI/resolve/main/seedvr2_ema_3b_fp16.safetensors",
     )
-    assert all("mirror.example" not in url for url in named["seedvr2-text"])
+    hub, *others = named["seedvr2-text"]
+    assert hub.startswith("https://mirror.example/ByteDance-Seed/SeedVR2-3B/resolve/37255ff8")
+    assert others
+    assert all("mirror.example" not in url for url in others)
 
 
 def test_a_disk_that_fills_up_keeps_the_part(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:

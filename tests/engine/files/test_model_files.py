@@ -16,8 +16,10 @@ from engine.files.formats.file_map import FileMap
 from engine.files.hashing import FileIdentity, sha256_of
 from engine.files.model_files import Store, download
 from engine.files.transfer import Listener
-from engine.protocol.model_file_state import PublishedState
+from engine.protocol.model_file_state import Copy, PublishedState
 from tests.helpers.servers import CONTENT, FaultyServer, published, store_of
+
+OTHER = Copy(repository="some/other", place="vae/another_name.safetensors")
 
 
 def put(store: Store, content: bytes = CONTENT, name: str = "tiny.safetensors") -> Path:
@@ -107,7 +109,7 @@ def test_a_wrong_size_is_seen_without_reading(tmp_path: Path, server: FaultyServ
 def test_files_of_other_programs_are_read_in_place(
     tmp_path: Path, server: FaultyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = published(also=("some/other",), place="split_files/vae/tiny.safetensors")
+    file = published(also=(OTHER,), place="split_files/vae/tiny.safetensors")
     store = store_of(tmp_path / "models", server, file)
     monkeypatch.setenv("UPREEL_COMFYUI", os.pathsep.join(["/nowhere", str(tmp_path / "comfy")]))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
@@ -115,7 +117,9 @@ def test_files_of_other_programs_are_read_in_place(
         "comfy/models/SEEDVR2/tiny.safetensors",
         "comfy/models/diffusion_models/tiny.safetensors",
         "comfy/vae/tiny.safetensors",
-        f"hub/models--some--other/snapshots/abc/{file.place}",
+        "comfy/models/vae/another_name.safetensors",
+        f"hub/models--some--body/snapshots/abc/{file.place}",
+        f"hub/models--some--other/snapshots/abc/{OTHER.place}",
         f"hub/models--some--body/blobs/{file.sha256}",
     ):
         path = tmp_path / place
@@ -132,6 +136,14 @@ def test_files_of_other_programs_are_read_in_place(
         assert path.read_bytes() == b"changed by its owner"
         assert store.state("tiny").state == "damaged"
         path.unlink()
+
+
+def test_a_spare_file_is_listed_only_where_it_is_here(tmp_path: Path, server: FaultyServer) -> None:
+    store = store_of(tmp_path, server, published(spare=True))
+    assert store.states() == ()
+    assert store.state("tiny").state == "missing"
+    put(store, CONTENT)
+    assert [state.state for state in store.states()] == ["unverified"]
 
 
 def test_the_case_of_a_name_counts(

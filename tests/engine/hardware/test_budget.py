@@ -8,6 +8,7 @@ import pytest
 from engine.hardware import budget as budgets
 from engine.hardware import devices
 from engine.hardware.budget import Budget, measure_budget, pretended_budget
+from engine.hardware.commit import Commit
 from engine.hardware.gpu_reading import PcieLink
 from engine.hardware.gpu_table import GIB, gpu_specs, named
 from engine.planner import availability
@@ -133,6 +134,41 @@ def test_memory_of_a_running_job_is_free_for_the_next(
     found = measure_budget(EngineSettings(memory_share=0.5), tmp_path, tmp_path)
     assert found.vram_limit_bytes == pytest.approx(14 * GIB - 900 * 2**20)
     assert found.ram_bytes == 11 * GIB
+
+
+def test_memory_that_the_system_does_not_promise_is_not_in_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A PC with 32 GB and no page file: browsers were promised more than they use."""
+    monkeypatch.setattr(devices, "ram", lambda: (32 * GIB, 20 * GIB))
+    monkeypatch.setattr(devices, "own_ram", lambda: GIB)
+    promised = Commit(limit_bytes=32 * GIB, left_bytes=9 * GIB, counts_vram=True)
+    for state in (None, promised, replace(promised, counts_vram=False)):
+        monkeypatch.setattr(budgets.commit, "commit", lambda state=state: state)
+        found = measure_budget(EngineSettings(memory_share=0.5), tmp_path, tmp_path, (GPU,))
+        assert found.ram_bytes == 10.5 * GIB
+        assert found.ram_beside(0) == (10.5 * GIB if state is None else 9 * GIB)
+        beside = 3 * GIB if state == promised else found.ram_beside(0)
+        assert found.ram_beside(6 * GIB) == beside
+        assert (found.ram_beside(16 * GIB) == 0) == (state == promised)
+
+
+def test_the_users_limit_of_gpu_memory_counts_where_less_is_free_anyway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budgets, "torch_has_cuda", lambda: True)
+    total = device(0).total_bytes
+    for free, limit, is_limited in ((15, 1.0, False), (15, 0.5, True), (6, 0.5, False)):
+        monkeypatch.setattr(devices, "gpus", lambda free=free: (device(free * GIB),))
+        settings = EngineSettings(vram_limit=limit)
+        found = measure_budget(settings, tmp_path, tmp_path)
+        left = free * GIB - 900 * 2**20
+        assert found.vram_limit_bytes == pytest.approx(min(left, limit * total))
+        assert found.is_vram_limited == is_limited
+        assert found.idle.vram_limit_bytes <= limit * 16 * GIB + 1
+        pretended = measure_budget(settings, tmp_path, tmp_path, (GPU,))
+        assert pretended.vram_limit_bytes == pytest.approx(min(16 * GIB - LEFT, limit * 16 * GIB))
+        assert pretended.gpu_memory_bytes == 16 * GIB  # the file that suits it stays the same
 
 
 def test_own_memory_grows_by_an_allocation() -> None:

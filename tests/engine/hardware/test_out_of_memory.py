@@ -9,6 +9,7 @@ from engine.core.errors import OutOfMemory, UnreadableMedia, WeightsUnreadable
 from engine.hardware.out_of_memory import (
     forget_frames,
     free_memory,
+    is_of_driver,
     is_of_main_memory,
     is_out_of_memory,
 )
@@ -52,6 +53,14 @@ OTHERS = (
     caused(ValueError("not ours"), MemoryError()),
     KeyError("out of memory"),
 )
+
+
+def test_a_refusal_by_the_driver_itself_is_told_from_that_of_the_allocator() -> None:
+    found = [str(error) for error in (*REFUSALS, *OTHERS) if is_of_driver(error)]
+    assert found == [
+        "CUDA error: out of memory",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`",
+    ]
 
 
 def test_want_of_memory_is_recognised() -> None:

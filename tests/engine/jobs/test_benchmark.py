@@ -9,6 +9,7 @@ import pytest
 
 from engine.api import Engine
 from engine.bench import calibration
+from engine.core.control import Control
 from engine.core.errors import Cancelled, DiskFull
 from engine.jobs import job_service
 from engine.protocol import commands as c
@@ -86,6 +87,28 @@ def test_it_emits_progress_and_then_the_report(tmp_path: Path, gate: threading.E
         engine.send(c.RunBenchmark(quick=True))  # asked for at once, and answered
         assert first_step(heard).step == "quick"
         heard.done()
+
+
+def test_an_archive_is_written_as_a_task_and_can_be_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Measure this PC."""
+
+    def measure(path: Path, options: object, *, report: Any, control: Control) -> None:
+        report(0, 2, "self-test")
+        while path.name == "stopped.zip":
+            control.check()
+            time.sleep(0.01)
+
+    monkeypatch.setattr("engine.bench.first_contact.measure", measure)
+    with running_engine(tmp_path) as (engine, heard):
+        engine.send(c.RunBenchmark(archive=tmp_path / "a.zip"))
+        done = heard.done()
+        assert (done.subject, done.result) == (str(tmp_path / "a.zip"), None)
+        engine.send(c.RunBenchmark(archive=tmp_path / "stopped.zip"))
+        first_step(heard)
+        engine.send(STOP)
+        assert isinstance(heard.wait(*TASK_ENDS), e.TaskStopped)
 
 
 def test_it_stops_when_asked_and_can_begin_again(tmp_path: Path, gate: threading.Event) -> None:

@@ -125,6 +125,7 @@ def test_a_drive_that_is_pulled_out_fails_the_job_until_it_is_back(
             reads.install(patch)
         else:
             patch.setattr(run, place, pulled_out(getattr(run, place)))
+            patch.setattr(file_access, "PAUSES_S", (0.0, 0.1))  # six seconds in all
         failed = started(engine).failed_job()
     assert failed.error.code in ("result-held-back", "source-missing"), failed.error
     assert failed.error.hint

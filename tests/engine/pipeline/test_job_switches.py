@@ -16,6 +16,8 @@ from engine.models.seedvr2.vae.config import VAE
 from engine.models.video_vae import measured_memory
 from engine.models.wan.vae.config import WAN2X
 from engine.ops import compiler
+from engine.ops.kernels.build import checked, report_missing
+from engine.ops.kernels.nvrtc import NvrtcMissing
 from engine.ops.precision import current
 from engine.pipeline.context import JobContext
 from engine.pipeline.gpu_guard import switched
@@ -98,6 +100,28 @@ def test_what_torch_cannot_compile_is_said_once_and_its_seconds_are_counted() ->
     assert "vae.compile" in warned.hint
     assert context.meter.seconds()["compile"] > 0
     assert not context.is_learned_from, "later jobs do not compile"
+
+
+def test_kernels_that_do_not_work_are_said_once() -> None:
+    plan = plan_of(JobSettings(model="lite"))
+    events = Events(control := Control())
+    context = JobContext(job_id="job", media=a_media(), plan=plan, control=control, events=events)
+    gpu, dtype = torch.device("cuda", 0), torch.float16
+
+    def fail() -> None:
+        raise NvrtcMissing("nvrtc64_130_0.dll cannot be loaded\nand more")
+
+    with switched(context):
+        for title in ("group norm", "token rows"):
+            assert checked((title, gpu, dtype), fail, lambda _: 0.0) is None
+            for _ in range(3):
+                report_missing(title, gpu, dtype)
+        report_missing("works", gpu, dtype)
+    report_missing("group norm", gpu, dtype)
+    (warned,) = (event.notice for event in events.all if isinstance(event, Warned))
+    assert (warned.code, warned.severity) == ("kernels-missing", "warning")
+    assert "(group norm: nvrtc64_130_0.dll cannot be loaded)" in warned.message
+    assert "ten times as long" in warned.message
 
 
 @pytest.mark.parametrize("kind", rest_extended(["seedvr2", "wan-2x"], "wan-2x"))

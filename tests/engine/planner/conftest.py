@@ -19,7 +19,7 @@ def round_family() -> Iterator[None]:
         ("wider", "dtype", "float16", "float32"),
     ):
 
-        def changed(work, field=field, old=old, new=new):
+        def changed(work, *_, field=field, old=old, new=new):
             return replace(work, **{field: new}) if getattr(work, field) == old else None
 
         setattr(family, name, changed)

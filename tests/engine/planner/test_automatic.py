@@ -44,6 +44,21 @@ def test_a_gpu_that_can_gets_seedvr2_and_is_told_what_to_download():
     assert plan.reasons.alternatives, "that of SeedVR2"
 
 
+def test_a_gpu_without_bfloat16_gets_3b_and_says_why():
+    budget = pretended_budget(named("RTX 2070"), ram_bytes=24 * GIB)
+    plan = planned(budget)
+    assert (plan.work.model, plan.work.dtype) == ("seedvr2-3b", "float16")
+    assert plan.reasons is not None
+    (why,) = (one for one in plan.reasons.choices if one.code == "no-bf16")
+    assert "3B is the automatic model here" in why.message
+    larger = planned(budget, model="seedvr2-7b-sharp")
+    assert larger.reasons is not None
+    assert any(one.case == "7b" for one in larger.reasons.choices if one.code == "no-bf16")
+    usual = planned()
+    assert usual.reasons is not None
+    assert all(one.code != "no-bf16" for one in usual.reasons.choices)
+
+
 def test_lite_takes_over_on_a_gpu_that_is_too_small_and_says_why():
     plan = planned(SMALL)
     assert plan.fits

@@ -113,6 +113,9 @@ def test_every_change_has_a_text() -> None:
     before = a_plan(latent=LATENT)
     tiles = replace(before, latent=replace(LATENT, decode_tile=Size(256, 256)))
     assert str(change_of(before, tiles)) == "decoding in tiles of 256x256 instead of whole frames"
+    vae = replace(SEEDVR2, device="cuda", dtype="bfloat16", vae_dtype="float16")
+    wider = a_plan(work=replace(vae, vae_dtype="bfloat16"))
+    assert "too large for float16" in notice_of(a_plan(work=vae), wider, "overflow").message
     wide = replace(before, latent=replace(LATENT, dtype="bfloat16"))
     assert notice_of(wide, before, "overflow").message == (
         "Values became too large for bfloat16: the job continues with values in float32 instead of "
@@ -134,7 +137,7 @@ def test_sums_of_latents_become_wider_before_their_values() -> None:
                 "Values became too large for float16: the job continues with convolution sums in "
                 "float32."
             )
-    assert found == [(False, "float16"), (False, "float32")]
+    assert found == [(False, "float16"), (False, "bfloat16"), (False, "float32")]
 
 
 def test_lite_takes_fewer_frames_then_smaller_tiles_down_to_a_floor() -> None:
@@ -149,6 +152,24 @@ def test_lite_takes_fewer_frames_then_smaller_tiles_down_to_a_floor() -> None:
     assert words[2] == "tiles of 320x180 instead of 640x360"
     assert plan.work.clip_frames == 1
     assert next_plan(plan, "overflow") is None
+
+
+def test_memory_that_cannot_be_pinned_is_given_up_before_anything_else() -> None:
+    work = replace(SEEDVR2, device="cuda", blocks_on_device=0, pin_bytes=2**33)
+    plan = a_plan(work=work)
+    after = next_plan(plan, "pinning")
+    assert after is not None
+    assert not after.work.switches.run.pinned_transfers
+    assert replace(after, work=work) == plan, "tiles, clips and blocks stay"
+    notice = notice_of(plan, after, "pinning")
+    assert "the same plan without pinned memory" in notice.message
+    assert "12 times as slow" in notice.message
+    assert "run.pinned_transfers=off" in notice.hint
+    smaller = next_plan(after, "pinning")  # nothing is pinned: that was not the reason
+    assert smaller is not None
+    assert replace(smaller.work, switches=work.switches) != work
+    on_cpu = a_plan(work=LITE)
+    assert next_plan(on_cpu, "pinning") == next_plan(on_cpu, "out-of-memory")
 
 
 def test_a_notice_names_who_holds_the_memory() -> None:

@@ -59,7 +59,8 @@ def check_presets(gpu: GpuSpec) -> None:
         assert "plan-does-not-fit" not in codes, preset.title
         fits = case_of(gpu, 1080, preset.name.capitalize()).fits
         assert plan.work.model == preset.automatic, preset.title
-        assert preset.automatic == ("seedvr2-7b-sharp" if fits else "lite"), preset.title
+        model = "seedvr2-3b" if gpu.generation == "turing" else "seedvr2-7b-sharp"
+        assert preset.automatic == (model if fits else "lite"), preset.title
         assert ("other-model" in codes) != fits, preset.title
         assert plan.seconds >= 1.4 * before, preset.title
         before = plan.seconds

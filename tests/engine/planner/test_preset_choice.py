@@ -38,6 +38,9 @@ def test_presets_go_by_memory_as_their_page_says_of_rtx_40_and_rtx_50() -> None:
     for gpu in gpu_specs():
         presets = [asdict(replace(one, title="")) for one in presets_for(gpu)]
         assert found[gpu.memory_bytes].setdefault(gpu.generation, presets) == presets
+        if gpu.generation == "turing" and gpu.memory_bytes > 5 * GIB:
+            assert {one["automatic"] for one in presets} == {"seedvr2-3b"}
+            assert all("SeedVR2 3B at" in one["description"] for one in presets)
     both = [one for one in found.values() if {"ada", "blackwell"} <= one.keys()]
     assert len(both) > 2
     for generations in both:

@@ -4,10 +4,15 @@ import re
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from engine.cli.formatting import plan_words
 from engine.core.geometry import Size
 from engine.hardware import gpu_table
 from engine.hardware.budget import Budget, pretended_budget
+from engine.hardware.commit import Cause, Commit
+from engine.planner import times
+from engine.planner.downgrade import without_pinning
 from engine.planner.plan_job import Request, bare_plan, plan_job, with_offers
 from engine.planner.rates import Rates
 from engine.protocol.plan import Notice, Plan, Reasons
@@ -94,6 +99,63 @@ def test_little_main_memory_is_what_decides() -> None:
     assert reasons(planned(a_machine(0, ram_gib=30), device="cpu")).limited_by == "memory"
 
 
+def promised(budget: Budget, left_gib: float, cause: Cause = "no-page-file") -> Budget:
+    """The same computer with Windows, which promises only so much more memory."""
+    left = round(left_gib * GIB)
+    commit = Commit(limit_bytes=32 * GIB, left_bytes=left, counts_vram=True, cause=cause)
+    return replace(budget, commit=commit)
+
+
+@pytest.mark.parametrize("model", ["seedvr2-3b", "seedvr2-7b", "wan-2x", "lite"])
+def test_ram_and_gpu_together_stay_within_what_windows_promises(model: str) -> None:
+    """The GPU's memory is promised a second time: a plan that fits both alone was refused."""
+    free = a_machine(22, ram_gib=22)
+    for left in (30, 20, 14):
+        found = planned(promised(free, left), Size(1920, 1080), model=model)
+        assert not [one for one in found.notices if one.severity == "refusal" and "fit" in one.code]
+        assert found.peak_bytes + found.device_bytes <= left * GIB
+        assert found.peak_bytes <= found.budget_bytes <= free.ram_bytes
+        assert found.device_bytes <= found.device_budget_bytes
+        usual = planned(free, Size(1920, 1080), model=model)
+        assert found.seconds >= 0.999 * usual.seconds
+        if usual.peak_bytes + usual.device_bytes <= left * GIB:
+            assert found.work == usual.work
+
+
+def test_a_plan_that_the_commit_limit_makes_slower_says_what_helps() -> None:
+    free = a_machine(22, ram_gib=22)
+    usual = planned(free, Size(1920, 1080))
+    assert "commit-limits" not in {notice.code for notice in usual.notices}
+    for cause, words in (
+        ("no-page-file", "Let Windows manage it"),
+        ("fixed-page-file", "Let Windows manage it"),
+        ("managed-page-file", "free space on the drive"),
+    ):
+        found = planned(promised(free, 12, cause), Size(1920, 1080))
+        assert reasons(found).limited_by == "commit"
+        assert found.seconds > usual.seconds
+        (notice,) = (one for one in found.notices if one.code == "commit-limits")
+        assert "The commit limit of 32.0 GB makes this plan slower" in notice.message
+        assert words in notice.hint
+        assert "RAM and page file together" in str(reasons(found).as_message)
+    plenty = planned(promised(free, 60), Size(1920, 1080))
+    assert (plenty.work, reasons(plenty).limited_by) == (usual.work, reasons(usual).limited_by)
+
+
+def test_a_refusal_by_the_commit_limit_names_it() -> None:
+    found = refusal(planned(promised(a_machine(22, ram_gib=22), 1.5), Size(3840, 2160)))
+    assert found.case == "commit"
+    assert "the commit limit of 32.0 GB leaves" in found.message
+    assert found.hint.endswith("> Advanced > Virtual memory.")
+
+
+def test_the_users_limit_of_gpu_memory_is_named() -> None:
+    budget = replace(a_machine(6), is_vram_limited=True)
+    assert reasons(planned(budget)).limited_by == "vram-limit"
+    tight = replace(a_machine(0.1, ram_gib=0.3), is_vram_limited=True)
+    assert "Raise the limit" in refusal(planned(tight, Size(3840, 2160))).hint
+
+
 def test_models_without_shots_have_reasons_too() -> None:
     lite = planned(a_machine(10), model="lite")
     assert choice(lite, "model") == "Lite for clean sources, 2x."
@@ -129,3 +191,11 @@ def test_a_result_as_high_as_its_source_is_offered() -> None:
     settings, hd, uhd = JobSettings(model="seedvr2-3b"), Size(1920, 1080), Size(3840, 2160)
     found = with_offers(refused, settings, (hd, uhd), lambda one: 0 < one.height <= 1080)
     assert found.params["offers"] == "height=1080,width=0"
+
+
+def test_weights_that_are_not_pinned_take_longer_to_come() -> None:
+    plan = planned(a_machine(4), Size(1920, 1080), model="seedvr2-7b")
+    assert plan.work.pin_bytes
+    other = without_pinning(plan)
+    seconds = [times.seconds(one, a_machine(4), Rates()) for one in (plan, other)]
+    assert seconds[0] < seconds[1]

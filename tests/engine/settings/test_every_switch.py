@@ -29,6 +29,7 @@ from engine.ops import compiler
 from engine.ops.attention import single_head
 from engine.ops.conv import frame_conv
 from engine.ops.kernels import group_norm, heads, token_rows
+from engine.ops.linear import promoted
 from engine.ops.linear.matmul import onednn_serves
 from engine.ops.precision import arithmetic_of, current, exact_arithmetic, using
 from engine.ops.transfer import pinned, tile_canvas, weight_streaming
@@ -160,6 +161,20 @@ def _kernel_sums(case: Case, on: bool) -> object:
     return asked
 
 
+def _promoted_products(case: Case, on: bool) -> object:
+    """Products that our kernel is asked for."""
+    asked: list[object] = []
+    case.patch.setattr(promoted, "multiply", lambda x, *_, **__: bool(asked.append(len(x))))
+    with torch.device("meta"):
+        fast = FastDit(case.dit.config, DitSwitches(attention="math", fp16_sums=on))
+    state = {key: x.half() for key, x in case.dit.state_dict().items()}
+    fast.load_state_dict(state, assign=True)
+    fast.requires_grad_(False)
+    fast.finish_loading()
+    fast(*(x.half() for x in random_inputs(case.dit.config, (1, 4, 4), text=3)), 1000.0)
+    return asked
+
+
 def _compiled_norms(case: Case, on: bool) -> object:
     """Passes that torch is asked to compile."""
     asked: list[str] = []
@@ -252,6 +267,7 @@ _OBSERVATIONS: dict[str, tuple[Callable[[Case, Any], object], Any, Any]] = {
     "vae.image_mode": (_vae_calls, UNFOLDED, {**UNFOLDED, "image_mode": False}),
     "vae.chunked_attention": (_wide_attention, True, False),
     "dit.onednn_matmul": (_dit_calls, {"onednn_matmul": True}, {"onednn_matmul": False}),
+    "dit.fp16_sums": (_promoted_products, True, False),
     "dit.compile": (_dit_steps, False, True),
     "run.cudnn_benchmark": (_flags_of, RunSwitches(), RunSwitches(cudnn_benchmark=False)),
     "run.tf32": (_flags_of, RunSwitches(), RunSwitches(tf32=True)),

@@ -40,7 +40,7 @@ def test_defaults_hardly_round_and_all_is_what_works_on_the_device() -> None:
         usual, everything = default_switches(*place), switches_of("all=on", *place, {})
         for entry in optimisations():
             if getattr(getattr(usual, entry.group), entry.name):
-                exactness = "rounding" if entry.key == "vae.fp16_sums" else "exact"
+                exactness = "rounding" if entry.name == "fp16_sums" else "exact"
                 assert entry.exactness == exactness
                 assert entry.works_on(*place)
             is_on = getattr(getattr(everything, entry.group), entry.name)

@@ -17,7 +17,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from engine.core import paths
@@ -103,6 +103,11 @@ def check(program: Program, server: FaultyServer, wheel: Path) -> None:
     _log("the next start uses the runtime")
     program.expect("here", "is installed and selected")
     program.run("try", output=f"torch {runtimes.VERSION}")
+    _log("every module has bytecode")
+    folder = next(program.data.glob("runtimes/cu999-*"))
+    modules = list(folder.rglob("*.py"))
+    lacking = [one.name for one in modules if not list(_bytecode(one))]
+    expect(len(modules) > 2 and not lacking, f"of {len(modules)} modules, {lacking} have none")
     _log("a runtime in use cannot be removed")
     program.run("remove", "cu999", status=1, output="runtime-busy")
     _log("a damaged library: the program uses its own torch, and repairs it")
@@ -123,12 +128,36 @@ def check(program: Program, server: FaultyServer, wheel: Path) -> None:
     program.run("import", program.path(other), status=1, output="hash-mismatch")
     program.run("import", own, output=f"uses torch {runtimes.VERSION}")
     program.expect("here", "is installed and selected")
-    _log("a torch that ends the process is not used again")
+    _log("a torch that Windows refuses is not broken: its own torch works, then it is tried again")
     module = next(program.data.glob("runtimes/cu999-*/torch/__init__.py"))
-    module.write_text("import os; os._exit(3)".ljust(module.stat().st_size), encoding="utf-8")
+    whole = module.read_text(encoding="utf-8")
+    _replace(module, "raise OSError('[WinError 4551] An Application Control policy ...')")
+    program.run("try", status=1, output="runtime-blocked")
+    program.expect("blocked", "blocks its libraries")
+    program.upscale()
+    program.run("use", "cu999", status=1, output="runtime-blocked")
+    _replace(module, whole)
+    program.run("use", "cu999")
+    program.expect("here", "is installed and selected")
+    _log("a torch that ends the process is not used again")
+    _replace(module, "import os; os._exit(3)")
     for _ in range(2):
         program.run("try", status=3)
     program.expect("broken", "crashed twice")
+
+
+def _bytecode(module: Path) -> Iterator[Path]:
+    return module.parent.glob(f"__pycache__/{module.stem}.*.pyc")
+
+
+def _replace(module: Path, text: str) -> None:
+    """Replace a module by one of the same length, and its bytecode, which imports do not compare.
+
+    No installation does that: it replaces the whole folder.
+    """
+    module.write_text(text.ljust(module.stat().st_size), encoding="utf-8")
+    for path in _bytecode(module):
+        path.unlink()
 
 
 def _log(step: str) -> None:

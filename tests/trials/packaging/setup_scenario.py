@@ -20,6 +20,7 @@ from tests.trials.packaging.trial import UNINSTALL_KEY, TrialFailed, expect
 from tools.windows_build.wine import Snapshot
 
 _UPSCALE_LIMIT_S = 900
+_LONG_PATH = ";".join([r"%USERPROFILE%\bin", *(rf"C:\a tool {i}\bin" for i in range(150))]) + ";"
 _RUNNING, _FOREIGN, _NO_SPACE, _NO_PATH, _HELD, _DAMAGED = 10, 11, 12, 14, 17, 2
 
 
@@ -31,6 +32,7 @@ def steps(clip: Path | None) -> list[tuple[str, Callable[[SetupTrial], None]]]:
         ("too little space is refused", refuses_small_drive),
         ("installs into a path with spaces and Chinese letters", installs),
         ("is in Windows' lists", is_listed),
+        ("the command line is in the PATH, which is as long as before", is_in_path),
         ("replaces nothing while the program runs", waits_for_program),
         ("closes the window of the program", closes_window),
         ("a locked file: everything is rolled back", rolls_back),
@@ -95,7 +97,8 @@ def refuses_small_drive(trial: SetupTrial) -> None:
 
 def installs(trial: SetupTrial) -> None:
     """The older version."""
-    trial.install(trial.setups.old, "/DESKTOP=1")
+    trial.write_value("Environment", "Path", _LONG_PATH, "REG_EXPAND_SZ")
+    trial.install(trial.setups.old, "/DESKTOP=1", "/PATH=1")
     _expect_files(trial, trial.setups.old_payload, {})
     _expect_version(trial, "0.0.1")
     out = trial.wine.drive / "written.txt"
@@ -129,6 +132,17 @@ def is_listed(trial: SetupTrial) -> None:
         expect(rf"user|Software\Classes\{ending}|@" not in registry, f"{ending} was taken over")
     for menu in ("Desktop", "AppData/Roaming/Microsoft/Windows/Start Menu/Programs"):
         expect((trial.home / menu / "Upreel.lnk").is_file(), f"{menu} has no Upreel")
+
+
+def is_in_path(trial: SetupTrial) -> None:
+    """A PATH longer than a string of NSIS, with variables; the command passes on its status."""
+    _expect_path(trial, trial.folder)
+    trial.install(trial.setups.old, "/PATH=1")  # once more
+    _expect_path(trial, trial.folder)
+    done = trial.wine.run(
+        "cmd", "/c", trial.wine.path(trial.folder / "bin/upreel.cmd"), "--version"
+    )
+    expect("0.0.1" in done.stdout, f"upreel.cmd: {(done.stdout + done.stderr)[-500:]!r}")
 
 
 def waits_for_program(trial: SetupTrial) -> None:
@@ -201,6 +215,7 @@ def upgrades(trial: SetupTrial) -> None:
     expect(not (inner / "library-0.0.1.dll").exists(), "a stale file was left")
     expect(trial.entry("DisplayVersion") == trial.setups.version, "the list has the old version")
     expect(not (trial.home / "Desktop" / "Upreel.lnk").exists(), "the icon came back")
+    _expect_path(trial, trial.folder)
     for name in (*own_files, *kept):
         (trial.folder / name).unlink()
     (inner / "only in 0.0.1").rmdir()
@@ -245,20 +260,25 @@ def moves(trial: SetupTrial) -> None:
     trial.setup(trial.setups.new, f"/DIR={trial.wine.path(default)}\\")
     expect(list(contents(trial.folder)) == ["my notes.txt"], "the old folder is not clean")
     expect((default / "upreel.exe").is_file(), "the new folder has no program")
+    _expect_path(trial, default)
     shutil.rmtree(trial.folder)
     trial.install(trial.setups.new)
     expect(not default.exists(), "the default folder was left")
+    trial.install(trial.setups.new, "/PATH=0")
+    _expect_path(trial)
+    trial.install(trial.setups.new, "/PATH=1")
 
 
 def uninstalls(trial: SetupTrial) -> None:
     """Snapshots of files and registry before and after are equal."""
     trial.uninstall(trial.folder)
+    _expect_path(trial)
     for folder in (trial.folder, trial.local / "Programs"):
         if folder.exists():
             folder.rmdir()  # raises unless it is empty
     _fill(trial)
     before = trial.snapshot()
-    trial.install(trial.setups.old, "/DESKTOP=1")
+    trial.install(trial.setups.old, "/DESKTOP=1", "/PATH=1")
     trial.setup(trial.setups.new)
     program = trial.wine.path(trial.folder / "upreel.exe")
     trial.write_value(GPU_KEY, program, "GpuPreference=2;")
@@ -269,14 +289,22 @@ def uninstalls(trial: SetupTrial) -> None:
 
 
 def purges(trial: SetupTrial) -> None:
-    """All of the data folder except results; the user's file in the program's folder stays."""
-    trial.install(trial.setups.new)
+    """All of the data folder except results; the user's file in the program's folder stays.
+
+    So does a user without a PATH stay without one.
+    """
+    trial.wine.run("reg", "delete", r"HKCU\Environment", "/v", "Path", "/f")
+    trial.install(trial.setups.new, "/PATH=1")
+    own = trial.wine.path(trial.folder / "bin")
+    expect(_letters(trial.user_path()) == own, f"the PATH is {trial.user_path()!r}")
     (trial.folder / "my notes.txt").write_bytes(b"notes")
     trial.uninstall(trial.folder, "/PURGE")
     expect(
         list(contents(trial.folder)) == ["my notes.txt"],
         "the user's file was removed, or Upreel's stayed",
     )
+    registry = trial.wine.snapshot(("user.reg",)).registry
+    expect("user|Environment|Path" not in registry, "a PATH was left")
     names = sorted(path.name for path in trial.data.iterdir())
     expect(names == ["results"], f"the data folder has {names}")
     expect((trial.data / "results" / "film.mp4").is_file(), "a result was removed")
@@ -341,6 +369,13 @@ def _fill(trial: SetupTrial) -> None:
     trial.write_value(r"Software\Classes\.mp4\OpenWithProgids", "Player.Film", "")
     trial.write_value(r"Software\Classes\.mkv", "PerceivedType", "video")
     trial.write_value(GPU_KEY, r"C:\other.exe", "GpuPreference=1;")
+
+
+def _expect_path(trial: SetupTrial, folder: Path | None = None) -> None:
+    """The PATH of `_LONG_PATH`, with the commands of an installation in `folder` at its end."""
+    added = f";{trial.wine.path(folder / 'bin')}" if folder else ""
+    found = _letters(trial.user_path())
+    expect(found == _LONG_PATH + added, f"the PATH ends with {found[-80:]!r}, not {added!r}")
 
 
 def _expect_version(trial: SetupTrial, version: str) -> None:

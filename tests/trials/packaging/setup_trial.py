@@ -14,6 +14,7 @@ from pathlib import Path
 
 from installer import project
 from installer.build_setup import SetupOptions, make_setup
+from installer.freeze import write_commands
 from tests.trials.packaging.trial import ROOT, UNINSTALL_KEY, TrialFailed
 from tools.windows_build.wine import Snapshot, Wine, compile_c
 
@@ -123,9 +124,14 @@ class SetupTrial:
         found = values.get(f"user|{UNINSTALL_KEY}|{name}", "")
         return found.strip('"').replace("\\\\", "\\").replace('\\"', '"')
 
-    def write_value(self, key: str, name: str, data: str) -> None:
+    def user_path(self) -> str:
+        """The user's PATH as it is stored, with its variables; "" without one."""
+        found = self.wine.snapshot(("user.reg",)).registry.get("user|Environment|Path", "")
+        return found.removeprefix("str(2):").strip('"').replace("\\\\", "\\")
+
+    def write_value(self, key: str, name: str, data: str, kind: str = "REG_SZ") -> None:
         """Write a text into the user's registry."""
-        arguments = ["add", rf"HKCU\{key}", "/v", name, "/t", "REG_SZ", "/d", data, "/f"]
+        arguments = ["add", rf"HKCU\{key}", "/v", name, "/t", kind, "/d", data, "/f"]
         if self.wine.run("reg", *arguments).returncode:
             raise TrialFailed(f"{key} could not be written to the registry")
 
@@ -185,6 +191,7 @@ def make_stub(folder: Path, version: str) -> Path:
     source = ROOT / "tools" / "windows_build" / "setup_stub.c"
     for name, subsystem in (("upreel.exe", "-mwindows"), ("upreel-cli.exe", "-mconsole")):
         compile_c(source, folder / name, "-municode", f'-DVERSION="{version}"', subsystem)
+    write_commands(folder)
     (folder / "LICENSE").write_text("licence\n", encoding="utf-8")
     (inner / "模型" / "片段 1.txt").write_text(version, encoding="utf-8")
     (inner / "résumé" / "naïve.txt").write_text("same in both", encoding="utf-8")

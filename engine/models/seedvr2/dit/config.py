@@ -326,6 +326,15 @@ def window_groups(order: Iterable[Window], most_rows: int) -> list[list[Window]]
     return groups
 
 
+def stream_dtype(dtype: str) -> str:
+    """Type of the residual stream: its sums grow beyond the range of float16, never of bfloat16.
+
+    Args:
+        dtype: Type that a transformer computes in.
+    """
+    return "float32" if dtype == "float16" else dtype
+
+
 def chunk_rows(config: DitConfig, device_type: str, itemsize: int) -> int:
     """Most tokens that are projected at a time; off a CPU those of a window group.
 

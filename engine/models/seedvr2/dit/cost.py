@@ -21,6 +21,7 @@ from engine.models.seedvr2.dit.config import (
     group_rows,
     layer_windows,
     matrix_weights,
+    stream_dtype,
     token_count,
     total,
     window_groups,
@@ -195,17 +196,18 @@ def _text_numbers(config: DitConfig, layer: int) -> int:
     return matrix_weights(block_tensors(config, layer), ("text", "both"))
 
 
-# Values for each channel of a token that the passes of a layer read and write, and the launches of
-# a layer, which its windows make more: counted by the pretended GPU. Products with rounding launch
-# six more for each of about ten.
-_PASSED_VALUES = 29
+# Values for each channel of a token that the passes of a layer read and write, without and of the
+# residual stream, and the launches of a layer, which its windows make more: counted by the
+# pretended GPU. Products with rounding launch six more for each of about ten.
+_PASSED_VALUES, _STREAM_VALUES = 21, 8
 _LAUNCHES, _ROUNDING_LAUNCHES = 45, 60
 
 
 def passed_bytes(config: DitConfig, latent: Grid, dtype: str) -> float:
     """Bytes to and from a GPU's memory of the passes of a forward, products apart."""
-    values = _PASSED_VALUES * config.layers * config.dim * token_count(config, latent)
-    return float(values * DTYPE_BYTES[dtype])
+    channels = config.layers * config.dim * token_count(config, latent)
+    each = _PASSED_VALUES * DTYPE_BYTES[dtype] + _STREAM_VALUES * DTYPE_BYTES[stream_dtype(dtype)]
+    return float(channels * each)
 
 
 def launches(config: DitConfig, *, rounds: bool) -> int:
@@ -271,6 +273,7 @@ class _Forward:
     def __init__(self, config: DitConfig, latent: Grid, text: int, dtype: str, device: str) -> None:
         self.config, self.text = config, text
         self.item, self.on_gpu = DTYPE_BYTES[dtype], device == "cuda"
+        self.stream_item = DTYPE_BYTES[stream_dtype(dtype)]
         self.tokens = token_count(config, latent)
         self.orders = [layer_windows(config, latent, shifted=shifted) for shifted in (False, True)]
         self.moves = set(self.orders[0]) != set(self.orders[1])
@@ -284,14 +287,14 @@ class _Forward:
 
     def peak(self) -> int:
         """Bytes of buffers that are kept, of the peak, and of all small things."""
-        answers = self.group * self.config.inner_dim
-        plain = max(self.entering(), 2 * answers)  # found for each call, then joined
-        normed = max(answers + self.finishing(), self.leaving())
-        phases = max(plain * self.item, normed * self.item + self.exact_bytes())
-        return self.kept() * self.item + phases + self.small_bytes() + self.layout_bytes()
+        answers, item = self.group * self.config.inner_dim, self.item
+        plain = max(self.entering(), 2 * answers) * item  # found for each call, then joined
+        normed = max((answers + self.finishing()) * item, self.leaving() * self.stream_item)
+        phases = max(plain, normed + self.exact_bytes())
+        return self.kept_bytes() + phases + self.small_bytes() + self.layout_bytes()
 
-    def kept(self) -> int:
-        """Buffers for a purpose; nothing of them is given back."""
+    def kept_bytes(self) -> int:
+        """Bytes of buffers for a purpose; nothing of them is given back."""
         config, chunk = self.config, self.chunk
         tokens = (1 + self.moves + (self.fresh and self.moves)) * self.tokens * config.dim
         heads = 3 * self.group * config.inner_dim
@@ -299,7 +302,8 @@ class _Forward:
         if not self.fresh:
             wide = chunk * max(3 * config.inner_dim, config.mlp_hidden)
             heads = max(heads, chunk * config.mlp_hidden * (config.mlp == "swiglu"))
-        return tokens + heads + wide + self.normed * config.dim
+        others = heads + wide + self.normed * config.dim
+        return tokens * self.stream_item + others * self.item
 
     def entering(self) -> int:
         """Patches of the latent, in their order and in the windows'."""
@@ -331,13 +335,15 @@ class _Forward:
         widest = config.dim * max(3 * inner, config.mlp_hidden, 6 * config.dim)
         some = _MIB if self.fresh else _MIB // 4
         scratch = 192 * _MIB + widest * self.item if self.on_gpu else some
+        if self.on_gpu and self.stream_item > self.item:  # weights in the order of our kernel
+            scratch += config.dim * max(3 * inner, config.mlp_hidden) * self.item
         return self.texts_bytes() + self.vectors_bytes() + text + scratch
 
     def texts_bytes(self) -> int:
         """The text, and what the first layer makes of it."""
         config = self.config
-        values = config.text_in_dim + 4 * config.dim + 4 * config.inner_dim
-        return self.text * values * self.item
+        values = config.text_in_dim + 4 * config.inner_dim
+        return self.text * (values * self.item + 4 * config.dim * self.stream_item)
 
     def vectors_bytes(self) -> int:
         """Bytes of the modulation of layers."""

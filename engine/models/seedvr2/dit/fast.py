@@ -126,7 +126,7 @@ class FastDit(SeedVr2Dit):
 
     def release(self) -> None:
         """Give the memory of the buffers back; the next forward takes it again."""
-        self._tools.workspace.release()
+        self._tools.release()
         if self.stream is not None:
             self.stream.release()
 
@@ -138,9 +138,12 @@ class FastDit(SeedVr2Dit):
     def forward(self, latent: Tensor, text: Tensor, timestep: float) -> Tensor:
         """Predict the velocity: noise minus picture; see `SeedVr2Dit.forward`.
 
-        Memory: all tokens twice; q, k, v and answers of at most 12288 tokens, or one window if it
-            has more; in the MLP a chunk of tokens, on a GPU the same 12288. Of quantised weights
-            those of the picture in one layer, in the dtype of the latent.
+        Returns:
+            [T, H, W, 16], in float32 for a latent in float16: the type of the residual stream.
+
+        Memory: all tokens twice, in that type; q, k, v and answers of at most 12288 tokens, or one
+            window if it has more; in the MLP a chunk of tokens, on a GPU the same 12288. Of
+            quantised weights those of the picture in one layer, in the dtype of the latent.
         """
         with no_gradients(), exact_arithmetic():
             if not self._tools.work_on(latent.device, latent.dtype):
@@ -153,7 +156,7 @@ class FastDit(SeedVr2Dit):
 
     def _through(self, picture: Tensor, text: Tensor, layout: DitLayout, timestep: float) -> Tensor:
         """All layers: rows in the order of the first become rows in the order of the last."""
-        words = self._text.tokens(text, self.txt_in)
+        words = self._text.tokens(text, self._words)
         for layer, block in enumerate(cast(Iterable[DitBlock], self.blocks)):
             if self.between is not None:
                 self.between()
@@ -172,7 +175,7 @@ class FastDit(SeedVr2Dit):
         order, move = layout.orders[layer % 2], layout.moves[layer % 2]
         if not layer or move is None:
             return TokenRows(order, None, picture)
-        return TokenRows(order, move, self._tools.rows(f"tokens {layer % 2}", *picture.shape))
+        return TokenRows(order, move, self._tools.tokens(f"tokens {layer % 2}", len(picture)))
 
     def _weights(self, layer: int) -> AbstractContextManager[None]:
         """Inside, the weights of a layer are on the device."""
@@ -196,11 +199,20 @@ class FastDit(SeedVr2Dit):
     def _entered(self, latent: Tensor, layout: DitLayout) -> Tensor:
         """Tokens [N, dim] of a latent in the order of the first layer."""
         patches = patches_of(latent, self.config.patch)
-        patches = patches.index_select(0, layout.orders[0].places)
-        return self._tools.project(self.vid_in.proj, patches, "tokens 0")
+        patches, tools = patches.index_select(0, layout.orders[0].places), self._tools
+        if not tools.is_wide:
+            return tools.project(self.vid_in.proj, patches, "tokens 0")
+        tokens, size = tools.tokens("tokens 0", len(patches)), tools.chunk_rows(len(patches))
+        for rows, some in zip(torch.split(tokens, size), torch.split(patches, size), strict=True):
+            rows.copy_(tools.project(self.vid_in.proj, some, "narrow"))
+        return tokens
+
+    def _words(self, text: Tensor) -> Tensor:
+        """The text's tokens [L, dim] of the residual stream."""
+        return torch.as_tensor(self.txt_in(text)).to(self._tools.stream)
 
     def _left(self, picture: Tensor, layout: DitLayout, shape: Sequence[int]) -> Tensor:
-        """A new latent from tokens in the order of the last layer."""
+        """A new latent, of the residual stream's type, from tokens in the last layer's order."""
         tools, places = self._tools, layout.orders[(self.config.layers - 1) % 2].places
         by = self._modulations.final(self) if self.config.out_norm else None
         patches = picture.new_empty(len(picture), self.vid_out.proj.out_features)
@@ -208,7 +220,12 @@ class FastDit(SeedVr2Dit):
         for rows, to in zip(torch.split(picture, size), torch.split(places, size), strict=True):
             if by is not None:
                 rows = tools.steps.modulated(rows, by, tools.rows("narrow", *rows.shape))
-            patches.index_copy_(0, to, tools.project(self.vid_out.proj, rows, "out"))
+                found = tools.project(self.vid_out.proj, rows, "out").to(patches.dtype)
+            elif tools.is_wide:  # without a norm
+                found = tools.projected_stream(self.vid_out.proj, rows)
+            else:
+                found = tools.project(self.vid_out.proj, rows, "out")
+            patches.index_copy_(0, to, found)
         return latent_of(patches, self.config.patch, shape)
 
     def _show(self, layer: int, picture: Tensor, words: Tensor | None, order: Order) -> None:

@@ -9,15 +9,17 @@ from math import prod
 from typing import cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.models.seedvr2.dit.blocks import ATTENTION, MLP, DitBlock, GeluMlp, Stream, SwigluMlp
-from engine.models.seedvr2.dit.config import DitConfig, chunk_rows, even_chunk
+from engine.models.seedvr2.dit.config import DitConfig, chunk_rows, even_chunk, stream_dtype
 from engine.models.seedvr2.dit.elementwise import ElementwiseOps, Shifts, Triple
-from engine.models.seedvr2.dit.modulation import LayerVectors
+from engine.models.seedvr2.dit.modulation import LayerVectors, branch_share
 from engine.models.seedvr2.dit.token_layout import Order, WindowGroup
 from engine.ops.attention.attention import attend
 from engine.ops.conv.workspace import Workspace
+from engine.ops.linear import promoted
 from engine.ops.linear.matmul import Activation, onednn_product, onednn_serves, product
 from engine.ops.linear.quantized_linear import ProductLinear, QuantizedLinear
 from engine.ops.norm.cache_blocks import work_dtype
@@ -42,11 +44,19 @@ class TokenRows:
 class Tools:
     """Elementwise operations and buffers that all layers of a model share.
 
+    The residual stream has buffers of its own: next to float16 it is in float32, see
+    `config.stream_dtype`. What is added to it comes from products whose sums are scaled down before
+    they are rounded (`branch_share`); the gates bring it back (`modulation.Modulations`).
+
     Args:
         config: Configuration of the model.
         switches: Its optimisations.
         device: Device that it works on.
         dtype: Type that it computes in.
+
+    Attributes:
+        stream: Type of the residual stream.
+        share: Factor of what is added to it.
     """
 
     def __init__(
@@ -54,8 +64,26 @@ class Tools:
     ) -> None:
         self.config, self.switches = config, switches
         self.steps = _elementwise(switches, config.norm_eps)
-        self.workspace = Workspace(device, dtype, planned=switches.planned_buffers)
+        name = stream_dtype(str(dtype).removeprefix("torch."))
+        self.stream: torch.dtype = getattr(torch, name)
+        self.share = branch_share(dtype)
+        self._dtype, planned = dtype, switches.planned_buffers
+        self._promotes = switches.kernels and switches.fp16_sums and dtype == torch.float16
+        self.workspace = Workspace(device, dtype, planned=planned)
+        self._of_stream = (
+            Workspace(device, self.stream, planned=planned) if self.is_wide else self.workspace
+        )
         self._chunk = chunk_rows(config, device.type, dtype.itemsize)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the residual stream has a wider type than all else."""
+        return self.stream != self._dtype
+
+    def release(self) -> None:
+        """Free all buffers."""
+        self.workspace.release()
+        self._of_stream.release()
 
     def work_on(self, device: torch.device, dtype: torch.dtype) -> bool:
         """Whether they are made for this device and dtype."""
@@ -65,24 +93,53 @@ class Tools:
         """Uninitialised values of this shape, valid until the next request for `purpose`."""
         return self.workspace.flat(purpose, prod(shape)).view(shape)
 
+    def tokens(self, purpose: str, count: int) -> Tensor:
+        """Uninitialised tokens [count, dim] of the residual stream, like `rows`."""
+        shape = count, self.config.dim
+        return self._of_stream.flat(purpose, prod(shape)).view(shape)
+
     def chunk_rows(self, count: int) -> int:
         """Tokens that are projected at a time, of `count` in all."""
         return even_chunk(count, self._chunk if self.switches.token_chunks else count)
 
     def project(
-        self, linear: nn.Module, x: Tensor, purpose: str, activation: Activation = "none"
+        self,
+        linear: nn.Module,
+        x: Tensor,
+        purpose: str,
+        activation: Activation = "none",
+        share: float = 1.0,
     ) -> Tensor:
-        """Apply a linear layer, into a buffer where the layer can write into one."""
+        """Apply a linear layer, into a buffer where the layer can write into one.
+
+        Args:
+            linear: The layer.
+            x: [N, in].
+            purpose: Buffer of the result.
+            activation: Function of the result.
+            share: Factor of the result, see `product`; 1 in float32.
+        """
         if isinstance(linear, QuantizedLinear) and not isinstance(linear, ProductLinear):
             weight = linear.wide_weight(x.dtype)
         elif type(linear) is nn.Linear:
             weight = linear.weight
         else:
-            return self.steps.activated(torch.as_tensor(linear(x)), activation)
+            found = torch.as_tensor(linear(x))  # rounded before it is scaled
+            return self.steps.activated(found if share == 1 else found.mul_(share), activation)
         if self.by_onednn(x):
             return onednn_product(x, weight, linear.bias, activation)
         out = self.rows(purpose, len(x), linear.out_features)
-        return self.steps.activated(product(x, weight, linear.bias, out), activation)
+        if not (self._promotes and promoted.multiply(x, weight, linear.bias, out, share=share)):
+            product(x, weight, linear.bias, out, share=share)
+        return self.steps.activated(out, activation)
+
+    def projected_stream(self, linear: nn.Module, rows: Tensor) -> Tensor:
+        """Apply a linear layer to tokens of the residual stream, in its type."""
+        if isinstance(linear, QuantizedLinear):
+            return torch.as_tensor(linear(rows))
+        plain = cast(nn.Linear, linear)
+        bias = None if plain.bias is None else plain.bias.to(rows.dtype)
+        return F.linear(rows, plain.weight.to(rows.dtype), bias)
 
     def sums_in_products(self, x: Tensor) -> bool:
         """Whether a matrix product may add to its output in place."""
@@ -138,7 +195,7 @@ class FastBlock:
         sums = [self._through(after[group.rows], texts, group, vectors) for group in groups]
         if self.changes_text:
             text = text.clone()
-            mean = torch.stack(sums).sum(0).div_(target.order.windows).to(text.dtype)
+            mean = torch.stack(sums).sum(0).div_(target.order.windows).to(texts.dtype)
             self._finish("txt", text, mean, vectors)
         return after, text
 
@@ -152,7 +209,7 @@ class FastBlock:
         for some, answer in zip(*chunks, strict=True):
             self._finish("vid", some, answer, vectors)
         of_text = answers[len(rows) :].view(-1, len(texts), answers.shape[1])
-        return of_text.sum(0, dtype=work_dtype(rows.dtype))
+        return of_text.sum(0, dtype=work_dtype(answers.dtype))
 
     def _projected(
         self, rows: Tensor, texts: Tensor, group: WindowGroup, vectors: LayerVectors
@@ -202,29 +259,36 @@ class FastBlock:
 
     def _finish(self, stream: Stream, rows: Tensor, answer: Tensor, vectors: LayerVectors) -> None:
         """Add the attention's answer to some tokens, then the MLP's result."""
-        out = self._block.attn.proj_out.of(stream)
-        self._add(rows, out, answer, vectors.shifts[stream, ATTENTION].gate)
         tools, by = self._tools, vectors.shifts[stream, MLP]
+        out, gate = self._block.attn.proj_out.of(stream), vectors.shifts[stream, ATTENTION].gate
+        self._add(rows, out, answer, gate, tools.share)
         mlp = cast(SwigluMlp | GeluMlp, self._block.mlp.of(stream))
         normed = tools.steps.modulated(rows, by, tools.rows("narrow", *rows.shape))
         if isinstance(mlp, GeluMlp):
             hidden = tools.project(mlp.proj_in, normed, "wide", "gelu")
+            inner = 1.0
         elif tools.by_onednn(normed):
             hidden = tools.project(mlp.proj_in_gate, normed, "heads", "swish")
             hidden = hidden.mul_(tools.project(mlp.proj_in, normed, "wide"))
+            inner = 1.0
         else:
-            gate = tools.project(mlp.proj_in_gate, normed, "heads")
-            hidden = tools.steps.gated(gate, tools.project(mlp.proj_in, normed, "wide"))
-        self._add(rows, mlp.proj_out, hidden, by.gate)
+            opened = tools.project(mlp.proj_in_gate, normed, "heads")
+            inner = tools.share**0.5  # its product with the gate may be too large as well
+            value = tools.project(mlp.proj_in, normed, "wide", share=inner)
+            hidden = tools.steps.gated(opened, value)
+        self._add(rows, mlp.proj_out, hidden, by.gate, tools.share / inner)
 
-    def _add(self, rows: Tensor, linear: nn.Module, x: Tensor, gate: Tensor | None) -> None:
+    def _add(
+        self, rows: Tensor, linear: nn.Module, x: Tensor, gate: Tensor | None, share: float
+    ) -> None:
+        """Add a linear layer's result to the rows, whose gate has the inverse of all shares."""
         tools = self._tools
         if gate is None and type(linear) is nn.Linear and tools.sums_in_products(x):
             rows.addmm_(x, linear.weight.t())
             if linear.bias is not None:
                 rows.add_(linear.bias)
             return
-        tools.steps.add(rows, tools.project(linear, x, "narrow"), gate)
+        tools.steps.add(rows, tools.project(linear, x, "narrow", share=share), gate)
 
 
 def _elementwise(switches: DitSwitches, eps: float) -> ElementwiseOps:

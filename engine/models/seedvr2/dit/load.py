@@ -12,7 +12,15 @@ from torch import Tensor, nn
 
 from engine.core.errors import WrongModel, WrongNumbers
 from engine.files.formats.open_weights import WeightsFile, open_weights
-from engine.files.formats.scales import FLOATS, Scale, companions, rotated_group, scales_of
+from engine.files.formats.scales import (
+    BLOCK,
+    FLOATS,
+    Scale,
+    companions,
+    is_blocked,
+    rotated_group,
+    scales_of,
+)
 from engine.hardware.devices import ram
 from engine.models.identify import REPACKAGED, SEEDVR2_TRANSFORMERS, content_message, recognise
 from engine.models.load import Form, assign, check_filled, on_meta
@@ -244,19 +252,25 @@ class _Reading:
         return self.file.tensor(name, device=device, dtype=dtype)
 
     def _scale(self, name: str, device: torch.device) -> tuple[Tensor, int]:
-        """Scale of a weight, float32 [1] or [rows, 1], and how many neighbours were rotated."""
-        about = self.scales[name]
-        scale = self.file.tensor(about.name, dtype=torch.float32).view(-1)
-        if not bool((scale.isfinite() & (scale > 0)).all()):
+        """Scale of a weight as in `dequantise`, and how many neighbours were rotated."""
+        about, (rows, columns) = self.scales[name], self.file.shapes[name]
+        if is_blocked(self.file, about):
+            tiles = self.file.tensor(about.name).view(torch.uint8)
+            scale = eight_bit.untiled(tiles, rows, columns // BLOCK)
+            is_right = int(scale.max()) <= eight_bit.LARGEST_EXPONENT
+        else:
+            scale = self.file.tensor(about.name, dtype=torch.float32).view(-1)
+            is_right = bool((scale.isfinite() & (scale > 0)).all())
+            scale = scale if len(scale) == 1 else scale[:, None]
+        if not is_right:
             path = self.file.path
             raise WrongNumbers("scale-value", name=path.name, tensor=about.name, path=path)
-        scale = scale if len(scale) == 1 else scale[:, None]
         return scale.to(device), rotated_group(self.file, name, about)
 
     def _take(self, linear: ProductLinear, name: str, host: bool) -> None:
         """Let a layer round its weight on the device; the result may go back to the host."""
         scale = self._scale(name, self.device)[0] if name in self.scales else None
-        is_whole = scale is None or len(scale) == 1
+        is_whole = scale is None or scale.numel() == 1
         if self.file.dtypes[name] == "F8_E4M3" and isinstance(linear, Fp8Product) and is_whole:
             linear.take(self.file.tensor(name, device=self.device), scale)
         else:

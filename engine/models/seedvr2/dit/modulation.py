@@ -30,7 +30,19 @@ from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.ops.attention.qk_rope import HeadNorm
 from engine.ops.norm.cache_blocks import work_dtype
 
+_SHARE = 2.0**-6  # of what a branch gives, as it is rounded to float16
+
 _LEAST = 2.0**-10  # smaller factors stay outside: in half precision the weights would vanish
+
+
+def branch_share(dtype: torch.dtype) -> float:
+    """Factor of what a branch adds to the residual stream until its gate: 1 but for float16.
+
+    Results of branches, too, may be larger than float16 holds (65504): the largest values of such
+    models come from the MLP. Scaled by 2^-6 before they are rounded they may reach 4 million; those
+    below 2^-8 are rounded to multiples of 2^-18, which the sums of the stream do not notice.
+    """
+    return _SHARE if dtype == torch.float16 else 1.0
 
 
 def fold_block(
@@ -151,6 +163,7 @@ class Modulations:
     def __init__(self, *, kept: bool) -> None:
         self._kept = kept
         self._for: object = None
+        self._share = 1.0
         self._embedding = torch.empty(0)
         self._layers: dict[DitBlock, LayerVectors] = {}
         self._inside: dict[DitBlock, Mapping[tuple[Stream, int], Shifts]] = {}
@@ -161,14 +174,15 @@ class Modulations:
         if self._kept and wanted == self._for:
             return
         self._embedding = dit.emb_in(timestep).to(work_dtype(like.dtype))
-        self._for = wanted
+        self._for, self._share = wanted, branch_share(like.dtype)
         self._layers.clear()
 
     def of(self, block: DitBlock) -> LayerVectors:
         """Modulation of a layer, whose weights are on the device."""
         if block not in self._layers:
             found = layer_vectors(block, self._embedding)
-            self._layers[block] = without(found, self._inside.get(block, {}))
+            found = without(found, self._inside.get(block, {}))
+            self._layers[block] = _opened(found, self._share, len(self._embedding) // 6)
         return self._layers[block]
 
     def final(self, dit: SeedVr2Dit) -> Shifts:
@@ -211,6 +225,18 @@ def without(vectors: LayerVectors, inside: Mapping[tuple[Stream, int], Shifts]) 
         for key, shifts in vectors.shifts.items()
     }
     return replace(vectors, shifts=left)
+
+
+def _opened(vectors: LayerVectors, share: float, dim: int) -> LayerVectors:
+    """Gates [dim] that bring back what branches are scaled by, see `branch_share`."""
+    if share == 1:
+        return vectors
+    ones = vectors.norms["vid"].q.new_ones(dim)
+    shifts = {
+        key: replace(one, gate=(ones if one.gate is None else one.gate) / share)
+        for key, one in vectors.shifts.items()
+    }
+    return replace(vectors, shifts=shifts)
 
 
 def _shifts(block: DitBlock, embedding: Tensor, stream: Stream, step: int) -> Shifts:

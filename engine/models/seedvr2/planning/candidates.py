@@ -291,7 +291,7 @@ class _Search:
 
     def _most_waiting(self, plan: SeedVr2Plan) -> int:
         """RAM that it may take; long spans leave some to other programs."""
-        most = self.room.budget.ram_bytes
+        most = self.room.most_ram(plan)
         if not self.on_gpu or plan.encode_span == plan.decode_span == USUAL_SPAN:
             return most
         return min(most, most_waiting(plan))
@@ -319,8 +319,7 @@ class _Search:
             if blocks == plan.blocks_on_device:
                 break
             more = self._pinned(replace(plan, blocks_on_device=blocks, pin_bytes=0))
-            fits = self.room.holds_on_device(more)
-            if fits and self.room.seconds(more) <= self.room.seconds(plan):
+            if self.room.holds(more) and self.room.seconds(more) <= self.room.seconds(plan):
                 return more
         return plan
 

@@ -51,6 +51,7 @@ def needs(plan: SeedVr2Plan) -> MemoryRequirement:
         waiting=waiting,
         finished=_finished_frames(plan),
         sources=waiting * plan.size.pixels * _SOURCE_BYTES,
+        measuring=VAES.measuring(vae, _vae_use(plan)),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from engine.core.errors import WrongModel
 from engine.files.formats.open_weights import WeightsFile
-from engine.files.formats.safetensors_file import SafetensorsFile
 from engine.models.identify import SEEDVR2_VAE, content_message, recognise
 from engine.models.seedvr2.vae.config import VAE_KEYS, VaeConfig, infer_vae_config
 from engine.models.seedvr2.vae.fast import FastVae
@@ -35,7 +34,6 @@ def vae_config_of(file: WeightsFile) -> VaeConfig:
 LOADER = VaeLoader(
     plain=SeedVr2Vae,
     fast=FastVae,
-    opened=SafetensorsFile,
     config_of=vae_config_of,
     keys_of=lambda shapes: VAE_KEYS,
 )

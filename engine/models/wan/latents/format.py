@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from engine.core.geometry import Size
+from engine.hardware.budget import Budget
+from engine.models import overflow
 from engine.models.latents import Check, Guess, LatentFilm, LatentFormat, LatentHeader
 from engine.models.planning.candidates import tile_of
-from engine.models.video_vae import half_sums
 from engine.models.wan import files
 from engine.models.wan.latents.file import SUFFIX, LatentFile, examined
 from engine.models.wan.latents.spaces import MODELS, TEMPORAL_FACTOR
 from engine.models.wan.plan import WanDecodePlan, WanEncodePlan
 from engine.models.wan.planning.candidates import least_edge
-from engine.models.wan.planning.requirements import vae_dtype
 from engine.protocol.plan import LatentPlan, WeightsPlan, WorkPlan
 from engine.settings.schema import JobSettings
 
@@ -53,7 +53,9 @@ class WanLatents(LatentFormat):
 
     # decoding
 
-    def choose(self, header: LatentHeader, settings: JobSettings, device: str) -> LatentPlan:
+    def choose(
+        self, header: LatentHeader, settings: JobSettings, device: str, budget: Budget
+    ) -> LatentPlan:
         """Whole frames, unless the user chose tiles."""
         found = files.files_of_wan(header.model, settings.latent_vae)
         least = least_edge(found.config)
@@ -62,9 +64,11 @@ class WanLatents(LatentFormat):
             model=header.model,
             normalised=False,
             device=device,
-            dtype=vae_dtype(settings.vae_precision, device),
+            dtype=overflow.vae_dtype(
+                settings.vae_precision, device, found.vae, has_bf16=budget.gpu_has_bf16
+            ),
             decode_tile=tile_of(settings.decode_tile, header.padded, least),
-            fp16_sums=not half_sums.overflowed(found.vae),
+            fp16_sums=not overflow.overflowed(found.vae),
         )
 
     def decoding(self, latent: LatentPlan, size: Size, work: WorkPlan) -> WanDecodePlan:
@@ -74,7 +78,7 @@ class WanLatents(LatentFormat):
             device=latent.device,
             dtype=latent.dtype,
             threads=work.threads,
-            switches=work.switches if latent.fp16_sums else half_sums.without_sums(work.switches),
+            switches=work.switches if latent.fp16_sums else overflow.without_sums(work.switches),
             vae=latent.vae,
             size=size,
             padded=self.padded(latent.model, size),
@@ -124,14 +128,20 @@ class WanLatents(LatentFormat):
         return Size(-(-size.width // step) * step, -(-size.height // step) * step)
 
     def encoding(
-        self, model: str, vae: WeightsPlan, size: Size, settings: JobSettings, device: str
+        self,
+        model: str,
+        vae: WeightsPlan,
+        size: Size,
+        settings: JobSettings,
+        device: str,
+        budget: Budget,
     ) -> WanEncodePlan:
         """Whole frames, unless the user chose tiles."""
-        padded = self.padded(model, size)
+        padded, has_bf16 = self.padded(model, size), budget.gpu_has_bf16
         return WanEncodePlan(
             model=model,
             device=device,
-            dtype=vae_dtype(settings.vae_precision, device),
+            dtype=overflow.vae_dtype(settings.vae_precision, device, vae, has_bf16=has_bf16),
             vae=vae,
             size=size,
             padded=padded,

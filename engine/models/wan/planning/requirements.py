@@ -98,6 +98,7 @@ def _job(asked: Pass, encode: Streamed, decode: Streamed) -> MemoryRequirement:
         finishing=most["finishing"].device,
         between=most["between"].device,
         hosts={name: use.host for name, use in most.items()},
+        measuring=VAES.measuring(asked.config, asked.use),
     )
 
 
@@ -187,10 +188,3 @@ def _repeated(asked: Pass, boxes: list[split.TileBox], cut: split.Cut) -> float:
         return 1.0
     shared = sum(box.outer.size.pixels for box in boxes) / features_of(asked.frame, cut)
     return shared * (1 + asked.warm_up / asked.visit)
-
-
-def vae_dtype(precision: str, device: str) -> str:
-    """Dtype of a Wan VAE: as wanted, else the fast one of a GPU."""
-    if precision != "auto":
-        return precision
-    return "float16" if device == "cuda" else "float32"

@@ -1,12 +1,11 @@
 """A Wan VAE from its file, in the plain or the fast variant.
 
-Files are safetensors or .pth, with the names of Wan, ComfyUI or diffusers. Values that are NaN or
+Files have the names of Wan, ComfyUI or diffusers. Values that are NaN or
 infinite, be it only in the dtype of the model, are refused.
 """
 
 from __future__ import annotations
 
-from engine.files.formats.open_weights import open_weights
 from engine.models.load import FiniteWeights
 from engine.models.video_vae.load import VaeLoader
 from engine.models.wan.vae.fast import FastWanVae
@@ -18,7 +17,6 @@ Wan = WanVae | FastWanVae
 LOADER = VaeLoader(
     plain=WanVae,
     fast=FastWanVae,
-    opened=open_weights,
     config_of=wan_config_of,
     keys_of=wan_keys,
     weights=FiniteWeights,

@@ -181,7 +181,7 @@ def test_headers_that_contradict_themselves_are_damaged(tmp_path: Path) -> None:
         head(tensor("a", (8,)), tensor(PREFIX + "a", (8,), offset=32)) + b"\0" * 64,
         head(tensor("a", (8,)), tensor("b", (8,), offset=4)) + b"\0" * 64,
         head(tensor("", (8,))) + b"\0" * 32,
-        head(tensor("a", (8, 1, 1, 1, 1))) + b"\0" * 32,
+        head(tensor("a", (8, 1, 1, 1, 1, 1))) + b"\0" * 32,
         head(tensor("a", (100,), kind=12)) + b"\0" * 144,
         head(tensor("a", (0,))) + b"\0" * 32,
         head(pairs=(text("x") + struct.pack("<I", 99),)),

@@ -41,11 +41,12 @@ def heads_of_empty_files(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_with_nothing_here_it_is_the_file_that_suits_the_gpu(tmp_path: Path) -> None:
     store = Here(tmp_path / "m")
     for model in ("seedvr2-7b", "seedvr2-7b-sharp"):
-        for gib, wanted in ((0, "q4"), (4, "q4"), (16, "q4"), (22.9, "fp16"), (32, "fp16")):
+        sizes = ((0, "q4"), (12, "q4"), (15.9, "int8"), (22.9, "fp16"), (32, "fp16"))
+        for gib, wanted in sizes:
             assert dit_of(store, model, gib) == f"{model}-{wanted}"
     for gib, wanted in ((0, "q8"), (8, "q8"), (12, "fp16"), (24, "fp16")):
         assert dit_of(store, "seedvr2-3b", gib) == f"seedvr2-3b-{wanted}"
-    found = files_of("seedvr2-7b", AUTO, store, gpu_bytes=16 * GIB)
+    found = files_of("seedvr2-7b", AUTO, store, gpu_bytes=12 * GIB)
     assert not found.dit.is_here
     assert 4e9 < found.dit.bytes < 6e9
     assert found.missing == ("seedvr2-7b-q4", *REST)
@@ -59,7 +60,9 @@ def test_what_is_here_is_taken_first(tmp_path: Path) -> None:
         (("fp16",), 16, "fp16"),  # nothing is loaded while something is here
         (("q4",), 24, "q4"),
         (("fp8",), 16, "fp8"),
-        (("fp16", "q4"), 16, "q4"),  # both are here: the one that suits
+        (("fp16", "q4"), 12, "q4"),  # both are here: the one that suits
+        (("fp16-comfy",), 16, "fp16-comfy"),  # so is the copy of another program
+        (("fp16-comfy", "q4"), 24, "fp16-comfy"),
         (("fp16", "q4"), 24, "fp16"),
         (("fp16", "fp8"), 16, "fp16"),  # neither suits best: the most exact one
     ]
@@ -71,3 +74,10 @@ def test_what_is_here_is_taken_first(tmp_path: Path) -> None:
     store = Here(tmp_path / "requested", "seedvr2-7b-q4", *REST)
     requested = JobSettings(precision="fp16")
     assert dit_of(store, "seedvr2-7b", 8, requested) == "seedvr2-7b-fp16"
+    store = Here(tmp_path / "comfyui", "seedvr2-7b-fp16-comfy", "seedvr2-vae-pth")
+    found = files_of("seedvr2-7b", requested, store)
+    assert (found.dit.published, found.vae.published) == (
+        "seedvr2-7b-fp16-comfy",
+        "seedvr2-vae-pth",
+    )
+    assert found.missing == ("seedvr2-text",)

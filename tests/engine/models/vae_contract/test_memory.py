@@ -36,6 +36,9 @@ CHANGED = {"usual": VaeSwitches(), "all off": OFF} | {
 DTYPES = pytest.mark.parametrize(
     "dtype", ["float32", pytest.param("bfloat16", marks=[BFLOAT16, pytest.mark.extended])]
 )
+TWO = pytest.mark.parametrize(
+    "row", rest_extended(ROWS.values(), ROWS["seedvr2"], ROWS["wan 2.2"]), ids=str
+)
 
 
 # --- what torch counts
@@ -114,7 +117,7 @@ def size_of(row: VaeRow) -> Size:
 
 
 @DTYPES
-@EACH
+@TWO
 def test_slices_of_every_call_take_what_is_measured(row: VaeRow, dtype: str) -> None:
     use = VaeUse(dtype=dtype)
     fast, measured = fast_of(row, use), figures_of(row.name, use)
@@ -336,7 +339,7 @@ def test_what_is_alive_together_adds_up_and_may_stay() -> None:
     assert kept.nbytes + more.nbytes == found.left_bytes
 
 
-@EACH
+@TWO
 def test_what_is_planned_holds_for_our_kernel_too(row: VaeRow) -> None:
     """At published sizes: tables in its order, and frames beside each other, take no more."""
     size, found = Size(256, 256), {}

@@ -135,6 +135,29 @@ def test_a_dtype_that_fails_leaves_the_others(name, gpu, folder, monkeypatch):
             assert (family.find(x, 2) is not None) == works[dtype]
 
 
+def test_work_that_does_without_failed_kernels_is_reported_with_the_reason(
+    gpu: Any, folder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels, found = token_rows.KERNELS, []
+    about = gpu, torch.float16, 8, kernels.usual(8)
+    refused = Mock(side_effect=nvrtc.NvrtcMissing("no library here"))
+    monkeypatch.setattr(kernels, "compile", refused)
+    forget(token_rows)
+    with build.reporting_missing(lambda *one: found.append(one)):
+        assert kernels.load(*about) is None
+        with following(Choices()):
+            assert kernels.load(*about) is None, "the job's choice, but for that reason"
+        assert found == [(kernels.title, "no library here")] * 2
+        monkeypatch.setattr(kernels, "compile", partial(compiled, folder, "token_rows", ""))
+        forget(token_rows)
+        assert kernels.load(*about) is not None
+    forget(token_rows)
+    monkeypatch.setattr(kernels, "compile", refused)
+    assert kernels.load(*about) is None
+    assert len(found) == 2, "nobody listens any more"
+    forget(token_rows)
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_passing_lack_of_memory_is_no_verdict(name, gpu, folder, monkeypatch, caplog):
     family = FAMILIES[name][0]

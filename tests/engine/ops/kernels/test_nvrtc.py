@@ -1,6 +1,9 @@
 import hashlib
 import logging
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -105,6 +108,12 @@ def test_products_alone_are_instructions_of_matrix_units():
         found = nvrtc.find().usage(build.source("product_rate"), "sm_86", macros)
         assert 24 <= found["multiply_only"].registers <= 128
         assert not found["multiply_only"].stack_bytes
+
+
+def test_a_stream_of_float32_compiles():
+    for arch in (ARCHITECTURES[0], ARCHITECTURES[-1]):
+        cubin = compiled("token_rows", torch.float16, arch, VECTOR=8, PACKS=2, STREAM_FLOAT32=1)
+        assert b"add_gated" in cubin
 
 
 @pytest.mark.extended
@@ -219,6 +228,47 @@ def test_on_windows_too(site, monkeypatch):
     wanted = put(site, "torch/lib/nvrtc64_130_0.dll", "nvidia/cu13/bin/x86_64/nvrtc64_130_0.dll")
     put(site, "torch/lib/nvrtc64_130_0.alt.dll", "torch/lib/nvrtc-builtins64_130.dll")
     assert list(nvrtc.candidates()) == wanted
+
+
+SHIM = """
+#include <dlfcn.h>
+const char *nvrtcGetErrorString(int code) { return "failed to open its builtins"; }
+int nvrtcVersion(int *major, int *minor) {
+  *major = 99; *minor = 1;
+  return dlopen("libnvrtc-builtins.so.99.1", RTLD_NOW) ? 0 : 7;
+}
+"""
+
+
+@pytest.mark.programs("cc")
+@pytest.mark.skipif(sys.platform != "linux", reason="a library of Linux")
+def test_builtins_are_found_beside_a_library_that_opens_them_by_their_bare_name(tmp_path):
+    builtins = "libnvrtc-builtins.so.99.1"
+    folder = tmp_path / "ünï 库"
+    folder.mkdir()
+    for name, text, *options in (
+        ("libnvrtc.so.99", SHIM),
+        (builtins, "int builtins;", f"-Wl,-soname,{builtins}"),
+    ):
+        (tmp_path / "shim.c").write_text(text)
+        command = ["cc", "-shared", "-fPIC", *options, str(tmp_path / "shim.c"), "-ldl"]
+        subprocess.run([*command, "-o", str(folder / name)], check=True)
+    library = folder / "libnvrtc.so.99"
+    alone = tmp_path / "libnvrtc.so.99"
+    shutil.copy(library, alone)
+    with pytest.raises(nvrtc.CompileFailed, match="failed to open its builtins"):
+        nvrtc.Nvrtc(alone)
+    (folder / "libnvrtc-builtins.so").symlink_to(builtins)
+    (folder / "libnvrtc-builtins.alt.so.99.1").write_bytes(b"no library")
+    assert [path.name for path in nvrtc.builtins_beside(library)] == [builtins]
+    assert nvrtc.Nvrtc(library).version == (99, 1)
+
+
+def test_builtins_of_windows_are_those_of_its_names(tmp_path, monkeypatch):
+    monkeypatch.setattr(nvrtc, "_BUILTINS", "nvrtc-builtins64_*.dll")
+    library, builtins = put(tmp_path, "nvrtc64_120_0.dll", "nvrtc-builtins64_126.dll")
+    put(tmp_path, "nvrtc64_120_0.alt.dll", "nvrtc-builtins64_126.alt.dll")
+    assert nvrtc.builtins_beside(library) == [builtins]
 
 
 def test_a_library_that_is_missing_or_does_not_load_is_an_error(site, monkeypatch):

@@ -81,6 +81,30 @@ def test_the_source_is_the_norm_the_gated_sum_and_swiglu(dtype, shape):
 
 
 @pytest.mark.usefixtures("_launched")
+@pytest.mark.parametrize("dtype", [torch.float16, *extended(torch.bfloat16)])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_source_norms_and_adds_to_a_stream_of_float32(dtype, shape):
+    x, y = tokens(*shape) * 1e5, tokens(*shape, dtype=dtype)
+    scale, shift = tokens(2, shape[1])
+    for factors in ((scale, shift), (scale, None), (None, None)):
+        wanted = rms_modulate(x, *factors, EPS, torch.empty_like(y), kernels=False)
+        assert_same(rms_modulate(x, *factors, EPS, torch.empty_like(y)), wanted)
+    wanted = add_gated(x.clone(), y, scale, kernels=False)
+    assert add_gated(x, y, scale) is x
+    assert x.dtype == torch.float32
+    torch.testing.assert_close(x, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_rows_of_two_types_are_read_by_the_narrower():
+    wide = torch.zeros(4, 64)
+    rows = torch.zeros(4, 64, dtype=torch.float16)
+    assert vector_of(rows, wide=wide) == 8
+    assert vector_of(rows[:, 8:40], wide=wide[:, 4:36]) == 4
+    assert vector_of(rows, wide=torch.zeros(64, 4).t()) == 0
+    assert vector_of(rows, wide=wide.double()) == 0
+
+
+@pytest.mark.usefixtures("_launched")
 @pytest.mark.parametrize("dtype", [*extended(*DTYPES[:2]), DTYPES[2]])
 def test_the_source_works_inside_larger_buffers(dtype):
     for left in (8, 4, 1):
@@ -129,3 +153,16 @@ def test_kernels_equal_the_reference_on_a_gpu(dtype, shape):
     assert_same(swiglu(x, y), swiglu(*exact, kernels=False).to(dtype))
     wanted = add_gated(*exact, scale, kernels=False)
     assert_same(add_gated(x, y, scale), wanted.to(dtype))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES[1:])
+def test_a_stream_of_float32_equals_the_reference_on_a_gpu(dtype):
+    assert token_rows.STREAM_KERNELS.working(GPU, dtype)
+    x, y = tokens(1000, 2560).to(GPU) * 1e5, tokens(1000, 2560, dtype=dtype).to(GPU)
+    scale, shift = tokens(2, 2560).to(GPU)
+    assert token_rows.find(x, y) is not None
+    wanted = rms_modulate(x.double(), scale, shift, EPS, kernels=False)
+    assert_same(rms_modulate(x, scale, shift, EPS, torch.empty_like(y)), wanted.to(dtype))
+    wanted = add_gated(x.double(), y.double(), scale, kernels=False)
+    torch.testing.assert_close(add_gated(x, y, scale).double(), wanted, rtol=1e-6, atol=1e-6)

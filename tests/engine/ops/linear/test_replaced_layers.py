@@ -2,9 +2,11 @@ import pytest
 import torch
 from torch import nn
 
+from engine.ops.linear import eight_bit
 from engine.ops.linear.eight_bit import EightBitLinear
 from engine.ops.linear.formats import PRODUCTS, product_kinds, stored_kinds, suits, swap_linears
 from engine.ops.linear.gguf import GgufLinear
+from tests.helpers.model_files import tiled
 
 
 def model() -> nn.Module:
@@ -57,3 +59,15 @@ def test_a_format_that_cannot_be_is_an_error() -> None:
     for (layer, kind), text in errors.items():
         with pytest.raises(ValueError, match=text):
             swap_linears(model(), {layer: kind})
+
+
+def test_exponents_of_blocks_are_found_in_their_tiles_and_multiply_exactly() -> None:
+    for rows, blocks in ((1, 1), (33, 3), (128, 4), (200, 5), (300, 9)):
+        exponents = torch.randint(0, 255, (rows, blocks)).to(torch.uint8)
+        assert torch.equal(eight_bit.untiled(tiled(exponents), rows, blocks), exponents)
+    exponents = torch.arange(255, dtype=torch.uint8)[:, None]
+    codes = torch.randn(255, 32).to(torch.float8_e4m3fn)
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        found = eight_bit.dequantise(codes, exponents, 0, dtype)
+        wanted = codes.double() * 2.0 ** (exponents.double() - 127)
+        assert torch.equal(found, wanted.to(torch.float32).to(dtype))

@@ -87,6 +87,7 @@ MORE = [("7b", torch.float32, SHAPES), ("3b", torch.bfloat16, SHAPES[:1])]
 @pytest.mark.parametrize(
     ("kind", "dtype", "shapes"),
     [("3b", torch.float32, SHAPES), ("7b", torch.bfloat16, SHAPES[:1])]
+    + [(kind, torch.float16, SHAPES[:1]) for kind in SIZED]
     + extended(*MORE)
     + [pytest.param(kind, torch.bfloat16, SHAPES[1:], marks=pytest.mark.slow) for kind in SIZED],
 )

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -128,6 +129,36 @@ def test_rounding_is_that_of_the_plain_form(kind: str, dtype: torch.dtype) -> No
         folded = fast_dit(plain, DitSwitches(folded_modulation=True))
         errors = rms_errors(exact, plain, folded, seeds=3)
         assert 0 < errors[1] <= 1.5 * errors[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "factor"),
+    [("3b", "proj_out.weight", 5e4), ("7b", "proj_out.weight", 5e4), ("3b", "proj_in.weight", 1e4)],
+)
+def test_sums_of_layers_may_exceed_float16(kind: str, name: str, factor: float) -> None:
+    """Tokens, what layers add to them, and products of SwiGLU with its gate are beyond 65504."""
+    plain = random_dit(tiny_dit_config(kind))
+    for path, value in plain.named_parameters():
+        if path.startswith("blocks.") and path.endswith(name):
+            value.mul_(factor)
+    plain = plain.half()
+    assert all(value.isfinite().all() for value in plain.parameters())
+    inputs = random_inputs(plain.config, (2, 24, 44), text=6, dtype=torch.float16)
+    truth = deepcopy(plain).double()(*(x.double() for x in inputs), T)
+    assert not plain(*inputs, T).isfinite().all()
+    for switches in ({}, {"fused_steps": False}, {"in_place_residual": False}):
+        found = fast_dit(plain, DitSwitches(**switches))(*inputs, T)
+        assert found.dtype == torch.float32
+        error = (found.double() - truth).square().mean().sqrt()
+        assert error < 0.01 * truth.square().mean().sqrt(), switches
+
+
+@BOTH
+def test_a_float32_stream_rounds_less_than_a_float16_one(kind: str) -> None:
+    config = tiny_dit_config(kind, layers=6, separate_layers=6 if kind == "7b" else 3)
+    plain, exact = random_dit(config).half(), random_dit(config).half().double()
+    narrow, wide = rms_errors(exact, plain, fast_dit(plain), seeds=3)
+    assert wide < 0.9 * narrow
 
 
 @BOTH

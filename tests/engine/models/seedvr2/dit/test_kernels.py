@@ -36,7 +36,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return asked
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("kind", ["3b", "7b"])
 def test_every_pass_fits_its_kernel(
     kind: str, dtype: torch.dtype, folder: Path, monkeypatch: pytest.MonkeyPatch

@@ -137,7 +137,8 @@ def test_every_format_computes_as_its_values_say_resident_and_streamed(
     for dtype in (torch.bfloat16, torch.float16):
         narrow = run(load_dit(path, form=form, dtype=dtype), dtype)
         streamed = load_dit(path, form=form, dtype=dtype, options=LoadOptions(blocks_on_device=1))
-        assert narrow.dtype == dtype
+        has_wide_stream = form == "fast" and dtype == torch.float16
+        assert narrow.dtype == (torch.float32 if has_wide_stream else dtype)
         assert torch.equal(run(streamed, dtype), narrow)
 
 
@@ -258,7 +259,8 @@ def test_scaled_weights_are_those_that_were_rounded(
         dit = load_dit(path, options=LoadOptions(products=products))
         layers = {n: m for n, m in dit.named_modules() if isinstance(m, QuantizedLinear)}
         matrices = [n for n, t in tensors.items() if t.ndim > 1 and n.startswith("blocks.")]
-        assert len(layers) == len(matrices)
+        narrow = [n for n in matrices if kind != "mxfp8" or tensors[n].shape[1] % 32 == 0]
+        assert len(layers) == len(narrow if products == "none" else matrices)
         for name, layer in layers.items():
             found = layer.dense_weight(torch.float64)
             assert relative_rms(found, tensors[f"{name}.weight"].double()) < limit, name
@@ -286,6 +288,10 @@ REFUSALS: list[tuple[str, str, Tensor | None, str]] = [  # kind, name, what it b
     ("fp8 rows", f"{QKV}.weight_scale", torch.zeros(96, 1), "scale-value"),
     ("int8", f"{QKV}.weight_scale", torch.full((96, 1), torch.inf), "scale-value"),
     ("int8", f"{QKV}.weight_scale", torch.full((96,), -1.0), "scale-value"),
+    ("mxfp8", f"{QKV}.weight_scale", torch.zeros(128, 8, dtype=torch.uint8), "scale-shape"),
+    ("mxfp8", f"{QKV}.weight_scale", torch.full((128, 4), 255, dtype=torch.uint8), "scale-value"),
+    ("mxfp8", f"{QKV}.comfy_quant", None, "quantised"),
+    ("mxfp8", f"{QKV}.comfy_quant", marker("fp8"), "quantised"),
     ("int8", f"{QKV}.comfy_quant", None, "quantised"),
     ("int8", f"{QKV}.comfy_quant", JSON, "quantised"),
     ("int8", f"{QKV}.comfy_quant", torch.zeros(3, dtype=torch.uint8), "quantised"),

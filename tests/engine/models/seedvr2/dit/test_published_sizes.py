@@ -48,6 +48,9 @@ def comfy_file(size: str, kind: str) -> tuple[Kinds, dict[str, Tensor]]:
             layer = name.removesuffix(".weight")
             leaf = "scale_weight" if kind == "fp8" else "weight_scale"
             values[f"{layer}.{leaf}"] = torch.rand(() if kind == "fp8" else (shape[0], 1)) + 0.1
+            if kind == "mxfp8":
+                tiles = shape[0], shape[1] // 32  # of these sizes whole ones
+                values[f"{layer}.{leaf}"] = torch.full(tiles, 120, dtype=torch.uint8)
             if kind != "fp8":
                 values[f"{layer}.comfy_quant"] = marker(kind)
     floats = {torch.uint8: "U8", torch.float32: "F32"}
@@ -55,7 +58,7 @@ def comfy_file(size: str, kind: str) -> tuple[Kinds, dict[str, Tensor]]:
     return kinds, values
 
 
-CASES = [("3b", "cast"), ("3b", "dynamic GGUF"), ("7b", "int8 rotated")]
+CASES = [("3b", "cast"), ("3b", "dynamic GGUF"), ("7b", "int8 rotated"), ("7b", "mxfp8")]
 MORE = [("3b", kind) for kind in SCALED] + [("7b", "fp8"), ("7b", "dynamic GGUF")]
 
 

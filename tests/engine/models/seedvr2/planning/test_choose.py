@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from engine.core.geometry import Size
 from engine.hardware import gpu_table
 from engine.hardware.budget import pretended_budget
+from engine.models import overflow
 from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.dit.cost import resident_bytes, weight_bytes
 from engine.models.seedvr2.family import FAMILY
 from engine.models.seedvr2.plan import working_size
 from engine.models.seedvr2.planning.requirements import needs
-from engine.models.video_vae import half_sums
+from engine.planner.downgrade import next_plan
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.plan import Plan
@@ -173,43 +174,93 @@ def test_each_step_down_needs_less_until_there_is_none(vram: int, size: Size, jo
 
 def test_an_overflow_makes_sums_and_then_all_of_the_vae_wider() -> None:
     work = plan_of(30).work
-    sums = FAMILY.wider(work)
+    found = []
+    for _ in range(3):
+        work = FAMILY.wider(work, a_budget(cuda=True, capability=(8, 6)), "decoder")
+        assert work is not None
+        found.append((work.vae_dtype, work.switches.vae.fp16_sums))
+    assert found == [("float16", False), ("bfloat16", False), ("float32", False)]
+    assert FAMILY.wider(work, a_budget(cuda=True, capability=(8, 6)), "decoder") is None
+
+
+def test_a_transformer_of_float16_gets_other_sums_and_then_float32() -> None:
+    turing, ampere = (a_budget(cuda=True, capability=one) for one in ((7, 5), (8, 6)))
+    narrow = replace(plan_of(30).work, dtype="float16")
+    sums = FAMILY.wider(narrow, turing, "transformer")
     assert sums is not None
-    assert (sums.vae_dtype, sums.switches.vae.fp16_sums) == ("float16", False)
-    wider = FAMILY.wider(sums)
-    assert wider is not None
-    assert wider.vae_dtype == "float32"
-    assert FAMILY.wider(wider) is None
+    assert (sums.dtype, sums.switches.dit.fp16_sums) == ("float16", False)
+    assert sums.switches.vae == narrow.switches.vae
+    assert not plan_of(30).work.switches.dit.fp16_sums, "it is remembered"
+    wide = FAMILY.wider(sums, turing, "transformer")
+    assert wide is not None
+    assert (wide.dtype, wide.vae_dtype) == ("float32", "float16")
+    assert plan_of(30).work.switches.dit.fp16_sums, "it was not the reason"
+    assert FAMILY.wider(wide, turing, "transformer") is None
+    assert FAMILY.wider(plan_of(30).work, ampere, "transformer") is None, "bfloat16 has its range"
 
 
-def test_a_vae_whose_sums_overflowed_begins_without_them(
+def test_what_overflowed_is_remembered_where_that_costs_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def fp16_sums(**settings: Any) -> bool:
-        return bool(plan_of(30, **settings).work.switches.vae.fp16_sums)
+    def begins(**settings: Any) -> tuple[str, bool]:
+        work = plan_of(30, **settings).work
+        return work.vae_dtype, bool(work.switches.vae.fp16_sums)
 
-    caplog.set_level(logging.INFO, half_sums.logger.name)
+    caplog.set_level(logging.INFO, overflow.logger.name)
     work = plan_of(30).work
-    for device, dtype, changes in (
-        ("cpu", "float16", {}),
-        ("cuda", "bfloat16", {}),
-        ("cuda", "float16", {"kernels": False}),
-        ("cuda", "float16", {"convolution": "3d"}),
-        ("cuda", "float16", {"fp16_sums": False}),
+    ampere, turing = (a_budget(cuda=True, capability=one) for one in ((8, 6), (7, 5)))
+    for device, dtype, changes, wider in (
+        ("cpu", "float16", {}, "float32"),
+        ("cuda", "bfloat16", {}, "float32"),
+        ("cuda", "float16", {"kernels": False}, "float32"),
+        ("cuda", "float16", {"convolution": "3d"}, "float32"),
+        ("cuda", "float16", {"fp16_sums": False}, "float32"),
     ):
         vae = replace(work.switches.vae, **changes)
-        other = replace(work, device=device, switches=replace(work.switches, vae=vae))
-        assert half_sums.after_overflow(other, work.vae, dtype) is None
-    assert fp16_sums()
+        switches = replace(work.switches, vae=vae)
+        other = replace(work, device=device, vae_dtype=dtype, switches=switches)
+        found = FAMILY.wider(other, turing)
+        assert found is not None
+        assert found.vae_dtype == wider
+    assert begins() == ("float16", True)
     assert not caplog.records
-    without = half_sums.after_overflow(work, work.vae, "float16")
+    without = FAMILY.wider(work, ampere)
     assert without is not None
-    assert not fp16_sums()
+    assert begins() == ("float16", False)
     assert len(caplog.records) == 1
     changed = replace(work, vae=replace(work.vae, bytes=work.vae.bytes + 1))
     assert FAMILY.with_switches(changed, work.switches).switches.vae.fp16_sums
-    assert half_sums.after_overflow(without, work.vae, "float16") is None  # they were not why
-    assert fp16_sums()
+    narrow = FAMILY.wider(without, ampere)
+    assert narrow is not None
+    assert begins() == ("bfloat16", False)
+    assert begins(vae_precision="float16") == ("float16", False), "the user's own"
+    assert overflow.vae_dtype("auto", "cuda", work.vae, has_bf16=False) == "float16"
+    assert FAMILY.wider(narrow, ampere) is not None
+    assert begins() == ("float16", True), "float32 was needed: that was not the reason"
+
+
+NARROW, WIDE = ["float16", "float32"], ["float16", "bfloat16", "float32"]
+CARDS = {"RTX 2060": NARROW, "RTX 4060": WIDE, "RTX 5070 Ti": WIDE, "RTX 3090": WIDE}
+
+
+@pytest.mark.parametrize("card", CARDS)
+def test_wider_values_are_planned_again_within_the_memory(card: str) -> None:
+    budget = pretended_budget(gpu_table.named(card), ram_bytes=24 * GIB)
+    wanted = JobSettings(model="seedvr2-3b")
+    request = Request(media=a_media(size=HD), settings=wanted)
+    first = plan = plan_job(request, budget, Rates())
+    found = []
+    while (after := next_plan(plan, "overflow", part="decoder")) is not None:
+        assert after.device_bytes <= plan.device_budget_bytes
+        assert after.peak_bytes <= plan.budget_bytes
+        if after.work.vae_dtype != "float32":
+            wide = replace(after.work, vae_dtype="float16", switches=first.work.switches)
+            assert wide == first.work
+        found.append(after.work.vae_dtype)
+        plan = after
+    assert found == CARDS[card]
+    unchanged = replace(first.work, vae_dtype="float32")
+    assert needs(unchanged).device > first.device_budget_bytes
 
 
 def test_choices_are_kept() -> None:

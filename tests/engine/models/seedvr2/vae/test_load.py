@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from engine.files.formats.open_weights import open_weights
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.load import load_vae
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
+from tests.helpers.model_files import write_gguf
+from tests.helpers.tensors import relative_rms
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "seedvr2"
 TINY = GOLDEN / "vae_tiny_weights.safetensors"
@@ -51,6 +54,23 @@ def test_both_forms_come_from_one_file_and_agree(small: dict[str, Tensor], path:
         vae = load_vae(path, form="plain", dtype=dtype)
         for name, value in small.items():
             assert torch.equal(vae.get_parameter(name), value.half().to(dtype)), (name, dtype)
+
+
+def test_other_formats_give_the_same_model(tmp_path: Path) -> None:
+    """The authors' own file is a .pth; GGUF files have blocks, and convolutions of five axes."""
+    tensors, config = load_file(TINY), load_vae(TINY, form="plain").config
+    torch.save(tensors, tmp_path / "ema_vae.pth")
+    write_gguf(tmp_path / "vae.gguf", tensors, "Q8_0", cut_rows=True, metadata=CONFIG)
+    with open_weights(tmp_path / "vae.gguf") as file:
+        assert {"Q8_0", "F16", "F32"} == set(file.dtypes.values())
+        assert file.shapes == {name: tuple(value.shape) for name, value in tensors.items()}
+    latent = torch.randn(1, 16, 2, 2, 3)
+    wanted = load_vae(TINY, form="plain").decode(latent)
+    for form in ("plain", "fast"):
+        vae = load_vae(tmp_path / "ema_vae.pth", form=form, config=config)
+        torch.testing.assert_close(vae.decode(latent), wanted, atol=5e-5, rtol=0)
+        vae = load_vae(tmp_path / "vae.gguf", form=form)
+        assert 1e-4 < relative_rms(vae.decode(latent), wanted) < 0.02
 
 
 MEASURE = """

@@ -17,7 +17,7 @@ from engine.models.wan.plan import WanPlan
 from engine.models.wan.planning.candidates import warm_up
 from engine.protocol.plan import LatentPlan
 from engine.settings.schema import JobSettings
-from tests.helpers.plans import a_plan
+from tests.helpers.plans import a_budget, a_plan
 from tests.helpers.wan import a_latent, tiny_wan_config, write_latent, write_wan
 
 FORMAT, EARLY = WanLatents(), warm_up(PUBLISHED["wan21-vae"])
@@ -46,7 +46,7 @@ def test_every_way_to_decode_gives_the_same_frames(tmp_path: Path, vae: Path) ->
     path = tmp_path / "a.latent"
     write_latent(path, a_latent(16, 11, 4, 33))
     settings = JobSettings(latent_vae=str(vae), latents="normalised")
-    latent = FORMAT.choose(FORMAT.header(path), settings, "cpu")
+    latent = FORMAT.choose(FORMAT.header(path), settings, "cpu", a_budget())
     whole = decoded(path, latent)
     assert whole.shape == (41, 3, 32, 264)
     for way in WAYS:
@@ -57,7 +57,7 @@ def test_every_way_to_decode_gives_the_same_frames(tmp_path: Path, vae: Path) ->
 def test_every_way_to_encode_gives_the_same_latents(tmp_path: Path, vae: Path) -> None:
     frames = torch.rand(13, 3, 32, 264, generator=torch.Generator().manual_seed(1)) * 2 - 1
     files = FORMAT.weights("wan21-vae", str(vae))
-    encoding = FORMAT.encoding("wan21-vae", files, SIZE, JobSettings(), "cpu")
+    encoding = FORMAT.encoding("wan21-vae", files, SIZE, JobSettings(), "cpu", a_budget())
     film = FORMAT.header(write_film(tmp_path)).film
 
     def encoded(plan: WanPlan) -> Tensor:

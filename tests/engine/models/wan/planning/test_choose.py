@@ -116,16 +116,24 @@ def test_a_smaller_card_never_gets_a_larger_plan(vram: int, more: int) -> None:
     assert small <= large
 
 
-def test_an_overflow_makes_sums_and_then_numbers_wider() -> None:
-    sums = FAMILY.wider(wan_of(plan_of(64)))
+@pytest.mark.parametrize(("capability", "dtypes"), [((8, 9), ["bfloat16"]), ((7, 5), [])])
+def test_an_overflow_makes_sums_and_then_numbers_wider(
+    capability: tuple[int, int], dtypes: list[str]
+) -> None:
+    budget = a_budget(cuda=True, capability=capability)
+    work = wan_of(plan_of(64))
+    sums = FAMILY.wider(work, budget)
     assert sums is not None
     assert (sums.dtype, sums.switches.vae.fp16_sums) == ("float16", False)
     assert not wan_of(plan_of(64)).switches.vae.fp16_sums  # it is remembered
-    wider = FAMILY.wider(sums)
-    assert wider is not None
-    assert wider.dtype == "float32"
-    assert needs(wider).device > needs(wan_of(plan_of(64))).device
-    assert FAMILY.wider(wider) is None
+    found, wide = [], sums
+    while (wider := FAMILY.wider(wide, budget)) is not None:
+        same = needs(wider).device == needs(work).device
+        assert same == (wider.dtype == "bfloat16")
+        found.append(wider.dtype)
+        wide = wider
+        assert wan_of(plan_of(64)).dtype == (dtypes[0] if same else "float16")
+    assert found == [*dtypes, "float32"]
 
 
 def test_choices_are_kept() -> None:
@@ -175,8 +183,10 @@ def test_latents_get_the_largest_tiles_that_fit(model: str) -> None:
     latents, wanted = WanLatents(), JobSettings()
     usual = plan_of(48, model="wan-2x").work  # with the switches of a GPU
     for gib in (3, 6, 12, 48):
-        decoding = latents.decoding(latents.choose(header(model, HD), wanted, "cuda"), HD, usual)
-        encoding = latents.encoding(model, latents.weights(model), HD, wanted, "cuda")
+        record = latents.choose(header(model, HD), wanted, "cuda", a_budget())
+        decoding = latents.decoding(record, HD, usual)
+        weights = latents.weights(model)
+        encoding = latents.encoding(model, weights, HD, wanted, "cuda", a_budget())
         for plan in (decoding, replace(encoding, switches=usual.switches)):
             assert plan.dtype == "float16"
             assert needs(plan).device == needs(plan).stages[plan.stages[0]]
@@ -192,11 +202,11 @@ def test_latents_get_the_largest_tiles_that_fit(model: str) -> None:
             assert room.holds(found) or smallest
             assert gib < 48 or tile is None
             if isinstance(plan, WanDecodePlan):
-                record = latents.choose(header(model, HD), wanted, "cuda")
+                record = latents.choose(header(model, HD), wanted, "cuda", a_budget())
                 again = latents.decoding(latents.planned(record, found), HD, usual)
                 assert replace(again, park_pin_bytes=found.park_pin_bytes) == found
     assert least_edge(WAN22) == 392
-    small = latents.choose(header("wan21-vae", Size(64, 48)), wanted, "cpu")
+    small = latents.choose(header("wan21-vae", Size(64, 48)), wanted, "cpu", a_budget())
     assert (small.dtype, small.decode_tile) == ("float32", None)
 
 
