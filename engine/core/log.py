@@ -48,12 +48,20 @@ def setup(*, to_stderr: bool = False) -> None:
     with contextlib.suppress(OSError):
         paths.logs_folder().mkdir(parents=True, exist_ok=True)
         root.addHandler(_LogFile(paths.logs_folder() / "upreel.log", _LARGEST_BYTES))
-        if not faulthandler.is_enabled():  # where all threads were when a library crashed
-            faulthandler.enable((paths.logs_folder() / "crash.log").open("a", encoding="utf-8"))
+    note_crashes()
     if to_stderr:
         stream = _formatted(logging.StreamHandler())
         stream.setLevel(logging.WARNING)
         root.addHandler(stream)
+
+
+def note_crashes() -> None:
+    """Let this process write down where all its threads were when a library crashed."""
+    if faulthandler.is_enabled():
+        return
+    with contextlib.suppress(OSError):
+        paths.logs_folder().mkdir(parents=True, exist_ok=True)
+        faulthandler.enable((paths.logs_folder() / "crash.log").open("a", encoding="utf-8"))
 
 
 @contextlib.contextmanager

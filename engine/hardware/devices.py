@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import platform
 import sys
@@ -79,8 +80,19 @@ def ram() -> tuple[int, int]:
 
 
 def own_ram() -> int:
-    """Bytes of main memory that only this process uses, without mapped files."""
-    memory = psutil.Process().memory_info()
+    """Bytes of main memory that only this program uses, without mapped files.
+
+    Processes that it started with `multiprocessing` count: those of GPUs, and workers.
+    """
+    pids = (os.getpid(), *(one.pid for one in multiprocessing.active_children()))
+    return sum(map(_own_ram, pids))
+
+
+def _own_ram(pid: int | None) -> int:
+    try:
+        memory = psutil.Process(pid).memory_info()
+    except psutil.Error:  # it has ended since
+        return 0
     if sys.platform == "win32":
         return int(memory.private)
     return int(memory.rss - getattr(memory, "shared", 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,8 @@ class OwnMemory:
 
     gpu_bytes: Callable[[], int] = lambda: 0  # memory that torch has reserved
     pinned_bytes: Callable[[], int] = lambda: 0  # pinned RAM
+    # GPU memory that Windows keeps in RAM; None off Windows.
+    shared_bytes: Callable[[], int | None] = lambda: shared_memory.own_bytes()
 
 
 def read(family: frozenset[int], own: OwnMemory) -> GpuReading | None:
@@ -80,7 +83,7 @@ def _read(gpu: Gpu, family: frozenset[int], own: OwnMemory | None = None) -> Gpu
 
 
 def _spilled(own: OwnMemory) -> int:
-    shared = shared_memory.own_bytes()
+    shared = own.shared_bytes()
     if not shared:
         return 0
     spilled = shared - own.pinned_bytes()
@@ -97,7 +100,7 @@ def other_programs() -> tuple[GpuProcess, ...]:
         return ()
     handle = nvml.handles()[gpu.index]
     used = gpu.total_bytes - gpu.free_bytes
-    ours = frozenset({psutil.Process().pid})
+    ours = frozenset({os.getpid(), os.getppid()})  # the window's process starts that of a GPU
     return programs(bytes_by_process(nvml.processes(handle), shared_memory.adapter(used)), ours)
 
 

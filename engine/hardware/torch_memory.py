@@ -9,26 +9,40 @@ from dataclasses import replace
 from typing import Any
 
 from engine.core import gpu_loss
-from engine.hardware import devices
+from engine.hardware import devices, shared_memory
 from engine.hardware.gpu_reading import OwnMemory
 from engine.protocol.report import MemoryPeak
 
 _LEAST_SHARE = 0.01  # of a GPU; less is an internal error
+_elsewhere = (0, 0, 0)  # in the process of the GPU that a job runs in: see `note_elsewhere`
+
+
+def note_elsewhere(reserved: int, pinned: int, shared: int) -> None:
+    """Keep what another process of this program has reported of its memory, in bytes.
+
+    Args:
+        reserved: Bytes of the GPU in use that torch has reserved there.
+        pinned: Bytes of main memory pinned there.
+        shared: Bytes of GPU memory that Windows keeps in main memory for it.
+    """
+    global _elsewhere
+    _elsewhere = reserved, pinned, shared
 
 
 def gpu_bytes(number: int | None = None) -> int:
-    """Bytes of a GPU that torch has reserved in this process; 0 before it uses one.
+    """Bytes of a GPU that torch has reserved in this program; 0 before it uses one.
 
     Args:
         number: Number of the CUDA device; None: the GPU in use, whatever the thread.
     """
-    cuda = _cuda()
-    if cuda is None:
+    cuda, (elsewhere, *_) = _cuda(), _elsewhere
+    if cuda is None and not elsewhere:
         return 0
-    if number is None:
-        gpu = devices.in_use()
-        number = 0 if gpu is None else gpu.number
-    return int(cuda.memory_reserved(number))
+    gpu = devices.in_use()
+    used = 0 if gpu is None else gpu.number
+    number = used if number is None else number
+    own = 0 if cuda is None else int(cuda.memory_reserved(number))
+    return own + (elsewhere if number == used else 0)
 
 
 def take_peak() -> MemoryPeak | None:
@@ -68,10 +82,10 @@ def timing_event() -> Any:
 
 def pinned_bytes() -> int:
     """Bytes of main memory that are pinned for the GPU, by torch's own allocator and by us."""
-    cuda = _cuda()
+    cuda, found = _cuda(), _elsewhere[1]
     if cuda is None:
-        return 0
-    found = int(cuda.host_memory_stats().get("allocated_bytes.current", 0))
+        return found
+    found += int(cuda.host_memory_stats().get("allocated_bytes.current", 0))
     ours = sys.modules.get("engine.ops.transfer.pinned")
     return found + (ours.registered_bytes() if ours is not None else 0)
 
@@ -132,4 +146,8 @@ def _cuda() -> Any:
     return cuda if is_used is not None and is_used() else None
 
 
-OWN = OwnMemory(gpu_bytes=gpu_bytes, pinned_bytes=pinned_bytes)
+OWN = OwnMemory(
+    gpu_bytes=gpu_bytes,
+    pinned_bytes=pinned_bytes,
+    shared_bytes=lambda: (shared_memory.own_bytes() or 0) + _elsewhere[2],
+)

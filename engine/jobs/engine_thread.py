@@ -16,9 +16,11 @@ from engine.core.file_access import reported
 from engine.core.wings import wings
 from engine.hardware import torch_memory
 from engine.hardware.telemetry import Sampler
+from engine.jobs import gpu_process
 from engine.jobs.excerpts import ExcerptService
 from engine.jobs.job_service import JobService
 from engine.jobs.model_file_service import ModelFileService
+from engine.jobs.run_here import prepared
 from engine.jobs.services import (
     DiagnosticsService,
     ExaminationService,
@@ -27,7 +29,6 @@ from engine.jobs.services import (
     Service,
     ServiceHost,
 )
-from engine.jobs.stored_run import prepared
 from engine.jobs.task_runner import Task, TaskRunner
 from engine.pipeline.prepare import Machine
 from engine.planner.availability import devices_here
@@ -96,6 +97,7 @@ class EngineThread(threading.Thread):
         finally:
             self._tasks.close(_CLOSE_S)
             self._excerpts.close()
+            gpu_process.PROCESS.close()
             for end in self._host.at_end:
                 end(_CLOSE_S)
             sampler.stop()
@@ -129,6 +131,8 @@ class EngineThread(threading.Thread):
                 prepared()
                 self._sink.emit(e.EngineReady(seconds=time.monotonic() - begin))
                 self._sink.emit(devices_here(self._pretend))
+                if not self._pretend:
+                    gpu_process.warm()
                 for wing in wings():
                     wing.tidy()
                 self._excerpts.tidy()

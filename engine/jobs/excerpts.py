@@ -15,10 +15,11 @@ from engine.core.file_access import writing
 from engine.core.geometry import FrameSpan
 from engine.hardware.process import keep_awake
 from engine.jobs.checkpoint import Checkpoint
+from engine.jobs.gpu_process import run_in
 from engine.jobs.job import Job
 from engine.jobs.job_service import JobService
 from engine.jobs.job_store import JobStore
-from engine.jobs.stored_run import prepared, run_in
+from engine.jobs.run_here import prepared
 from engine.jobs.task_runner import RunningTask, Task
 from engine.pipeline.prepare import (
     Machine,

@@ -1,4 +1,4 @@
-"""Recovery of a job that ran out of memory, spilled it or released it: it starts again, smaller.
+"""Recovery of a job that lacked memory, gave it back or lost its GPU: it starts again, smaller.
 
 Finished segments stay; a try that failed is forgotten before the next one loads anything.
 """
@@ -118,6 +118,7 @@ class Recovery:
         Raises:
             OutOfMemory: There is no smaller plan, and the smallest was tried again.
             NumericOverflow: There is no wider format.
+            GpuLost: The GPU was lost with the smallest plan, again before anything was finished.
             Cancelled: The job was cancelled while it was paused.
         """
         if failure.why is None:
@@ -143,12 +144,15 @@ class Recovery:
             self._context.guard = None  # slow is better than never
             _warn(self._context, Notice(code="spilled-at-floor", severity="warning"))
             return
+        if self._failed_at >= done and failure.why == "gpu-lost":
+            raise failure.error
         if self._failed_at >= done and self._failing == "latent":
             raise OutOfMemory("decoding-latents")
         if self._failed_at >= done:
             raise smallest_plan_error(self._context.plan, self._context)
         self._failed_at = done
-        _warn(self._context, Notice(code="memory-retry", severity="warning"))
+        code = "gpu-retry" if failure.why == "gpu-lost" else "memory-retry"
+        _warn(self._context, Notice(code=code, severity="warning"))
 
 
 def change_plan(context: JobContext, after: Plan, failure: Failure) -> None:

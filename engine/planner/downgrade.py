@@ -9,16 +9,15 @@ from typing import Literal
 from engine.core.errors import OutOfMemory
 from engine.core.messages import Message, Param, message
 from engine.core.units import memory_text
-from engine.hardware.budget import PROGRAM_BYTES
 from engine.models import registry
 from engine.models.planning.memory import PhaseMemory, Room
 from engine.planner import peaks, rates, times
 from engine.planner.plan_job import room_of
 from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.plan import Notice, PassName, Plan, StagePlan, WorkPlan
-from engine.settings.switches import unpinned
+from engine.settings.switches import careful, unpinned
 
-Why = Literal["out-of-memory", "pinning", "spilled", "overflow"]
+Why = Literal["out-of-memory", "pinning", "spilled", "overflow", "gpu-lost"]
 _MIB = 2**20
 _UNKNOWN_LIMIT = 2**60  # bytes, where a plan does not state its budget
 
@@ -47,6 +46,8 @@ def next_plan(
         failed: The pass that was at work; None where that is not known.
         part: Part of the model that overflowed, a case of `NumericOverflow`.
     """
+    if why == "gpu-lost":
+        return _after_loss(plan)
     if why == "pinning" and pins(plan):
         return without_pinning(plan)
     for name in _in_turn(plan, why, failed):
@@ -58,6 +59,18 @@ def next_plan(
         if other is not None:
             return _remeasured_plan(registry.with_pass(plan, name, other))
     return None
+
+
+def _after_loss(plan: Plan) -> Plan | None:
+    """The plan with careful switches; of one that has them, with half the tiles."""
+    names: tuple[PassName, ...] = ("work",) if plan.first_pass is None else ("first_pass", "work")
+    works = [registry.pass_of(plan, name) for name in names]
+    others = [replace(work, switches=careful(work.switches)) for work in works]
+    if others == works:
+        others = [registry.family_of(work).gentler(work, work) for work in works]
+    for name, work in zip(names, others, strict=True):
+        plan = registry.with_pass(plan, name, work)
+    return None if others == works else _remeasured_plan(plan)
 
 
 def pins(plan: Plan) -> bool:
@@ -137,7 +150,8 @@ def next_work(work: WorkPlan, *, of_main_memory: bool) -> WorkPlan | None:
 def _remeasured_plan(plan: Plan) -> Plan:
     """A plan of which a pass has changed, with the memory that it takes now."""
     memory, peak = peaks.stage_peaks(plan), peaks.job_peak(plan)
-    stages = tuple(_remeasured(stage, memory.get(stage.stage)) for stage in plan.stages)
+    own = peaks.program_bytes(plan)
+    stages = tuple(_remeasured(stage, memory.get(stage.stage), own) for stage in plan.stages)
     return replace(
         plan,
         stages=stages,
@@ -147,10 +161,10 @@ def _remeasured_plan(plan: Plan) -> Plan:
     )
 
 
-def _remeasured(stage: StagePlan, peak: PhaseMemory | None) -> StagePlan:
+def _remeasured(stage: StagePlan, peak: PhaseMemory | None, program_bytes: int) -> StagePlan:
     if peak is None:
         return stage
-    return replace(stage, peak_bytes=PROGRAM_BYTES + peak.host, device_bytes=peak.device)
+    return replace(stage, peak_bytes=program_bytes + peak.host, device_bytes=peak.device)
 
 
 def notice_of(
@@ -242,6 +256,8 @@ def _changes_of(old: WorkPlan, new: WorkPlan) -> Iterator[Message]:
         yield message("change.dtype", before=old.dtype, after=new.dtype)
     if old.switches.vae.fp16_sums != new.switches.vae.fp16_sums:
         yield message("change.fp16-sums")
+    if old.switches.run.pinned_transfers != new.switches.run.pinned_transfers:
+        yield message("change.unpinned")
     if old.switches.dit.fp16_sums != new.switches.dit.fp16_sums:
         yield message("change.fp16-products")
     if old.family == new.family:

@@ -20,16 +20,22 @@ _REDUCED_LINES = 70
 _REDUCED_COPIES = 5  # of a band, at most: while values of sRGB become light
 
 
+def program_bytes(plan: Plan) -> int:
+    """Main memory of the program before it works; a job on a GPU has a process of its own."""
+    has_own = plan.work.device == "cuda" and not plan.workers
+    measuring = max(registry.family_of(one).needs(one).measuring for one in plan.passes)
+    return PROGRAM_BYTES * (2 if has_own else 1) + measuring
+
+
 def job_peak(plan: Plan) -> PhaseMemory:
     """Most memory at once: of the GPU, and of the whole program with its worker processes."""
     found = stage_peaks(plan)
-    own = PROGRAM_BYTES + max(registry.family_of(one).needs(one).measuring for one in plan.passes)
     device = max(peak.device for peak in found.values())
     first = found.pop("latents", PhaseMemory(0)).host  # it has ended before the others begin
     together = _together(found)
     if plan.workers:  # this process reads ahead of them
         together = found["read"].host + len(plan.workers) * (PROGRAM_BYTES + together)
-    return PhaseMemory(device, own + max(first, together))
+    return PhaseMemory(device, program_bytes(plan) + max(first, together))
 
 
 def most_ram(plan: Plan, budget: Budget) -> int:

@@ -11,7 +11,7 @@ from engine.core.errors import EngineError, NoUsableGpu
 from engine.core.geometry import FrameSpan, Size
 from engine.core.messages import Message, message
 from engine.core.units import memory_text
-from engine.hardware.budget import PROGRAM_BYTES, Budget
+from engine.hardware.budget import Budget
 from engine.models import registry
 from engine.models.contracts import Step, WorkRequest
 from engine.models.planning.candidates import first_fit
@@ -299,7 +299,7 @@ def _stages(plan: Plan, budget: Budget, rates: Rates) -> tuple[StagePlan, ...]:
     return tuple(
         StagePlan(
             stage=stage,
-            peak_bytes=PROGRAM_BYTES + memory.get(stage, nothing).host,
+            peak_bytes=peaks.program_bytes(plan) + memory.get(stage, nothing).host,
             device_bytes=memory.get(stage, nothing).device,
             seconds=seconds,
         )

@@ -86,7 +86,7 @@ class PlanDowngraded(JobEvent):
     """The plan became smaller while running, and why."""
 
     plan: Plan
-    why: str  # "out-of-memory", "pinning", "overflow" or "spilled"
+    why: str  # "out-of-memory", "pinning", "overflow", "spilled" or "gpu-lost"
     notice: Notice | None = None  # the change, and the largest user of the memory
 
 

@@ -280,15 +280,16 @@ def small_job(kind: str, folder: Path, *, is_cleaned: bool = False) -> SmallJob:
     return SmallJob(small_plan(f"cleaned {kind}" if is_cleaned else kind, folder), folder / "runs")
 
 
-def small_plan(kind: str, folder: Path) -> Plan:
-    """Three shots in five segments.
+def small_plan(kind: str, folder: Path, shots: tuple[int, int, int] = SHOTS) -> Plan:
+    """Three shots, usually in five segments.
 
     Args:
         kind: Model; "cleaned" has a first pass, "pooled" colours of several frames together.
         folder: For the film, the files of the model and the result.
+        shots: Frames of each.
     """
     size = "60x44" if kind == "wan-2x" else "64x48"
-    film = make_three_shots(folder / "film.mkv", SHOTS, size)
+    film = make_three_shots(folder / "film.mkv", shots, size)
     model = "seedvr2" if kind == "pooled" else kind.removeprefix("cleaned ")
     settings = settings_of(model, folder, **({"colour": "lab"} if kind == "pooled" else {}))
     if "cleaned" in kind:

@@ -87,6 +87,19 @@ def test_a_selected_gpu_is_that_of_torch_of_readings_and_of_the_limit(
     assert torch_memory.gpu_bytes(0) == 0
 
 
+def test_memory_of_the_process_of_a_gpu_is_that_of_the_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here = devices.as_gpus((named("RTX 3060"), named("RTX 4090")))
+    monkeypatch.setattr(devices, "gpus", lambda: here)
+    monkeypatch.setattr(torch_memory, "_elsewhere", (0, 0, 0))
+    torch_memory.note_elsewhere(5 * GIB, 3 * GIB, GIB)
+    assert torch_memory.OWN.gpu_bytes() == torch_memory.gpu_bytes(1) == 5 * GIB
+    assert torch_memory.gpu_bytes(0) == 0, "it uses the fastest one"
+    assert torch_memory.OWN.pinned_bytes() == 3 * GIB
+    assert torch_memory.OWN.shared_bytes() == GIB
+
+
 def test_a_budget_is_the_limit_and_is_lifted_afterwards(fractions: list[float]) -> None:
     with within(0):  # a processor has none
         pass

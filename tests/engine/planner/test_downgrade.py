@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from engine.core.geometry import Size
-from engine.hardware.budget import PROGRAM_BYTES
 from engine.models.lite.plan import LitePlan
 from engine.models.seedvr2.plan import SeedVr2Plan
 from engine.models.wan.plan import WanPlan
@@ -103,7 +102,7 @@ def test_what_is_short_decides_what_changes() -> None:
         # weights 10, work 30, and a frame of the source or two
         size = (40 + 12 * after.work.clip_frames) * MB
         main, gpu = (size, 0) if device == "cpu" else (0, size)
-        now = replace(upscale, peak_bytes=PROGRAM_BYTES + main, device_bytes=gpu)
+        now = replace(upscale, peak_bytes=peaks.program_bytes(after) + main, device_bytes=gpu)
         assert after.stages == (now, verify)
 
 
