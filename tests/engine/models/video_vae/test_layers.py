@@ -97,7 +97,7 @@ def in_slices(conv: CausalConv, parts: list[Tensor], chosen: VaeSwitches | None 
     for part in parts:
         going = context(carry.begin(), chosen)
         if len(part):
-            results.append(conv.of(part, going))
+            results.append(conv.of(part, going).frames)
         carry = going.carry.done()
     return torch.cat(results)
 
