@@ -159,7 +159,7 @@ class GpuProcess:
         self.is_used = True
         self._lock = threading.RLock()  # of the following; a job holds it
         self._process: SpawnProcess | None = None
-        self._pipe: Connection | None = None
+        self._pipe: Any = None  # a connection, whose class depends on the system
         self._idle: threading.Timer | None = None
 
     @property
