@@ -430,7 +430,7 @@ _WIN_ERROR = re.compile(r"\[WinError (\d+)\]")
 def is_code_refusal(error: BaseException) -> bool:
     """Whether an error says that a policy of Windows forbids loading a file.
 
-    Smart App Control, App Control for Business and AppLocker also refuse intact files that nobody
+    Smart App Control, App Control for Business and AppLocker also refuse intact files that are not
     signed, so it is no verdict on the file.
     """
     return getattr(error, "winerror", None) in _BLOCKED or (

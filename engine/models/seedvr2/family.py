@@ -79,7 +79,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
     def automatic(self, settings: JobSettings, budget: Budget) -> str:
         """The model that is closest to its sources, on a GPU; 3B where it runs in float16.
 
-        Nobody has reported the 7B in float16, whose range it may exceed: until it was seen there,
+        No user has reported the 7B in float16, whose range it may exceed: until it was seen there,
         it is for those who choose it.
         """
         has_gpu = budget.cuda or budget.needed_runtime is not None
