@@ -212,6 +212,18 @@ class MainWindow(QMainWindow):
         for name, is_able in able.items():
             self.actions_[name].setEnabled(is_able)
 
+    def _place_focus(self) -> None:
+        """Give the keyboard to what the user most likely wants next, once a state has changed.
+
+        The image of a finished video, where the space bar plays the result; else the main button.
+        """
+        row = self.selected
+        is_done = row is not None and row.state is JobState.DONE and not row.is_doubtful
+        if is_done and self._queue.active is None:
+            self.preview.canvas.setFocus()
+        elif not self.decision.take_focus():
+            self.setFocus()
+
     def _bind_actions(self) -> None:
         """Give each action its work; those of pages, downloads and excerpts have controllers."""
         controller, view = self._controller, self.queue_column.view
@@ -368,6 +380,7 @@ class MainWindow(QMainWindow):
         view.reordered.connect(self._controller.reorder)
         self._controller.looked_through.connect(self.queue_column.show_found)
         self.decision.choices_requested.connect(self.choices.choose)
+        self.decision.focus_freed.connect(self._place_focus)
         self._drops.hovered.connect(self.show_drop_hover)
         self._drops.dropped.connect(self.intake.take_drop)
         self.choices.edited.connect(self._queue.expect_plan)

@@ -59,10 +59,10 @@ class LoopPane(QWidget):
         policy = use.sizePolicy()
         policy.setRetainSizeWhenHidden(True)  # all pictures are equally high
         use.setSizePolicy(policy)
-        use.setVisible(bool(snippet.name))
         title = named(Label(snippet.title), kind="strong")
         figures = named(Label(snippet.figures or " "), kind="secondary")
         column((self.picture, 1), title, figures, (use, 0, LEFT), spacing=4, on=self)
+        use.setVisible(bool(snippet.name))
 
 
 class TasteView(Page):

@@ -71,7 +71,7 @@ class ModelsPage(InstallsPage):
     ) -> None:
         super().__init__(_SPEC, parent)
         self._model, self._telemetry = model, telemetry
-        self._recommended = Recommended(model, *recommends)
+        self._recommended = Recommended(model, *recommends, self)
         self._recommended.requested.connect(self._ask_recommended)
         self._all = named(QToolButton(), "allModels")
         self._all.setCheckable(True)
@@ -251,15 +251,19 @@ class Recommended(QFrame):
     requested = Signal(str, str)  # "download" and id of a file, "runtime" and id of a runtime
 
     def __init__(
-        self, files: ModelFilesModel, presets: PresetsModel, runtimes: RuntimesModel
+        self,
+        files: ModelFilesModel,
+        presets: PresetsModel,
+        runtimes: RuntimesModel,
+        parent: QWidget,
     ) -> None:
-        super().__init__()
+        super().__init__(parent)
         named(self, "recommended", "card")
         self._files, self._presets, self._runtimes = files, presets, runtimes
         self._title, self._text = label(kind="title"), label(wraps=True)
         self._state = label(kind="secondary")
-        self._problem = named(NoticeLine(), "brokenRuntime")
-        self._button = button("Download missing files", "getRecommended", "primary", on=self._get)
+        self._problem = named(NoticeLine(), "recommendedProblem")
+        self._button = button(name="getRecommended", kind="primary", on=self._get)
         texts = column(self._title, self._text, self._problem, self._state)
         row((texts, 1), self._button, margins=(14, 10), on=self)
         bind(self, self._show)
@@ -270,12 +274,8 @@ class Recommended(QFrame):
         presets = self._presets.presets
         self.setVisible(bool(presets and self._files.files))
         packages, runtime = recommended(presets, self._files), self._runtime()
-        unusable = (Situation.BROKEN, Situation.BLOCKED)
-        is_broken = self._runtimes.status.situation in unusable
-        problem = runtime_labels.message(self._runtimes) if is_broken else None
-        if runtime is not None and (risk := runtime_labels.risk_of(self._runtimes.listed)):
-            problem = problem or Message("warning", risk)
-        show_message(self._problem, problem)
+        failed = self._failed(packages)
+        show_message(self._problem, failed or self._doubt(runtime))
         if not packages:
             self._title.setText(tr("Recommended: Lite, built in"))
             self._text.setText(tr("The presets for this computer use it; nothing to download."))
@@ -295,8 +295,25 @@ class Recommended(QFrame):
         self._state.setText(
             tr("Downloading") if runs else _sizes(files.values(), runtime, lacks=lacks)
         )
+        self._button.setText(tr("Try again") if failed else tr("Download missing files"))
         self._button.setVisible(lacks)
         self._button.setEnabled(not runs)
+
+    def _failed(self, packages: Sequence[Package]) -> Message | None:
+        """Why the last download of a part failed: it was asked for here."""
+        for package in packages:
+            if error := self._files.error_of(package):
+                return Message("refusal", *problem(error))
+        task = self._runtimes.task
+        has_failed = task is not None and task.error is not None
+        return runtime_labels.message(self._runtimes) if has_failed else None
+
+    def _doubt(self, runtime: RuntimeState | None) -> Message | None:
+        """Why the runtime cannot be used, or might not work once it is downloaded."""
+        if self._runtimes.status.situation in (Situation.BROKEN, Situation.BLOCKED):
+            return runtime_labels.message(self._runtimes)
+        risk = runtime_labels.risk_of(self._runtimes.listed) if runtime is not None else ""
+        return Message("warning", risk) if risk else None
 
     def _runtime(self) -> RuntimeState | None:
         """The one that is to be downloaded, also for a broken one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QSizePolicy, QWidget
+from PySide6.QtWidgets import QApplication, QFrame, QSizePolicy, QWidget
 
 from app.actions import Actions
 from app.bound import bind
@@ -59,6 +59,7 @@ class DecisionPanel(QWidget):
 
     choices_requested = Signal(dict)  # settings by name, that a refused plan offers
     stop_requested = Signal(bool)  # after the video that runs; False takes that back
+    focus_freed = Signal()  # the button that had it cannot be pressed any more
 
     def __init__(
         self,
@@ -150,6 +151,15 @@ class DecisionPanel(QWidget):
         """Show whether the queue stops after the video that runs."""
         self._stops.setChecked(stops)
 
+    def take_focus(self) -> bool:
+        """Give the keyboard to the main button of this state; False where none can be pressed."""
+        if self._model.active is not None:
+            self._running.setFocus()
+            return True
+        if self._primary.isEnabled():
+            self._primary.setFocus()
+        return self._primary.isEnabled()
+
     def _show_state(self) -> None:
         self._hint.show_state(self._row)
         self._show_buttons()
@@ -166,6 +176,7 @@ class DecisionPanel(QWidget):
             "accept": tr("Keep it anyway"),
         }
         first, second = self._names
+        focused = QApplication.focusWidget()
         self._primary.setText(caption(texts[first]))
         if second:
             self._second.setText(texts[second])
@@ -174,10 +185,11 @@ class DecisionPanel(QWidget):
         self._running.show_active(active, is_selected=active is self._row)
         self._stops.setVisible(active is not None)
         is_able = self._actions[first].isEnabled()
-        if self._primary.hasFocus() and not is_able and active is not None:
-            self._running.setFocus()  # else Qt moves it to the log, and the next key opens that
         self._primary.setEnabled(is_able)
         self._primary.setVisible(is_able or active is None or not self._is_low)
+        is_ours = focused is not None and self.isAncestorOf(focused)
+        if is_ours and not (focused.isEnabled() and focused.isVisible()):
+            self.focus_freed.emit()  # Qt has moved it to the log, and the next key would open that
         more = "" if first != "start" else "Ctrl+Enter" if is_able else self._why_not()
         set_tip(self._primary, more)
         self._primary.setAccessibleDescription(more)
@@ -192,7 +204,7 @@ class DecisionPanel(QWidget):
         return tr("Start queue ({count})", count=waiting) if waiting > 1 else tr("Start")
 
     def _retry_text(self) -> str:
-        """A video that was cancelled goes on where it was."""
+        """A video that was cancelled goes on after its last finished part."""
         row = self._row
         is_begun = row is not None and row.state is JobState.CANCELLED and row.done > 0
         return tr("Continue") if is_begun else tr("Try again")

@@ -315,8 +315,8 @@ class UnfinishedBanner(QFrame):
         several = tr("{name} and {count} more", name=first, count=more)
         self._films.setText(several if more > 0 else first)
         set_tip(self._films, "\n".join(names))
-        one = tr("It resumes where it stopped.")
-        goes_on = tr("They resume where they stopped.") if more > 0 else one
+        one = tr("It continues after its last finished part.")
+        goes_on = tr("They continue after their last finished parts.") if more > 0 else one
         self._text.setText("\n".join(problems) or goes_on)
         self._yes.setVisible(not problems)
         for answer in (self._yes, self._no):

@@ -42,8 +42,8 @@ class FoldedNotice(QWidget):
         self._body = QWidget()
         below = label(kind="secondary", wraps=True, selectable=True)
         below.setText(hint)
-        below.setVisible(bool(hint))
         within = column(below, spacing=6, margins=(24, 0, 0, 2), on=self._body)
+        below.setVisible(bool(hint))
         if buttons:
             flow = FlowLayout(spacing=6)
             for button in buttons:

@@ -109,6 +109,11 @@ class FiguresRow(QWidget):
         self._left = seconds_left or self._left
         self._refresh()
 
+    def stop(self) -> None:
+        """The job runs no more: speed and time left of then say nothing about what comes."""
+        self._rate, self._left = 0.0, 0.0
+        self._refresh()
+
     def show_memory(self, used_bytes: int) -> None:
         """Take our process's current memory; its maximum is shown."""
         if used_bytes > self._peak_bytes:

@@ -255,6 +255,7 @@ class PreviewView(QWidget):
     def stopped(self) -> None:
         """The shown job failed or was cancelled: nothing moves any more."""
         self._stop()
+        self.figures.stop()
         self._show_below(self.figures)
 
     # Frames

@@ -70,6 +70,7 @@ class JobRow:
     stage: str = ""
     stage_share: float = 0.0  # progress of joining and checking, 0 to 1
     done: int = 0
+    kept: int = 0  # frames of finished segments, which survive an end
     total: int = 0
     frames_per_second: float = 0.0
     seconds_left: float = 0.0

@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject
 
 from app.bridge.engine_bridge import EventHub
 from app.state.tasks_model import KindModel, TasksModel, TaskState
+from engine.core.errors import ErrorInfo
 from engine.protocol import events
 from engine.protocol.delivery import RuntimeState
 from engine.protocol.model_file_state import PublishedState, State
@@ -234,6 +235,11 @@ class ModelFilesModel(KindModel):
         others = [file.id for file in package.others if self._runs(file.id)]
         errors = (self._tasks.get(file.id) for file in package.others)
         return self.sum_of(others) or next((error for error in errors if error is not None), None)
+
+    def error_of(self, package: Package) -> ErrorInfo | None:
+        """Error of the last task on one of the files that a package lacks; None without one."""
+        tasks = (self._tasks.get(file.id) for file in package.lacking)
+        return next((task.error for task in tasks if task is not None and task.error), None)
 
     def sum_of(self, files: Iterable[str]) -> TaskState | None:
         """Tasks of several files as one; None at rest."""

@@ -233,12 +233,15 @@ def _apply(row: JobRow, event: events.JobEvent) -> None:
             row.downgrades = (*row.downgrades, Downgrade(event.why, event.notice))
         case events.JobStarted():
             row.state, row.done, row.total = JobState.RUNNING, event.done, event.total
+            row.kept = event.done
             row.error, row.report, row.stage, row.seconds_left = None, None, "prepare", 0.0
             row.awaits_plan, row.lost = False, None
         case events.StageStarted():
             row.stage, row.stage_share = event.stage, 0.0
         case events.StageProgress():
             _apply_progress(row, event)
+        case events.SegmentDone():
+            row.kept = max(row.kept, event.frames_done)
         case events.Warned():
             row.warnings = (*row.warnings, event.notice)
         case events.JobPaused():
@@ -253,9 +256,15 @@ def _apply(row: JobRow, event: events.JobEvent) -> None:
         case events.PreviewReady() if event.result is not None:
             row.lost = None  # its drive is back
         case events.JobFailed():
-            row.state, row.error, row.seconds_left = JobState.FAILED, event.error, 0.0
+            row.error = event.error
+            _stop(row, JobState.FAILED)
         case events.JobCancelled():
-            row.state, row.seconds_left = JobState.CANCELLED, 0.0
+            _stop(row, JobState.CANCELLED)
+
+
+def _stop(row: JobRow, state: JobState) -> None:
+    """Ends a job without a result: only finished segments count, as another start goes on there."""
+    row.state, row.done, row.seconds_left = state, row.kept, 0.0
 
 
 def _apply_progress(row: JobRow, event: events.StageProgress) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 from PySide6.QtCore import QEvent, QMimeData, QObject, QUrl
-from PySide6.QtWidgets import QApplication, QLabel, QWidget
+from PySide6.QtWidgets import QApplication, QDialog, QLabel, QMainWindow, QMenu, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.application import Program
@@ -198,6 +199,24 @@ def program(
         monkeypatch.setenv(name, str(tmp_path / "missing"))
     with real_program(qapp, tmp_path) as made:
         yield made
+
+
+@pytest.fixture(autouse=True)
+def _no_window_flashes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fails a test in which the program shows a part before it has its place: a window flashes."""
+    real, flashes = QWidget.setVisible, list[str]()
+
+    def set_visible(widget: QWidget, is_visible: bool) -> None:
+        is_window = isinstance(widget, (QMainWindow, QDialog, QMenu))
+        caller = sys._getframe(1).f_globals["__name__"]
+        if is_visible and not is_window and not widget.parent() and caller.startswith("app."):
+            flashes.append(f"{type(widget).__name__} {widget.objectName()!r} in {caller}")
+        real(widget, is_visible)
+
+    monkeypatch.setattr(QWidget, "setVisible", set_visible)
+    monkeypatch.setattr(QWidget, "show", lambda widget: widget.setVisible(True))
+    yield
+    assert not flashes
 
 
 @pytest.fixture

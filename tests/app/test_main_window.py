@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import (
@@ -10,7 +11,7 @@ from PySide6.QtWidgets import (
 from app import desktop, labels
 from app.state.job_row import JobState
 from engine.core.errors import ErrorInfo
-from engine.protocol import commands
+from engine.protocol import commands, events
 from tests.app.conftest import texts
 from tests.app.jobs.test_unfinished import begun
 from tests.app.test_gauges import GPU
@@ -186,6 +187,46 @@ def test_the_keyboard_goes_from_start_to_pause(bench):
     bench.find("primaryAction").setFocus()
     bench.press("primaryAction")
     assert bench.window.focusWidget() is bench.find("pauseAction")
+
+
+@pytest.mark.parametrize(
+    ("end", "name"),
+    [
+        (lambda bench: bench.finish(), "compareCanvas"),
+        (
+            lambda bench: bench.fail(
+                ErrorInfo(code="disk-full", case="folder", params={"folder": "/films"})
+            ),
+            "primaryAction",
+        ),
+        (lambda bench: bench.press("cancelAction"), "primaryAction"),
+    ],
+    ids=["done", "failed", "cancelled"],
+)
+def test_after_a_job_the_keyboard_has_what_comes_next(bench, end, name):
+    bench.start()
+    focused = "cancelAction" if name == "primaryAction" else "pauseAction"
+    bench.find(focused).setFocus()
+    end(bench)
+    assert bench.window.focusWidget() is bench.find(name)
+
+
+def test_speed_and_time_left_of_a_cancelled_job_are_gone(bench):
+    bench.start()
+    bench.advance(100)
+    figure = bench.window.preview.figures.figure
+    assert figure("speed").text.endswith("fps")
+    bench.do("cancel")
+    assert figure("speed").text == "–"
+    assert "planned" in figure("left").text
+
+
+def test_frames_of_a_segment_that_was_cut_short_are_not_called_finished(bench):
+    job_id = bench.start()
+    bench.advance(120)
+    bench.emit(events.StageProgress(job_id=job_id, stage="write", done=200, total=240))
+    bench.do("cancel")
+    assert labels.state(bench.window.selected) == "Cancelled · 5 of 10 seconds finished"
 
 
 def test_a_long_name_of_a_result_is_seen_from_its_beginning(bench):

@@ -233,10 +233,12 @@ class FakeEngine:
         return [command for command in self.commands if isinstance(command, kind)]
 
     def advance(self, done: int, *, fps: float = 11.6) -> None:
-        """The running job has finished `done` frames."""
+        """The running job has finished `done` frames, all of them in closed segments."""
         job_id = self._running()
         total = self.plans[job_id].frames
         self.sink.emit(events.StageStarted(job_id=job_id, stage="run"))
+        segment = {"segment": 0, "bytes": 0, "frames_done": done, "frames_total": total}
+        self.sink.emit(events.SegmentDone(job_id=job_id, **segment))
         self.sink.emit(
             events.StageProgress(
                 job_id=job_id,

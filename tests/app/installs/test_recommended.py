@@ -40,6 +40,17 @@ def test_one_button_gets_what_the_presets_use_on_this_gpu(bench):
     assert not part(view, "getRecommended").isEnabled()
 
 
+def test_a_failed_download_says_why_where_it_was_asked_for(bench):
+    view = _open(bench, automatic="seedvr2-7b-sharp", precision="q4")
+    get = part(view, "getRecommended")
+    get.click()
+    bench.hear()
+    bench.tasks.fail(TaskKind.MODEL_FILE)
+    assert part(view, "recommendedProblem").isVisible()
+    assert "internet connection" in texts(part(view, "recommended"))
+    assert get.text() == "Try again"
+
+
 def test_everything_is_here_and_there_is_no_button(bench):
     tasks = bench.engine.tasks
     for file in FILES:
@@ -108,7 +119,7 @@ def test_a_broken_runtime_is_reported_and_comes_again(bench):
     why = message("reason.runtime.not-installed")
     _lists(bench, make_runtime(state="broken", is_chosen=True, why=why))
     view = _open(bench, automatic="seedvr2-7b-sharp", precision="q4")
-    problem = part(view, "brokenRuntime")
+    problem = part(view, "recommendedProblem")
     assert problem.isVisible()
     assert "The NVIDIA runtime is installed but cannot be used" in texts(problem)
     assert "Reason: it is not installed" in texts(problem)
@@ -124,7 +135,7 @@ def test_a_broken_runtime_in_use_is_reported_without_a_button(bench):
         bench.engine.tasks.put(file, "here")
     _lists(bench, make_runtime(state="broken", is_chosen=True, is_used=True))
     view = _open(bench, automatic="seedvr2-7b-sharp", precision="q4")
-    assert part(view, "brokenRuntime").isVisible()
+    assert part(view, "recommendedProblem").isVisible()
     assert not part(view, "getRecommended").isVisible()
 
 
@@ -149,12 +160,12 @@ def test_a_download_that_windows_may_block_says_so_and_a_blocked_runtime_is_not_
     tasks.list(TaskKind.RUNTIME)
     view = _open(bench, automatic="seedvr2-7b-sharp", precision="q4")
     bench.hear()
-    assert "Smart App Control" in texts(part(view, "brokenRuntime"))
+    assert "Smart App Control" in texts(part(view, "recommendedProblem"))
     why = message("reason.runtime.blocked.smart-app-control", why="c10_cuda.dll")
     tasks.runtimes = make_listed(make_runtime(state="blocked", why=why))
     tasks.list(TaskKind.RUNTIME)
     bench.hear()
-    assert "c10_cuda.dll" in texts(part(view, "brokenRuntime"))
+    assert "c10_cuda.dll" in texts(part(view, "recommendedProblem"))
     part(view, "getRecommended").click()
     bench.hear()
     assert not bench.asked(commands.InstallRuntime)
