@@ -81,7 +81,12 @@ class ExcerptsController(QObject):
             self._view.pair.set_remedy("")
             return
         why_not = self.why_not(row)
-        self.bar.offer(has_result=excerpt is not None, why_not=why_not, problem=self.problem(row))
+        self.bar.offer(
+            is_still=self._view.is_still,
+            has_result=excerpt is not None,
+            why_not=why_not,
+            problem=self.problem(row),
+        )
         self._view.pair.set_remedy(why_not or tr('"Try this frame" renders it now.'))
 
     def problem(self, row: JobRow) -> str:

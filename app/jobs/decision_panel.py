@@ -188,7 +188,7 @@ class DecisionPanel(QWidget):
         self._primary.setEnabled(is_able)
         self._primary.setVisible(is_able or active is None or not self._is_low)
         is_ours = focused is not None and self.isAncestorOf(focused)
-        if is_ours and not (focused.isEnabled() and focused.isVisible()):
+        if is_ours and focused is not QApplication.focusWidget():
             self.focus_freed.emit()  # Qt has moved it to the log, and the next key would open that
         more = "" if first != "start" else "Ctrl+Enter" if is_able else self._why_not()
         set_tip(self._primary, more)

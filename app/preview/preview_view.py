@@ -110,6 +110,11 @@ class PreviewView(QWidget):
         """The job that is shown; "" for none."""
         return self._job_id
 
+    @property
+    def is_still(self) -> bool:
+        """Whether the shown file is one image."""
+        return self._film is not None and self._film.steps == 1
+
     def show_empty(self) -> None:
         """There is no job: invite."""
         self._forget()
@@ -133,7 +138,7 @@ class PreviewView(QWidget):
         self.pair.set_job(job_id, media)
         self.pair_bar.show_problem(None)
         self.timeline.set_finished(0, is_running=False)
-        self.timeline.setVisible(self._film.steps > 1)
+        self.timeline.setVisible(not self.is_still)
         self.figures.clear()
         self._show_below(self.figures)
         self.canvas.scene.tile_map.clear()
@@ -244,7 +249,7 @@ class PreviewView(QWidget):
         self.playback.set_result(is_published=True)
         first, stop = self.timeline.strip.span
         self.timeline.set_finished(stop - first, is_running=False)
-        self.strip.show_report(report)
+        self.strip.show_report(report, is_still=self.is_still)
         self._show_below(self.strip)
         if not self._mode_is_users or self.canvas.mode in (Mode.FIRST, Mode.SECOND):
             self.set_mode(Mode.SPLIT)

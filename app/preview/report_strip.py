@@ -66,9 +66,10 @@ class ReportStrip(QFrame):
         row(*parts, spacing=8, margins=(14, 10, 12, 10), align=MIDDLE, on=self)
         bind(self, self._show, theme=True)
 
-    def show_report(self, report: Report) -> None:
-        """The job is done."""
+    def show_report(self, report: Report, *, is_still: bool) -> None:
+        """The job is done; two images are compared already, and nothing of them can be played."""
         self._report = report
+        self._compare.setVisible(not is_still)
         self._show()
 
     @property
@@ -133,7 +134,7 @@ class ReportStrip(QFrame):
     @property
     def _fits(self) -> bool:
         needed = self._title.sizeHint().width() + _BETWEEN
-        needed += sum(one.sizeHint().width() + 8 for one in self._buttons)
+        needed += sum(one.sizeHint().width() + 8 for one in self._buttons if not one.isHidden())
         return needed <= self.width()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal
-from PySide6.QtWidgets import QFrame, QMenu, QWidget
+from PySide6.QtWidgets import QFrame, QMenu, QPushButton, QWidget
 
 from app.bound import bind
 from app.i18n import tr
@@ -17,7 +17,7 @@ _SHARE = 4  # of the picture's height: the bar takes no more than a quarter
 
 
 class TryBar(QFrame):
-    """Three offers; while one is carried out, its progress and Stop to the right of them.
+    """Three offers, one for an image; while one is carried out, its progress and Stop to the right of them.
 
     Nothing moves under the pointer: the left edge stays, errors grow upwards. Over a low picture
     only errors are shown; the offers are a menu then, in `line`, which has its place elsewhere.
@@ -70,7 +70,7 @@ class TryBar(QFrame):
         column(self._trouble, self._row, spacing=8, margins=8, on=self)
         self._show_work(None)
         self._trouble.hide()
-        self._has_result, self._why_not = False, ""
+        self._has_result, self._is_still, self._why_not = False, False, ""
         self._is_offered = self._is_folded = False
         over.installEventFilter(self)
         bind(self, self._show_language)
@@ -78,7 +78,7 @@ class TryBar(QFrame):
 
     def press(self, seconds: float) -> None:
         """Click the button of n seconds, where it is enabled."""
-        if self._is_offered:
+        if self._is_offered and not (seconds and self._is_still):
             (self._seconds if seconds else self._frame).click()
 
     def withdraw(self) -> None:
@@ -88,15 +88,18 @@ class TryBar(QFrame):
         self.line.hide()
         self.line_changed.emit()
 
-    def offer(self, *, has_result: bool, why_not: str = "", problem: str = "") -> None:
+    def offer(
+        self, *, is_still: bool, has_result: bool, why_not: str = "", problem: str = ""
+    ) -> None:
         """Show the offers.
 
         Args:
+            is_still: An image, which has no seconds and no scenes.
             has_result: The frame that is shown needs not be tried.
             why_not: Reason why the video cannot be tried now; "" for none.
             problem: Why the last try has failed; "" where it has not.
         """
-        self._has_result, self._why_not = has_result, why_not
+        self._is_still, self._has_result, self._why_not = is_still, has_result, why_not
         self._show_work(None)
         self._problem.setText(problem)
         self._trouble.setVisible(bool(problem))
@@ -109,6 +112,11 @@ class TryBar(QFrame):
         self._trouble.hide()
         self._refresh()
 
+    @property
+    def _offered(self) -> tuple[QPushButton, ...]:
+        """Buttons for the kind of file that is shown."""
+        return self._offers[:1] if self._is_still else self._offers
+
     def _show_work(self, text: str | None) -> None:
         self._progress.setText(text or "")
         self._work.setVisible(text is not None)
@@ -119,12 +127,17 @@ class TryBar(QFrame):
         self._frame.setEnabled(may_begin and not self._has_result)
         self._seconds.setEnabled(may_begin)
         tried = tr("This frame was already processed with these settings.")
-        alone = tr("Process only this frame, as the whole video would be (Ctrl+T)")
+        alone = (
+            tr("Process the image and show it here, without a file (Ctrl+T)")
+            if self._is_still
+            else tr("Process only this frame, as the whole video would be (Ctrl+T)")
+        )
         set_tip(self._frame, self._why_not or (tried if self._has_result else alone))
         longer = tr("Process 3 seconds from this frame on; Space plays them (Ctrl+Shift+T)")
         set_tip(self._seconds, self._why_not or longer)
         for item, offer in zip(self._items, self._offers, strict=True):
             item.setEnabled(offer.isEnabled())
+            item.setVisible(offer in self._offered)
         set_tip(self._menu_button, self._why_not)
         self._is_offered = True
         self._place()
@@ -140,7 +153,7 @@ class TryBar(QFrame):
         self._give_way(room)
         self.adjustSize()
         margins = layout_of(self).contentsMargins()
-        offers = sum(one.sizeHint().width() + self._row.spacing() for one in self._offers)
+        offers = sum(one.sizeHint().width() + self._row.spacing() for one in self._offered)
         offers += margins.left() + margins.right() - self._row.spacing()
         wide = self.width() if self._is_folded else offers
         left = max(_MARGIN, (self._over.width() - wide) // 2)
@@ -155,7 +168,7 @@ class TryBar(QFrame):
             place, at = (self._line_row, 1) if is_folded else (self._row, len(self._offers))
             place.insertWidget(at, self._work, 0, MIDDLE)
         for offer in self._offers:
-            offer.setVisible(not is_folded)
+            offer.setVisible(not is_folded and offer in self._offered)
         wide = self._menu_button.sizeHint().width()
         self._progress.setMinimumWidth(wide if is_folded else 0)  # Stop comes under no pointer
         self._menu_button.setVisible(self._work.isHidden())
@@ -163,7 +176,7 @@ class TryBar(QFrame):
     def _give_way(self, room: int) -> None:
         """In a narrow window the count of frames goes first, then the page of presets."""
         self._progress.show()
-        self._compare.setVisible(not self._is_folded)
+        self._compare.setVisible(not self._is_folded and self._compare in self._offered)
         for widget in () if self._is_folded else (self._progress, self._compare):
             self._lay_out_again()
             if self.sizeHint().width() > room:

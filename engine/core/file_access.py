@@ -7,11 +7,13 @@ or written, in `reading` and `writing`; what was not translated there, at the to
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import hashlib
 import logging
 import os
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -60,6 +62,24 @@ def is_folder(path: Path) -> bool:
         return path.is_dir()
     except OSError:
         return False
+
+
+def check_can_add(folder: Path) -> None:
+    """Ask the system whether a folder takes new files, without making one.
+
+    Raises:
+        OSError: The system's refusal: rights, or a drive that is only read.
+    """
+    if sys.platform == "win32":
+        kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+        kernel.CreateFileW.restype = ctypes.c_void_p
+        right, sharing, existing, folders = 0x2, 0x7, 3, 0x02000000  # FILE_ADD_FILE, all, open
+        handle = kernel.CreateFileW(str(folder), right, sharing, None, existing, folders, None)
+        if handle == ctypes.c_void_p(-1).value:
+            raise ctypes.WinError(ctypes.get_last_error())
+        kernel.CloseHandle(ctypes.c_void_p(handle))
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
 
 
 def is_disk_full(error: Exception) -> bool:

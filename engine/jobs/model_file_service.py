@@ -22,7 +22,7 @@ from engine.models.user_files import describe
 from engine.protocol import commands as c
 from engine.protocol.events import ModelFilesListed
 from engine.protocol.model_file_state import ImportMode, PublishedState, facts_of
-from engine.protocol.plan import Notice
+from engine.protocol.plan import Notice, name_of_copy
 from engine.protocol.tasks import Phase, TaskKind
 
 
@@ -130,8 +130,7 @@ def take(
         return _noted(path, (digest, identity), described, store)
     with _copied(path, store, listener) as (part, digest):
         published = _published(digest, store)
-        own_name = f"own-{digest[:8]}-{_plain(path.name)}"  # no published file has such a name
-        name = published.filename if published else own_name
+        name = published.filename if published else name_of_copy(_plain(path.name), digest)
         with store.held(published.id if published else name):
             target = _placed((part, digest), name, store, listener.control)
             return _noted(target, (digest, FileIdentity.of(target)), described, store)

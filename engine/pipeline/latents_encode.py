@@ -33,7 +33,7 @@ from engine.models.planning.memory import PhaseMemory, Room
 from engine.ops.precision import arithmetic_of
 from engine.pipeline.display import turn
 from engine.pipeline.model_file_check import ready_vae
-from engine.pipeline.prepare import check_output, examined_source, probe_film
+from engine.pipeline.prepare import check_output, examined_source, probe_film, try_output
 from engine.pipeline.publication import part_path, publish
 from engine.pipeline.recovery import attempt
 from engine.pipeline.stages.restore import SourceColours
@@ -93,6 +93,7 @@ def encode_latents(
     media, output = examined_source(probe_film(source)), paths.openable(output)
     media = deinterlaced(media, deinterlacing_of(media, settings))
     check_output(media, output, overwrite=settings.overwrite)
+    try_output(output)
     vae = ready_vae(model, settings.latent_vae, control=control)
     budget = measure_budget(machine, output, output.parent, device=settings.device)
     encoding = _Encoding(media, latents, model, settings, report, control or Control())

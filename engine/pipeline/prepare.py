@@ -9,7 +9,8 @@ import errno
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
@@ -32,7 +33,15 @@ from engine.core.errors import (
     UnsupportedMedia,
     WeightsMissing,
 )
-from engine.core.file_access import advised, is_folder, reading, reason_of, write_error, writing
+from engine.core.file_access import (
+    advised,
+    check_can_add,
+    is_folder,
+    reading,
+    reason_of,
+    write_error,
+    writing,
+)
 from engine.hardware import devices
 from engine.hardware.budget import Budget, gpus_here, measure_budget
 from engine.hardware.gpu_table import GpuSpec
@@ -204,7 +213,8 @@ def check_plan(media: MediaInfo, plan: Plan, *, overwrite: bool) -> None:
     pictures: set[str] = set()
     if plan.container == "sequence":
         pictures = {picture_name(media, plan, number) for number in (0, max(0, plan.frames - 1))}
-    check_output(media, plan.output, overwrite=overwrite, pictures=pictures)
+    check_output(media, plan.output, overwrite=overwrite)
+    try_output(plan.output, pictures)
     for notice in plan.notices:
         if notice.severity == "refusal":
             params: dict[str, Any] = dict(notice.params)
@@ -214,24 +224,22 @@ def check_plan(media: MediaInfo, plan: Plan, *, overwrite: bool) -> None:
             raise PlanDoesNotFit("refused", problem=problem, advice=problem.hint)
 
 
-def check_output(
-    media: MediaInfo, output: Path, *, overwrite: bool, pictures: Iterable[str] = ()
-) -> None:
+def check_output(media: MediaInfo, output: Path, *, overwrite: bool) -> None:
     """Refuse a result that cannot be written or would cost the user something.
+
+    Writes nothing, not even for a moment: programs that watch the folder would see it.
 
     Args:
         media: The source.
         output: File or folder of the result.
         overwrite: A file of that name may be replaced.
-        pictures: Names of files in the folder of the result.
 
     Raises:
-        OutputNameUnusable: Windows would make something else of its name, or the drive takes none
+        OutputNameUnusable: Windows would make something else of its name, or the drive finds none
             like it.
         OutputIsInput: It is the source itself, even through a link.
         OutputExists: Something of that name is there and may not be replaced.
         OutputUnwritable: The folder is missing or not writable.
-        DiskFull: Not even an empty file fits.
     """
     problem = paths.name_problem(output.name)
     if problem is not None:
@@ -242,9 +250,51 @@ def check_output(
     folder = output.parent
     if not is_folder(folder):
         raise OutputUnwritable("no-folder", folder=paths.shown(folder), path=folder)
+    with writing(folder):
+        check_can_add(folder)
+    with _of_name(output):
+        output.lstat()
+
+
+def try_output(output: Path, pictures: Iterable[str] = ()) -> None:
+    """Write a few bytes and empty files of the result's names, out of sight, and delete them.
+
+    Args:
+        output: File or folder of the result, in a folder that exists.
+        pictures: Names of files in the folder of the result.
+
+    Raises:
+        OutputNameUnusable: The drive takes none of such a name.
+        OutputUnwritable: The folder takes no file.
+        DiskFull: Not even an empty file fits.
+    """
+    folder = output.parent
     with writing(folder), tempfile.TemporaryFile(dir=folder) as file:
         file.write(b"upreel")
-    _try_names(folder, (output.name, *pictures))
+    place = partial(tempfile.TemporaryDirectory, dir=folder, ignore_cleanup_errors=True)
+    with writing(folder), place(prefix="upreel-", suffix=".part") as trial:
+        for name in (output.name, *pictures):
+            with _of_name(folder / name):
+                Path(trial, name).touch()
+
+
+@contextmanager
+def _of_name(path: Path) -> Iterator[None]:
+    """Translates what a drive says of a name; a file that is not there is no error.
+
+    Raises:
+        OutputNameUnusable: The drive takes none of such a name.
+        OutputError: Another refusal.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        return
+    except OSError as err:
+        if err.errno == errno.EINVAL:
+            reason = reason_of(err)
+            raise OutputNameUnusable("refused", name=path.name, reason=reason) from err
+        raise write_error(err, path) from err
 
 
 def _check_not_source(media: MediaInfo, output: Path) -> None:
@@ -256,25 +306,6 @@ def _check_not_source(media: MediaInfo, output: Path) -> None:
         return
     if same:
         raise OutputIsInput(path=output)
-
-
-def _try_names(folder: Path, names: Iterable[str]) -> None:
-    """Make empty files of those names, out of sight, and delete them.
-
-    Raises:
-        OutputNameUnusable: The drive takes none of such a name.
-        OutputError: Another refusal.
-    """
-    place = partial(tempfile.TemporaryDirectory, dir=folder, ignore_cleanup_errors=True)
-    with writing(folder), place(prefix="upreel-", suffix=".part") as trial:
-        for name in names:
-            try:
-                Path(trial, name).touch()
-            except OSError as err:
-                if err.errno == errno.EINVAL:
-                    reason = reason_of(err)
-                    raise OutputNameUnusable("refused", name=name, reason=reason) from err
-                raise write_error(err, folder / name) from err
 
 
 # --- sources

@@ -47,7 +47,7 @@ def added(plan: Plan, video: VideoInfo, settings: JobSettings, budget: Budget) -
         )
     )
     if found.scale != 1:
-        name = found.weights_files[0].path.name
+        name = found.weights_files[0].name
         raise WrongModel("enlarges-first", name=name, path=file, scale=found.scale)
     at_a_time = min(found.clip_frames, plan.work.clip_frames)
     return replace(plan, first_pass=replace(found, clip_frames=at_a_time))

@@ -201,7 +201,7 @@ def _lacking(plan: Plan, budget: Budget) -> Iterator[Notice]:
             "gpu": plan.card,
             "files": ",".join(weights.published for weights in missing),
             "file": missing[0].published if missing else "",
-            "names": ", ".join(weights.path.name for weights in missing),
+            "names": ", ".join(weights.name for weights in missing),
             "bytes": str(to_fetch),
             "size": bytes_text(to_fetch),
             "seconds": str(round(seconds)),
@@ -377,7 +377,7 @@ def _missing_vae(plan: LatentPlan, title: str) -> Iterator[Notice]:
             code="weights-missing",
             case="vae",
             severity="refusal",
-            params={"files": file, "file": file, "names": plan.vae.path.name, "model": title},
+            params={"files": file, "file": file, "names": plan.vae.name, "model": title},
         )
 
 

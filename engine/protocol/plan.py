@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -41,6 +42,14 @@ def notice_of_error(error: EngineError, severity: Severity) -> Notice:
     return Notice(code=info.code, case=info.case, severity=severity, params=info.params)
 
 
+_MARK_OF_COPIES = re.compile("^own-[0-9a-f]{8}-")
+
+
+def name_of_copy(name: str, digest: str) -> str:
+    """File name of an imported copy, which no published file has; the SHA-256 tells them apart."""
+    return f"own-{digest[:8]}-{name}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsPlan:
     """A weights file of a model, and what shows whether it is still the same one."""
@@ -54,6 +63,11 @@ class WeightsPlan:
     def is_here(self) -> bool:
         """Whether the file was there when the job was planned."""
         return self.modified_ns > 0
+
+    @property
+    def name(self) -> str:
+        """Name of the file as the user knows it: an imported copy carries a mark before it."""
+        return _MARK_OF_COPIES.sub("", self.path.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,7 +108,7 @@ class CommunityFamily(FrameFamily[CommunityPlan]):
         yield chosen(
             "model",
             "community" if work.scale > 1 else "community-restores",
-            name=work.weights.path.name,
+            name=work.weights.name,
             architecture=work.network.architecture,
             scale=work.scale,
             dtype=work.dtype,

@@ -84,7 +84,7 @@ def recognised_file(weights: WeightsPlan) -> Recognised:
     """
     found = recognised(weights.path)
     if found is None:
-        raise WrongModel("no-architecture", name=weights.path.name, path=str(weights.path))
+        raise WrongModel("no-architecture", name=weights.name, path=str(weights.path))
     return found
 
 

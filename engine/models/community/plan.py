@@ -79,13 +79,13 @@ class CommunityPlan(FramePlan):
     def line(self) -> str:
         """The plan in one line."""
         tiles = "whole frames" if self.tiles == 1 else f"{self.tiles} tiles of {self.tile}"
-        name = f"{self.weights.path.name} ({self.network.architecture}, x{self.scale})"
+        name = f"{self.weights.name} ({self.network.architecture}, x{self.scale})"
         return f"{name}, {self.device}, {self.dtype}, {tiles}"
 
     @property
     def summary(self) -> tuple[Notice, ...]:
         """The file, its architecture and tiles."""
-        found = [chosen("value", value=self.weights.path.name)]
+        found = [chosen("value", value=self.weights.name)]
         found.append(chosen("value", value=self.network.architecture))
         if self.tiles > 1:
             size = f"{self.tile.width}×{self.tile.height}"

@@ -179,7 +179,7 @@ def _metered(weights: WeightsPlan, call: NetworkCall, size: Size) -> Meter:
     except Exception as err:  # networks refuse a frame, or how it lies, with any class
         if memory_ran_out(err):
             raise
-        about = {"name": weights.path.name, "path": str(weights.path)}
+        about = {"name": weights.name, "path": str(weights.path)}
         raise WrongModel("does-not-run", architecture=found.facts.architecture, **about) from err
     return meter
 

@@ -232,7 +232,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
     def choices(self, work: SeedVr2Plan) -> Iterator[Notice]:
         """File, clips, tiles and blocks."""
         case = "file" if work.vae_dtype == work.dtype else "file-and-vae"
-        about = {"title": self.models[work.model], "name": work.dit.path.name, "dtype": work.dtype}
+        about = {"title": self.models[work.model], "name": work.dit.name, "dtype": work.dtype}
         yield chosen("model", case, **about, vae_dtype=work.vae_dtype)
         if work.device == "cuda" and work.dtype == "float16":
             yield chosen("no-bf16", "3b" if work.model == "seedvr2-3b" else "7b")

@@ -142,7 +142,7 @@ class WanFamily(ModelFamily[WanPlan]):
     def choices(self, work: WanPlan) -> Iterator[Notice]:
         """The file, tiles, and where carries wait."""
         title = self.models[work.model]
-        name = work.vae.path.name
+        name = work.vae.name
         yield chosen("model", "file", title=title, name=name, dtype=work.dtype)
         yield from tile_choices(work, requirements.tiles(work), "tiles")
         if work.parks:

@@ -96,7 +96,7 @@ def test_the_bar_stays_inside_a_narrow_picture(qtbot):
     bar = TryBar(over)
     over.resize(330, 240)
     over.show()
-    bar.offer(has_result=False)
+    bar.offer(is_still=False, has_result=False)
     bar.show_progress(18, 72)
     assert over.rect().contains(bar.geometry())
     stop = part(bar, "tryStop")
@@ -256,3 +256,20 @@ def test_in_a_low_window_nothing_lies_over_the_picture_and_all_can_be_tried(
     assert bar.isAncestorOf(stop)
     bench.press("tryStop")
     assert not menu.isVisible()
+
+
+def test_an_image_offers_no_seconds_no_samples_and_no_playback(bench):
+    job_id = bench.add("photo.png")
+    row = bench.program.queue.find(job_id)
+    image = replace(row.media, kind="image", video=replace(row.media.video, frame_count=1))
+    bench.emit(events.JobQueued(job_id=job_id, media=image))
+    bench.window.preview.show_job(job_id, image, None)
+    bench.program.excerpts.refresh()
+    assert bench.find("tryFrame").isVisible()
+    for name in ("trySeconds", "tryCompare"):
+        assert not bench.find(name).isVisible()
+    bench.do("try_seconds")
+    assert bench.asked(commands.MakeExcerpt) == []
+    bench.do("start")
+    bench.finish()
+    assert not bench.find("compareButton").isVisible()

@@ -14,7 +14,7 @@ from engine.core.errors import (
     OutputNameUnusable,
     OutputUnwritable,
 )
-from engine.pipeline.prepare import check_output
+from engine.pipeline.prepare import check_output, try_output
 from engine.pipeline.publication import part_path, publish
 from tests.helpers.plans import a_media
 
@@ -71,7 +71,20 @@ def test_a_missing_folder_a_locked_one_and_a_full_disk_are_refused(media, tmp_pa
 
         monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
         with pytest.raises(kind):
-            check_output(media, tmp_path / "a.mkv", overwrite=False)
+            try_output(tmp_path / "a.mkv")
+
+
+def test_before_the_start_a_folder_is_asked_and_never_written_to(media, tmp_path, monkeypatch):
+    folder = tmp_path / "results"
+    folder.mkdir()
+    before = folder.stat().st_mtime_ns
+    check_output(media, folder / "a.mkv", overwrite=False)
+    assert folder.stat().st_mtime_ns == before
+    with pytest.raises(OutputUnwritable):
+        check_output(media, folder / ("a" * 300 + ".mkv"), overwrite=False)
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+    with pytest.raises(OutputUnwritable, match="results"):
+        check_output(media, folder / "a.mkv", overwrite=False)
 
 
 def test_a_file_that_appeared_meanwhile_survives_and_so_does_the_result(tmp_path):
