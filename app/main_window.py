@@ -44,6 +44,7 @@ from app.tool_bar import ToolBar
 from app.ui_state import UiState
 from app.widgets.controls import is_confirmed
 from app.widgets.drop import DropOverlay, DropTarget
+from app.widgets.parts import follow_in_tab_order
 from app.widgets.reveal import bring_into_view
 from app.window_place import SMALLEST, keep_place, place_window
 from engine.core import paths
@@ -124,10 +125,7 @@ class MainWindow(QMainWindow):
     def add_bar(self, bar: QWidget) -> None:
         """Put a line below the top strip, over all columns; it shows and hides itself."""
         self._body.insertWidget(self._body.count() - 1, bar)
-        before = self.top.last_control
-        for button in bar.findChildren(QPushButton):  # the keyboard goes from top to bottom
-            QWidget.setTabOrder(before, button)
-            before = button
+        follow_in_tab_order(self.top.last_control, bar.findChildren(QPushButton))
 
     def leave(self) -> None:
         """Close without a question: it was answered already."""
@@ -280,6 +278,7 @@ class MainWindow(QMainWindow):
         self._controller.start()
 
     def _retry(self) -> None:
+        self._follows = self._follows or self._queue.active is None
         for job_id in self.queue_column.view.selected_ids:
             self._controller.retry(job_id)
 

@@ -22,7 +22,7 @@ from app.settings.editors import (
 from app.settings.gpus_editor import GpusEditor
 from app.theme.icons import icon
 from app.widgets.layouts import RIGHT, column, grid, layout_of
-from app.widgets.parts import button, label
+from app.widgets.parts import button, follow_in_tab_order, label
 from app.widgets.plain import Label
 from app.widgets.reveal import bring_into_view
 from engine.core.errors import ErrorInfo
@@ -59,7 +59,7 @@ class MoreChoices(QWidget):
             self._rows = SettingRows(self)
             self._rows.setVisible(self._button.isChecked())
             layout_of(self).addWidget(self._rows)
-            self._rows.follow_in_tab_order(self._button)
+            follow_in_tab_order(self._button, self._rows.controls)
             for show in self._shown.values():
                 show(self._rows)
             self._rows.changed.connect(self.changed)
@@ -133,11 +133,10 @@ class SettingRows(QWidget):
         self._fill()
         bind(self, lambda: self.show_refusal(*self._refusal))
 
-    def follow_in_tab_order(self, before: QWidget) -> None:
-        """Have the keyboard reach the rows after a widget, not after the whole window."""
-        for editor in self.editors.values():
-            QWidget.setTabOrder(before, editor.control)
-            before = editor.control
+    @property
+    def controls(self) -> list[QWidget]:
+        """Controls of the rows, from top to bottom."""
+        return [editor.control for editor in self.editors.values()]
 
     def show_settings(self, settings: schema.JobSettings) -> None:
         """Show the values of a job."""

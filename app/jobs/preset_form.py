@@ -30,7 +30,10 @@ _ORDERS = {  # of the menu: the request and its text
 
 
 class PresetForm(QWidget):
-    """Shows which preset the settings are; emits which one is chosen instead."""
+    """Shows which preset the settings are; emits which one is chosen instead.
+
+    It has its place before the presets are known, so that nothing below moves when they are.
+    """
 
     chosen = Signal(Preset)
     ordered = Signal(str, object)  # of _ORDERS; the shown Preset, None for choices of one's own
@@ -55,7 +58,6 @@ class PresetForm(QWidget):
         choice = row((self._box, 1), self._more, spacing=6)
         column(row(title, (self._for, 1)), choice, self._problem, spacing=8, on=self)
         self._box.activated.connect(self._choose)
-        self.setVisible(False)
         bind(self, self._show)
 
     @property
@@ -78,6 +80,8 @@ class PresetForm(QWidget):
     def show_settings(self, settings: JobSettings) -> None:
         """Show which preset the settings are."""
         self._settings = settings
+        if not self._presets:
+            return
         shown = self.shown
         at = self._box.findData(shown.name if shown is not None else "")
         if shown is None and at < 0:
@@ -107,6 +111,10 @@ class PresetForm(QWidget):
         for name, order in _ORDERS.items():
             self._actions[name].setText(tr(order))
         self._box.clear()
+        for control in (self._box, self._more):
+            control.setEnabled(bool(self._presets))
+        if not self._presets:
+            self._box.offer(tr("Checking your hardware …"), "")
         is_own = False
         for preset in sorted(self._presets, key=lambda preset: preset.is_own):
             if preset.is_own and not is_own and self._box.count():

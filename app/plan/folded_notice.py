@@ -53,6 +53,11 @@ class FoldedNotice(QWidget):
         self.set_open(False)
 
     @property
+    def controls(self) -> list[QWidget]:
+        """The line and its buttons, in the order of the keyboard."""
+        return [self._head, *self._body.findChildren(QPushButton)]
+
+    @property
     def is_open(self) -> bool:
         """Whether all of it is shown."""
         return self._head.is_open

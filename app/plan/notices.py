@@ -22,7 +22,7 @@ from app.widgets.error_view import ACTION_OF
 from app.widgets.layouts import clear_layout, column
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
-from app.widgets.parts import label, named
+from app.widgets.parts import follow_in_tab_order, label, named
 from app.widgets.plain import caption, set_tip
 from engine.core.errors import (
     ErrorInfo,
@@ -137,7 +137,7 @@ class PlanNotices(QWidget):
             self._add(_CHANGED, _changed_line(row.downgrades), opens=False)
         self._downloads.show_job(row)
         found = self._found(row)
-        is_coming = row.job_id in (*self._films, *self._failures)
+        is_coming, below = row.job_id in (*self._films, *self._failures), list[QPushButton]()
         for at, notice in enumerate(found):
             buttons = self._buttons(notice, row, at)
             for one in buttons:
@@ -146,10 +146,14 @@ class PlanNotices(QWidget):
             if is_coming and notice.code == WeightsMissing.code:  # its lines say more
                 for one in buttons:
                     self._below.addWidget(one)
+                below += buttons
                 continue
             line = FoldedNotice(*_words(notice), buttons)
             is_refusal = notice.severity == "refusal"
             self._add(f"{notice.code}.{notice.case}", line, opens=is_refusal and at == 0)
+        lines = (self._lines.itemAt(at).widget() for at in range(self._lines.count()))
+        controls = [one for line in lines for one in line.controls]
+        follow_in_tab_order(self, (*controls, *below))
         self.setVisible(bool(found or row.downgrades) or not self._downloads.isHidden())
 
     def _found(self, row: JobRow) -> list[Notice]:

@@ -24,6 +24,7 @@ from engine.core.messages import Message
 from engine.core.units import bytes_text, memory_text
 from engine.protocol.plan import Plan
 
+_LITTLE_ROOM = "disk-may-fill"  # a warning
 _OF_PRETENDED = (PRETENDED, WeightsMissing.code)  # refusals that are not about memory
 
 
@@ -102,12 +103,14 @@ class PlanCard(QFrame):
             icon, severity = "download", "info"
         elif refused:
             text, icon, severity = tr("Cannot start"), "error", "refusal"
+        elif any(notice.code == _LITTLE_ROOM for notice in plan.notices):
+            text, icon, severity = tr("The disk may become full"), "warning", "warning"
         else:
             text = tr("Would fit into memory") if plan.is_pretended else tr("Fits into memory")
             icon, severity = "check", "good"
         self._icon.setPixmap(pixmap(icon, colour_of(severity), 18))
         self._head.setText(text)
-        kinds = {"refusal": "error", "info": "strong", "good": "good"}
+        kinds = {"refusal": "error", "warning": "warning", "info": "strong", "good": "good"}
         set_kind(self._head, kinds[severity])
         self._limit.setText(tr("limit {size}", size=memory_text(fullest(plan).limit)))
         self._planned_for.setVisible(plan.is_pretended)

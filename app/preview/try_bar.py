@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QFrame, QMenu, QPushButton, QWidget
 from app.bound import bind
 from app.i18n import tr
 from app.widgets.layouts import MIDDLE, RIGHT, TOP, Stretch, column, layout_of, row
-from app.widgets.parts import button, icon_button, label, named
+from app.widgets.parts import button, follow_in_tab_order, icon_button, label, named
 from app.widgets.plain import set_tip
 
 SECONDS = 3.0
@@ -17,7 +17,7 @@ _SHARE = 4  # of the picture's height: the bar takes no more than a quarter
 
 
 class TryBar(QFrame):
-    """Three offers, one for an image; while one is carried out, its progress and Stop to the right of them.
+    """Three offers, of which an image has one; then progress and Stop to the right of them.
 
     Nothing moves under the pointer: the left edge stays, errors grow upwards. Over a low picture
     only errors are shown; the offers are a menu then, in `line`, which has its place elsewhere.
@@ -68,6 +68,7 @@ class TryBar(QFrame):
         )
         row((self._problem, 0, MIDDLE), (self._close, 0, TOP), spacing=8, on=self._trouble)
         column(self._trouble, self._row, spacing=8, margins=8, on=self)
+        follow_in_tab_order(over, (self._close, *self._offers, stop))
         self._show_work(None)
         self._trouble.hide()
         self._has_result, self._is_still, self._why_not = False, False, ""

@@ -6,7 +6,7 @@ A text is the English one, as the catalogue has it, or a function that returns i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from PySide6.QtCore import Qt, SignalInstance
@@ -196,6 +196,23 @@ def bind_icon(target: QAbstractButton, icon: str | Callable[[], str], size: int 
     """Give a button an icon, again when the theme changes."""
     name = icon if callable(icon) else lambda: icon
     bind(target, lambda: target.setIcon(icon_of(name(), size=size)), theme=True)
+
+
+def follow_in_tab_order(before: QWidget, controls: Iterable[QWidget]) -> None:
+    """Have the keyboard reach controls after a widget, not after the whole window.
+
+    Args:
+        before: Control, or any other widget: then the control before it is meant.
+        controls: Controls from first to last.
+    """
+    given = before
+    while not before.focusPolicy() & Qt.FocusPolicy.TabFocus:  # Qt puts nothing after such a one
+        before = before.previousInFocusChain()
+        if before is given:
+            return  # no control is before it
+    for control in controls:
+        QWidget.setTabOrder(before, control)
+        before = control
 
 
 def _with_text(made: AnyLabel, text: Text, align: Qt.AlignmentFlag | None) -> AnyLabel:

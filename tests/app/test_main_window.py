@@ -1,8 +1,10 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QCloseEvent
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QAbstractButton,
     QPushButton,
@@ -12,6 +14,7 @@ from app import desktop, labels
 from app.state.job_row import JobState
 from engine.core.errors import ErrorInfo
 from engine.protocol import commands, events
+from engine.protocol.plan import Notice
 from tests.app.conftest import texts
 from tests.app.jobs.test_unfinished import begun
 from tests.app.test_gauges import GPU
@@ -209,6 +212,25 @@ def test_after_a_job_the_keyboard_has_what_comes_next(bench, end, name):
     bench.find(focused).setFocus()
     end(bench)
     assert bench.window.focusWidget() is bench.find(name)
+
+
+def test_the_keyboard_goes_from_top_to_bottom(bench):
+    job_id = bench.add()
+    notice = Notice(code="own-weights", severity="warning", params={"title": "x.safetensors"})
+    plan = replace(bench.program.queue.rows[0].plan, notices=(notice,))
+    bench.emit(events.PlanChosen(job_id=job_id, plan=plan))
+    window, reached = bench.window, list[str]()
+    window.setFocus()
+    for _ in range(60):
+        QTest.keyClick(window.focusWidget(), Qt.Key.Key_Tab)
+        reached.append(window.focusWidget().objectName())
+    reached = reached[: reached.index("helpButton") + 1]
+    image = ["compareCanvas", "tryFrame", "trySeconds", "tryCompare", "playButton"]
+    plan = ["outputFolder", "noticeHead", "whyThisPlan", "speedTest", "primaryAction"]
+    for wanted in (image, plan):
+        first = reached.index(wanted[0])
+        assert reached[first : first + len(wanted)] == wanted
+    assert reached[-2:] == ["logButton", "helpButton"]
 
 
 def test_speed_and_time_left_of_a_cancelled_job_are_gone(bench):

@@ -1,4 +1,5 @@
 from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QComboBox
 
 from app.controllers.settings import PresetsController, file_name
 from app.jobs.preset_form import PresetForm, title_of
@@ -28,7 +29,15 @@ def test_the_list_is_asked_for_at_the_start_and_named_for_the_card(bench, qtbot)
     assert bench.asked(commands.ListPresets)
     form = PresetForm()
     qtbot.addWidget(form)
-    assert form.isHidden(), "without presets"
+    form.resize(320, 80)
+    height = form.sizeHint().height()
+    box = part(form, "preset", QComboBox)
+    assert (box.currentText(), box.isEnabled()) == ("Checking your hardware …", False)
+    form.show_presets(make_presets(), PRESET_GPU)
+    assert form.sizeHint().height() == height, "nothing moves when they are known"
+    assert box.isEnabled()
+    form.show_presets((), "")
+    assert form.isHidden()
     assert bench.find("presetFor").whole == f"for {PRESET_GPU}"
     box = bench.find("preset")
     shown = [box.itemText(at) for at in range(box.count())]

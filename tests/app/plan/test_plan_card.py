@@ -209,6 +209,15 @@ def test_missing_model_files_keep_a_plan_for_the_users_gpu_from_starting(bench):
     assert "Fits into memory" not in said(bench)
 
 
+def test_a_disk_that_may_become_full_is_no_fit(bench):
+    about = {"free": "1", "needed": "2", "disk": "result", "space": "1 B", "size": "2 B"}
+    short = Notice(code="disk-may-fill", case="result", severity="warning", params=about)
+    say_plan(bench, dataclasses.replace(plan(), notices=(short,)))
+    assert "The disk may become full" in said(bench)
+    assert "Fits into memory" not in said(bench)
+    assert bench.find("primaryAction").isEnabled(), "the size of the file is an estimate"
+
+
 def test_a_plan_that_lets_other_computers_in_says_so(bench):
     job_id = say_plan(bench, plan())
     assert not bench.find("planMachines").isVisible()
