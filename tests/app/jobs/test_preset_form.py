@@ -1,5 +1,5 @@
 from PySide6.QtGui import QAction
-from PySide6.QtWidgets import QComboBox
+from PySide6.QtWidgets import QComboBox, QWidget
 
 from app.controllers.settings import PresetsController, file_name
 from app.jobs.preset_form import PresetForm, title_of
@@ -27,8 +27,9 @@ def choose(bench: Bench, text: str) -> None:
 
 def test_the_list_is_asked_for_at_the_start_and_named_for_the_card(bench, qtbot):
     assert bench.asked(commands.ListPresets)
-    form = PresetForm()
-    qtbot.addWidget(form)
+    over = QWidget()
+    qtbot.addWidget(over)
+    form = PresetForm(over)
     form.resize(320, 80)
     height = form.sizeHint().height()
     box = part(form, "preset", QComboBox)

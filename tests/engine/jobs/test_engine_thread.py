@@ -353,6 +353,18 @@ def test_orders_that_make_no_sense_are_answered_not_obeyed(source, tmp_path):
         assert (rejected.error.code, bool(rejected.error.hint)) == ("unreadable-media", True)
 
 
+def test_a_frame_is_shown_before_files_that_wait_to_be_read(source, tmp_path):
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        add(engine, source)
+        heard.wait(e.PlanChosen)
+        for number in range(5):
+            engine.send(c.AddJob(job_id=f"b{number}", source=source))
+        engine.send(c.ShowFrame(job_id="a", seconds=0.0))
+        heard.wait(e.PreviewReady)
+        read = {event.job_id for event in heard.of(e.JobQueued)}
+        assert len(read - {"a"}) < 5, "one may have been read meanwhile"
+
+
 def test_a_job_that_cannot_go_on_can_be_removed(source, tmp_path):
     interrupted(source, tmp_path / "jobs")
     source.write_bytes(b"another film")
