@@ -272,16 +272,18 @@ class Program(QObject):
         self.bridge.subscribe(events.DevicesListed, window.choices.show_devices)
         for planned in (events.PlanChosen, events.PlanDowngraded):
             self.bridge.subscribe(planned, self._remember_plan)
-        self.queue.queue_changed.connect(self._remember_plan)
 
     def _show_stage(self) -> None:
+        self._remember_plan()
         self._preview.show_row(self.window.selected)
         self._comparison.refresh()
         self.excerpts.refresh()
 
     def _remember_plan(self, _event: events.JobEvent | None = None) -> None:
-        active = self.queue.active
-        self.telemetry.plan = active.plan if active is not None else None
+        """The gauges mark the peak of the video that runs, else of the selected one."""
+        row = self.queue.active or self.window.selected
+        is_ahead = row is not None and (row.state.is_active or row.state.can_change)
+        self.telemetry.show_plan(row.plan if row is not None and is_ahead else None)
 
     def _continue(self) -> None:
         self.controller.continue_left_over(self._left_over)

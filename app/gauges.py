@@ -63,6 +63,8 @@ class VideoMemory(QWidget):
 def about_gpu(gpu: GpuReading) -> str:
     """Name, power, connection and driver of a GPU, as far as they are known; one a line."""
     lines = [one_line(gpu.name)]
+    if gpu.is_pretended:
+        lines.append(tr("Pretended: this computer does not have it. Jobs for it cannot start."))
     if gpu.power_w:
         lines.append(tr("{watts} W", watts=gpu.power_w))
     if gpu.link:
@@ -236,4 +238,5 @@ class Gauges(QAbstractButton):
         self._show_loads()
         if gpu is not None:
             self._video_memory.show_reading(gpu, self._model.planned_bytes)
-            self._gpu.show_figure(f"{gpu.load_percent} % · {gpu.temperature_c} °C", about_gpu(gpu))
+            load = f"{gpu.load_percent} % · {gpu.temperature_c} °C"
+            self._gpu.show_figure("–" if gpu.is_pretended else load, about_gpu(gpu))

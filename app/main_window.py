@@ -277,8 +277,12 @@ class MainWindow(QMainWindow):
         self.choices.flush()
         self._controller.start()
 
-    def _retry(self) -> None:
+    def _follow(self) -> None:
+        """Show the video that is about to run, unless another one runs already."""
         self._follows = self._follows or self._queue.active is None
+
+    def _retry(self) -> None:
+        self._follow()
         for job_id in self.queue_column.view.selected_ids:
             self._controller.retry(job_id)
 
@@ -378,6 +382,7 @@ class MainWindow(QMainWindow):
         view.selection_changed.connect(lambda: self.choices.show_selected(view.selected_ids))
         view.reordered.connect(self._controller.reorder)
         self._controller.looked_through.connect(self.queue_column.show_found)
+        self.queue_column.continue_requested.connect(self._follow)
         self.decision.choices_requested.connect(self.choices.choose)
         self.decision.focus_freed.connect(self._place_focus)
         self._drops.hovered.connect(self.show_drop_hover)

@@ -149,9 +149,11 @@ class ToolBar(QWidget):
             name = gpu.name.removeprefix("NVIDIA ").removeprefix("GeForce ")
             size = tr("{size} GB", size=round(gpu.total_mb / 1024))
             parts = [[name, size], [name]]
-            if self._is_idle:
-                parts = [[name, size, tr("not used")], [name, tr("not used")], [name]]
-            state = "info" if self._is_idle else "good"
+            doubt = tr("pretended") if gpu.is_pretended else tr("not used")
+            is_usable = not (self._is_idle or gpu.is_pretended)
+            if not is_usable:
+                parts = [[name, size, doubt], [name, doubt], [name]]
+            state = "good" if is_usable else "info"
             self._chip.show_state(state, about_gpu(gpu), *map(" · ".join, parts))
         self._fold_further()
 

@@ -84,7 +84,7 @@ class TelemetryModel(QObject):
         self.is_ready = False  # heavy libraries are loaded
         self.frames_per_second = 0.0
         self.seconds_left = 0.0
-        self.plan: Plan | None = None  # of the running job
+        self.plan: Plan | None = None  # of the running job, else of the next one
         self.history: deque[Sample] = deque()  # of the last minute, as they came
         self.work_times = WorkTimes()
         self._jobs_running: set[str] = set()
@@ -156,6 +156,12 @@ class TelemetryModel(QObject):
         others = tuple(one for one in _gpus(event) if one is not shown)
         return replace(event, gpu=shown, other_gpus=others)
 
+    def show_plan(self, plan: Plan | None) -> None:
+        """Show the peak of another plan."""
+        if plan is not self.plan:
+            self.plan = plan
+            self.changed.emit()
+
     @property
     def is_running(self) -> bool:
         """True while a job holds the engine."""
@@ -163,7 +169,7 @@ class TelemetryModel(QObject):
 
     @property
     def planned_bytes(self) -> int:
-        """The peak that is predicted for the GPU, of the running job; 0 for none."""
+        """The peak that `plan` predicts for the GPU; 0 for none."""
         return self.plan.device_bytes if self.plan is not None else 0
 
 

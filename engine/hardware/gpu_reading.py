@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import psutil
 
 from engine.hardware import devices, nvml, shared_memory
 from engine.hardware.devices import Gpu
-from engine.hardware.gpu_table import LANE_BYTES_S
+from engine.hardware.gpu_table import LANE_BYTES_S, GpuSpec
 from engine.protocol.gpu_reading import GpuProcess, GpuReading
 
 _MB = 2**20
@@ -52,6 +52,25 @@ def read_others(family: frozenset[int]) -> tuple[GpuReading, ...]:
     others = (one for one in devices.gpus() if gpu is not None and one.number != gpu.number)
     found = (_read(one, family) for one in others)
     return tuple(reading for reading in found if reading is not None)
+
+
+def pretended(specs: Sequence[GpuSpec]) -> tuple[GpuReading, ...]:
+    """Readings of GPUs that are not in this computer, the one that jobs are planned for first."""
+    gpus = devices.as_gpus(specs)
+    first = devices.chosen(devices.AUTO, gpus)
+    return tuple(
+        GpuReading(
+            name=gpu.name,
+            number=gpu.number,
+            total_mb=gpu.total_bytes // _MB,
+            ours_mb=0,
+            others_mb=(gpu.total_bytes - gpu.free_bytes) // _MB,
+            load_percent=0,
+            temperature_c=0,
+            is_pretended=True,
+        )
+        for gpu in sorted(gpus, key=lambda gpu: gpu is not first)
+    )
 
 
 def _read(gpu: Gpu, family: frozenset[int], own: OwnMemory | None = None) -> GpuReading | None:

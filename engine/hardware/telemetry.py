@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import psutil
 
 from engine.hardware import gpu_reading
 from engine.hardware.gpu_reading import OwnMemory
+from engine.hardware.gpu_table import GpuSpec
 from engine.protocol.events import EventSink, Telemetry
 
 _MB = 2**20
@@ -28,14 +30,21 @@ class Sampler:
         sink: Receives the events.
         period_s: Time between readings.
         own: Values of this program that neither the driver nor Windows reports.
+        pretend: GPUs in the place of this machine's own, which are idle.
     """
 
     def __init__(
-        self, sink: EventSink, period_s: float = 1.0, *, own: OwnMemory | None = None
+        self,
+        sink: EventSink,
+        period_s: float = 1.0,
+        *,
+        own: OwnMemory | None = None,
+        pretend: Sequence[GpuSpec] = (),
     ) -> None:
         self._sink = sink
         self._period_s = period_s
         self._own = own or OwnMemory()
+        self._pretended = gpu_reading.pretended(pretend)
         self._process = psutil.Process()
         self._family: list[psutil.Process] = []
         self._samples = 0
@@ -65,9 +74,13 @@ class Sampler:
         ours = sum(_resident_bytes(process) for process in self._family)
         used = memory.total - memory.available
         family = frozenset(process.pid for process in self._family)
+        gpu, *others = self._pretended or (
+            gpu_reading.read(family, self._own),
+            *gpu_reading.read_others(family),
+        )
         return Telemetry(
-            gpu=gpu_reading.read(family, self._own),
-            other_gpus=gpu_reading.read_others(family),
+            gpu=gpu,
+            other_gpus=tuple(others),
             ram_total_mb=memory.total // _MB,
             ram_ours_mb=ours // _MB,
             ram_others_mb=max(0, used - ours) // _MB,

@@ -95,7 +95,7 @@ class EngineThread(threading.Thread):
 
     def run(self) -> None:
         """Answer commands until Shutdown."""
-        sampler = Sampler(self._sink, own=torch_memory.OWN)
+        sampler = Sampler(self._sink, own=torch_memory.OWN, pretend=self._pretend)
         sampler.start()
         try:
             while not self._jobs.has_ended:

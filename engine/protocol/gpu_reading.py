@@ -29,3 +29,4 @@ class GpuReading:
     power_w: int = 0
     link: str = ""  # "PCIe 4.0 x16"
     processes: tuple[GpuProcess, ...] = ()  # other programs, the largest first
+    is_pretended: bool = False  # not in this computer: only plans are made for it

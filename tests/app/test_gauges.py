@@ -40,8 +40,10 @@ def test_memory_of_the_card_with_who_holds_it_and_how_much_spilled(bench):
 
 
 def test_the_planned_peak_is_that_of_the_card(bench):
+    assert bench.program.telemetry.planned_bytes == 0
     say_plan(bench, on_gpu(plan(), needed=11.4))
-    assert bench.program.telemetry.planned_bytes == 0  # nothing runs
+    bench.measure(GPU)
+    assert "planned peak 11.4 GB" in bench.find("videoMemory").toolTip(), "of the video that waits"
     bench.do("start")
     bench.measure(GPU)
     assert "planned peak 11.4 GB" in bench.find("videoMemory").toolTip()

@@ -1,5 +1,7 @@
 """The bar at the top where room is short."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.app.test_gauges import GPU
@@ -20,3 +22,10 @@ def test_the_gpu_is_named_in_whole_words_in_a_narrow_window(bench, language, gpu
         assert shown
         assert "…" not in shown, width
     assert shown == bench.find("gpuText").whole
+
+
+def test_a_pretended_gpu_fills_the_gauges_and_is_called_so(bench):
+    bench.measure(replace(GPU, is_pretended=True))
+    assert bench.find("gpuText").whole.endswith(" · pretended")
+    assert bench.find("videoMemory").isVisible()
+    assert "does not have it" in bench.find("gpuChip").toolTip()

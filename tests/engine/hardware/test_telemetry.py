@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import psutil
 import pytest
 
-from engine.hardware import nvml, telemetry
+from engine.hardware import devices, nvml, telemetry
 from engine.hardware.gpu_reading import OwnMemory
 from engine.hardware.telemetry import Sampler
 from engine.protocol.events import Event, Telemetry
@@ -26,6 +26,15 @@ class Sink:
 @pytest.fixture
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "handles", tuple)
+
+
+def test_pretended_gpus_are_read_as_idle_and_called_so() -> None:
+    reading = Sampler(Sink(), pretend=devices.pretended("RTX 3060 12GB", "RTX 5070 Ti")).read()
+    assert reading.gpu is not None
+    assert "5070 Ti" in reading.gpu.name
+    assert reading.gpu.is_pretended
+    assert (reading.gpu.ours_mb, reading.gpu.total_mb // 1024) == (0, 15)
+    assert [gpu.number for gpu in reading.other_gpus] == [0]
 
 
 @pytest.mark.usefixtures("no_gpu")
