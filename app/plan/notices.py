@@ -133,11 +133,14 @@ class PlanNotices(QWidget):
             self._job_id, self._opened = row.job_id, {}
         clear_layout(self._lines)
         self._below.clear()
+        controls, below = list[QWidget](), list[QPushButton]()  # for the keyboard
         if row.downgrades:
-            self._add(_CHANGED, _changed_line(row.downgrades), opens=False)
+            changed = _changed_line(row.downgrades)
+            self._add(_CHANGED, changed, opens=False)
+            controls += changed.controls
         self._downloads.show_job(row)
         found = self._found(row)
-        is_coming, below = row.job_id in (*self._films, *self._failures), list[QPushButton]()
+        is_coming = row.job_id in (*self._films, *self._failures)
         for at, notice in enumerate(found):
             buttons = self._buttons(notice, row, at)
             for one in buttons:
@@ -151,8 +154,7 @@ class PlanNotices(QWidget):
             line = FoldedNotice(*_words(notice), buttons)
             is_refusal = notice.severity == "refusal"
             self._add(f"{notice.code}.{notice.case}", line, opens=is_refusal and at == 0)
-        lines = (self._lines.itemAt(at).widget() for at in range(self._lines.count()))
-        controls = [one for line in lines for one in line.controls]
+            controls += line.controls
         follow_in_tab_order(self, (*controls, *below))
         self.setVisible(bool(found or row.downgrades) or not self._downloads.isHidden())
 

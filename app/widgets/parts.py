@@ -205,14 +205,15 @@ def follow_in_tab_order(before: QWidget, controls: Iterable[QWidget]) -> None:
         before: Control, or any other widget: then the control before it is meant.
         controls: Controls from first to last.
     """
-    given = before
-    while not before.focusPolicy() & Qt.FocusPolicy.TabFocus:  # Qt puts nothing after such a one
-        before = before.previousInFocusChain()
-        if before is given:
+    last = before
+    while not last.focusPolicy() & Qt.FocusPolicy.TabFocus:  # Qt puts nothing after such a one
+        previous = last.previousInFocusChain()
+        if previous is None or previous is before:
             return  # no control is before it
+        last = previous
     for control in controls:
-        QWidget.setTabOrder(before, control)
-        before = control
+        QWidget.setTabOrder(last, control)
+        last = control
 
 
 def _with_text(made: AnyLabel, text: Text, align: Qt.AlignmentFlag | None) -> AnyLabel:

@@ -29,11 +29,11 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_pretended_gpus_are_read_as_idle_and_called_so() -> None:
-    reading = Sampler(Sink(), pretend=devices.pretended("RTX 3060 12GB", "RTX 5070 Ti")).read()
+    reading = Sampler(Sink(), pretend=devices.pretended("RTX 4060", "RTX 5070 Ti")).read()
     assert reading.gpu is not None
     assert "5070 Ti" in reading.gpu.name
     assert reading.gpu.is_pretended
-    assert (reading.gpu.ours_mb, reading.gpu.total_mb // 1024) == (0, 15)
+    assert (reading.gpu.ours_mb, reading.gpu.total_mb // 1024) == (0, 16)
     assert [gpu.number for gpu in reading.other_gpus] == [0]
 
 
