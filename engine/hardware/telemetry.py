@@ -74,10 +74,12 @@ class Sampler:
         ours = sum(_resident_bytes(process) for process in self._family)
         used = memory.total - memory.available
         family = frozenset(process.pid for process in self._family)
-        gpu = None if self._pretended else gpu_reading.read(family, self._own)
+        gpu, others = gpu_reading.read(family, self._own), gpu_reading.read_others(family)
+        if self._pretended:
+            gpu, others = self._pretended[0], self._pretended[1:]
         return Telemetry(
-            gpu=self._pretended[0] if self._pretended else gpu,
-            other_gpus=self._pretended[1:] or gpu_reading.read_others(family),
+            gpu=gpu,
+            other_gpus=others,
             ram_total_mb=memory.total // _MB,
             ram_ours_mb=ours // _MB,
             ram_others_mb=max(0, used - ours) // _MB,
