@@ -5,9 +5,7 @@ Jobs and tasks have threads of their own, so that this one answers at once.
 
 from __future__ import annotations
 
-import itertools
 import logging
-import queue
 import threading
 import time
 from functools import partial
@@ -58,8 +56,8 @@ class EngineThread(threading.Thread):
     def __init__(self, sink: e.EventSink, machine: Machine) -> None:
         super().__init__(name="engine", daemon=True)
         self._sink, self._pretend = sink, machine.pretend
-        self._inbox: queue.PriorityQueue[tuple[bool, int, c.Command]] = queue.PriorityQueue()
-        self._numbers = itertools.count()
+        self._inbox: list[c.Command] = []
+        self._arrived = threading.Condition()
         self._is_closing = False
         self._tasks = TaskRunner(sink, ended=lambda: self.send(_TaskEnded()))
         self._jobs = JobService(
@@ -84,12 +82,10 @@ class EngineThread(threading.Thread):
         )
 
     def send(self, command: c.Command) -> None:
-        """Take a command; returns at once, from any thread.
-
-        Commands are answered in their order, but a frame that is looked at comes before files that
-        are still to be read: of two hundred videos the selected one is seen at once.
-        """
-        self._inbox.put((not isinstance(command, c.ShowFrame), next(self._numbers), command))
+        """Take a command; returns at once, from any thread."""
+        with self._arrived:
+            self._inbox.append(command)
+            self._arrived.notify()
         if isinstance(command, c.Shutdown):
             self._is_closing = True
 
@@ -99,7 +95,7 @@ class EngineThread(threading.Thread):
         sampler.start()
         try:
             while not self._jobs.has_ended:
-                self._answer(self._inbox.get()[-1])
+                self._answer(self._next())
         finally:
             self._tasks.close(_CLOSE_S)
             self._excerpts.close()
@@ -108,6 +104,23 @@ class EngineThread(threading.Thread):
                 end(_CLOSE_S)
             sampler.stop()
             self._sink.emit(e.EngineClosed())
+
+    def _next(self) -> c.Command:
+        """Waits for a command and takes it.
+
+        Commands are answered in their order, but a frame that is looked at comes before other files
+        that are still to be read: of two hundred videos the selected one is seen at once.
+        """
+        with self._arrived:
+            self._arrived.wait_for(lambda: self._inbox)
+            read = list[str]()
+            for at, command in enumerate(self._inbox):
+                if isinstance(command, c.ShowFrame) and command.job_id not in read:
+                    return self._inbox.pop(at)
+                if not isinstance(command, (c.AddJob, c.AdoptJob)):
+                    break
+                read.append(command.job_id)
+            return self._inbox.pop(0)
 
     def _answer(self, command: c.Command) -> None:
         if self._is_closing and isinstance(command, _POINTLESS):
