@@ -50,6 +50,7 @@ _OF_BUTTONS = (  # commands of buttons alone, which have texts of their own
     "download_stop",
     "choices",
     "folder",
+    "play",
     "rename",
     "restart",
     "result",

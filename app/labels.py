@@ -104,6 +104,11 @@ def from_to(row: JobRow) -> str:
     return f"{size(row.media.video.seen_size)} → {target(row)}"
 
 
+def sizes(source: Size, result: Size) -> str:
+    """Sizes of source and result."""
+    return f"{size(source)} → {size(result)}"
+
+
 def stage(row: JobRow) -> str:
     """The present stage of the running job."""
     percent = round(100 * row.stage_share)

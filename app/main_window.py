@@ -199,6 +199,7 @@ class MainWindow(QMainWindow):
             "open_result": has_result,
             "show_in_folder": has_result,
             "report": has_result,
+            "play": has_result,
             "retry": row is not None and (row.can_retry or row.state is JobState.REJECTED),
             "run_again": row is not None and row.state is JobState.DONE,
             "remove": row is not None and not row.state.is_active,
@@ -250,6 +251,7 @@ class MainWindow(QMainWindow):
             "rename": self._on_row(lambda row: self._change(row, name)),
             "folder": self._on_row(lambda row: self._change(row, folder)),
             "choices": self._on_row(lambda row: self._change(row, self._show_choices)),
+            "play": self.preview.play,
             "help": self._toggle_help,
             "show_log": lambda: self.actions_["log"].setChecked(True),
         }.items():

@@ -45,10 +45,10 @@ def primary_action(
     download = download_action(downloads, row)
     if download:
         return download, "start" if waits and model.can_start else ""
-    if row is not None and row.is_doubtful:
-        return ("start" if waits else "add_files"), "accept"
     if row is not None and row.state is JobState.DONE:
-        return ("start" if waits else "add_files"), ""  # the result is below the picture
+        is_still = row.media is not None and row.media.kind == "image"
+        look = "open_result" if is_still else "play"
+        return ("start" if waits else look), "accept" if row.is_doubtful else ""
     if row is not None and row.can_retry:
         return ("start", "retry") if waits else ("retry", "")
     return "start", ""
@@ -171,7 +171,8 @@ class DecisionPanel(QWidget):
             "start": self._start_text(),
             "download_start": self._download_text(),
             "download_stop": tr("Stop download"),
-            "add_files": tr("Add files …"),
+            "play": tr("Play"),
+            "open_result": tr("Open result"),
             "retry": self._retry_text(),
             "accept": tr("Keep it anyway"),
         }

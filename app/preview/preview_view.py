@@ -6,6 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QImage, QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QStackedLayout, QStackedWidget, QWidget
 
+from app import labels
 from app.actions import Actions
 from app.bound import bind
 from app.preview import scene
@@ -249,7 +250,10 @@ class PreviewView(QWidget):
         self.playback.set_result(is_published=True)
         first, stop = self.timeline.strip.span
         self.timeline.set_finished(stop - first, is_running=False)
-        self.strip.show_report(report, is_still=self.is_still)
+        sizes = ""
+        if self._media is not None and self._plan is not None:
+            sizes = labels.sizes(self._media.video.seen_size, self._plan.picture.seen_size)
+        self.strip.show_report(report, sizes, is_still=self.is_still)
         self._show_below(self.strip)
         if not self._mode_is_users or self.canvas.mode in (Mode.FIRST, Mode.SECOND):
             self.set_mode(Mode.SPLIT)
@@ -311,6 +315,11 @@ class PreviewView(QWidget):
         self._mode_is_users = True
         self.set_mode(Mode(key))
         self.playback.refresh()
+
+    def play(self) -> None:
+        """Play what is shown, or pause it; the keyboard goes on there."""
+        self.canvas.setFocus()
+        self.playback.toggle()
 
     def _compare(self) -> None:
         """Show both videos together and play them."""

@@ -1,4 +1,4 @@
-"""Outcome of a finished job, in two lines, with the buttons that follow from it."""
+"""Outcome of a finished job, in two lines, with what can be done with the result."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ class ReportStrip(QFrame):
         super().__init__(parent)
         named(self, "reportStrip", "card")
         self._report: Report | None = None
+        self._sizes = ""
         self._icon, self._title = label(), elided(name="reportTitle")
         self._detail = elided(kind="secondary", name="reportDetail")
         self._open = button(
@@ -66,9 +67,15 @@ class ReportStrip(QFrame):
         row(*parts, spacing=8, margins=(14, 10, 12, 10), align=MIDDLE, on=self)
         bind(self, self._show, theme=True)
 
-    def show_report(self, report: Report, *, is_still: bool) -> None:
-        """The job is done; two images are compared already, and nothing of them can be played."""
-        self._report = report
+    def show_report(self, report: Report, sizes: str, *, is_still: bool) -> None:
+        """The job is done.
+
+        Args:
+            report: What was checked and measured.
+            sizes: Those of source and result; "" where they are not known.
+            is_still: An image: source and result are compared already, and nothing can be played.
+        """
+        self._report, self._sizes = report, sizes
         self._compare.setVisible(not is_still)
         self._show()
 
@@ -77,23 +84,24 @@ class ReportStrip(QFrame):
         """Both lines."""
         return f"{self._title.whole}\n{self._detail.whole}"
 
-    def _fill(self, name: str, kind: str, title: str, facts: list[str]) -> None:
-        theme = tokens.current()
-        colour = {"good": theme.accent, "warning": theme.warning}[kind]
-        self._icon.setPixmap(pixmap(name, colour, 24))
-        set_kind(self._title, kind)
-        self._title.setText(title)
-        counts = range(max(1, len(facts)), 0, -1)  # in a narrow window the last ones go first
-        self._detail.setText(*(" · ".join(facts[:count]) for count in counts))
-
     def _fill_report(self, report: Report) -> None:
-        total, bad = len(report.checks), len(report.problems)
-        if bad:
-            found = tr("{bad} of {total} checks failed", bad=bad, total=total)
-            self._fill("warning", "warning", found, _summary(report))
-        else:
-            found = tr("All {total} checks passed", total=total)
-            self._fill("check", "good", found, _summary(report))
+        theme, total, bad = tokens.current(), len(report.checks), len(report.problems)
+        kind, colour = ("warning", theme.warning) if bad else ("good", theme.accent)
+        self._icon.setPixmap(pixmap("warning" if bad else "check", colour, 24))
+        set_kind(self._title, kind)
+        failed = tr("{bad} of {total} checks failed", bad=bad, total=total)
+        passed = tr("All {total} checks passed", total=total)
+        ending = failed if bad else tr("verified")
+        result = [self._sizes] if self._sizes else []
+        cost = [bytes_text(report.output_bytes)] if report.output_bytes else []
+        cost += [labels.duration(report.seconds)] if report.seconds > 0 else []
+        # In a narrow window what it took goes first, then what it is; the ending stays.
+        titles = ([*result, *cost, ending], [*result, ending], [ending])
+        self._title.setText(*map(" · ".join, titles))
+        frames, *others = _summary(report) or [""]
+        facts = list(filter(None, (frames, "" if bad else passed, *others)))
+        counts = range(max(1, len(facts)), 0, -1)  # the last ones go first
+        self._detail.setText(*(" · ".join(facts[:count]) for count in counts))
 
     def _show(self) -> None:
         if self._report is not None:
@@ -139,16 +147,14 @@ class ReportStrip(QFrame):
 
 
 def _summary(report: Report) -> list[str]:
-    """Frames, likeness, time, speed and memory; what is not known is left out."""
+    """Frames, likeness, speed and memory; what is not known is left out."""
     parts = []
     if report.frames_out:
         parts.append(tr("{count} frames", count=report.frames_out))
     if report.likeness_mean:
         parts.append(tr("similarity {value}", value=f"{report.likeness_mean:.3f}"))
-    if report.seconds > 0:
-        parts.append(labels.duration(report.seconds))
-        if report.frames_out:
-            parts.append(tr("{rate} fps", rate=f"{report.frames_out / report.seconds:.1f}"))
+    if report.seconds > 0 and report.frames_out:
+        parts.append(tr("{rate} fps", rate=f"{report.frames_out / report.seconds:.1f}"))
     if report.peak_bytes:
         parts.append(tr("at most {size}", size=bytes_text(report.peak_bytes)))
     most = report.largest_on_gpu

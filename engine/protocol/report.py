@@ -92,6 +92,7 @@ class Report:
     checks: tuple[Check, ...]
     frames_in: int = 0
     frames_out: int = 0
+    output_bytes: int = 0  # size of the result; of images all of them
     likeness_mean: float = 0.0  # SSIM of small grey pictures, 0 to 1
     likeness_min: float = 0.0
     seconds: float = 0.0  # duration of the job, 0 when only verified

@@ -98,6 +98,7 @@ def verify(
         checks=checks,
         frames_in=len(frames.source.pts),
         frames_out=len(frames.result.pts),
+        output_bytes=after.bytes,
         likeness_mean=sum(frames.alike) / max(1, len(frames.alike)),
         likeness_min=min(frames.alike, default=0.0),
         statements=tuple(sorted(frames.source.stated)),

@@ -52,7 +52,9 @@ def test_a_finished_film_offers_its_result(bench, qtbot):
     bench.finish()
     card = labels.state(bench.program.queue.rows[0])
     said = [card, *texts(bench.window).splitlines()]
-    assert [one for one in said if "check" in one] == ["All 14 checks passed"], "once"
+    (checked,) = (one for one in said if "check" in one)
+    assert "All 14 checks passed" in checked, "once"
+    assert "320×180 → 640×360 · " in texts(bench.find("reportStrip"))
     qtbot.mouseClick(bench.find("openButton"), Qt.MouseButton.LeftButton)
     assert opened == [Path("films/film_x2.mp4")]
 
@@ -65,7 +67,7 @@ def test_what_is_done_with_a_result_stands_in_one_place(bench):
     places = [(b.text(), b.parent().objectName()) for b in shown if b.text() in names]
     expected = ["Compare", "Folder", "Open", "Report"]
     assert sorted(places) == [(name, "reportStrip") for name in expected]
-    assert bench.find("primaryAction").text() == "Add files …"
+    assert bench.find("primaryAction").text() == "Play"
 
 
 def test_a_failed_check_is_not_called_a_success(bench):
