@@ -54,7 +54,7 @@ def test_a_finished_film_offers_its_result(bench, qtbot):
     said = [card, *texts(bench.window).splitlines()]
     (checked,) = (one for one in said if "check" in one)
     assert "All 14 checks passed" in checked, "once"
-    assert "320×180 → 640×360 · " in texts(bench.find("reportStrip"))
+    assert f"{labels.from_to(bench.window.selected)} · " in texts(bench.find("reportStrip"))
     qtbot.mouseClick(bench.find("openButton"), Qt.MouseButton.LeftButton)
     assert opened == [Path("films/film_x2.mp4")]
 
