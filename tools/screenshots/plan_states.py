@@ -18,6 +18,7 @@ from engine.core.messages import message
 from engine.farm import planning
 from engine.hardware.budget import pretended_budget
 from engine.hardware.commit import Commit
+from engine.hardware.gpu_reading import pretended
 from engine.hardware.gpu_table import named
 from engine.planner import times
 from engine.planner.availability import devices_here
@@ -134,6 +135,7 @@ def _commit(player: Player) -> None:
 
 def _pretended(player: Player) -> None:
     said = player.recording.on_gpu
+    telemetry(player, pretended((named(GPU),))[0])
     show(player, said, FITS, _plan(said))
 
 
