@@ -148,8 +148,7 @@ class Gauges(QAbstractButton):
         self._cpu = Gauge("100 %", has_bar=True)
         self._gpu = Gauge("100 % · 88 °C")
         self._speed = Gauge("888.8 fps")
-        self._left = Gauge("88 min 88 s")
-        parts = self._video_memory, self._gpu, self._ram, self._cpu, self._speed, self._left
+        parts = self._video_memory, self._gpu, self._ram, self._cpu, self._speed
         row(*parts, spacing=_APART, margins=(_EDGE, 0), on=self)
         self._gpu.setVisible(False)
         model.changed.connect(self._show)
@@ -200,18 +199,14 @@ class Gauges(QAbstractButton):
         self._cpu.name(tr("CPU"))
         self._gpu.name(tr("GPU"))
         self._speed.name(tr("Speed"))
-        self._left.name(tr("Time left"))
         self._show()
 
     def _show(self) -> None:
         self._show_machine()
-        speed, left = self._model.frames_per_second, self._model.seconds_left
+        speed = self._model.frames_per_second
         self._speed.show_figure(
             tr("{value} fps", value=f"{speed:.1f}") if speed else "–",
             tr("Finished frames per second"),
-        )
-        self._left.show_figure(
-            labels.duration(left) if left else "–", tr("Time left for this video")
         )
 
     def _show_machine(self) -> None:

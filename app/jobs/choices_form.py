@@ -21,7 +21,8 @@ from app.settings.editors import ChoiceEditor, title_of
 from app.state.job_row import JobRow, JobState
 from app.widgets.controls import SegmentedControl
 from app.widgets.layouts import STRETCH, Stretch, column, row
-from app.widgets.parts import elided, label, named
+from app.widgets.parts import button, elided, label, named
+from app.widgets.reveal import bring_into_view
 from engine.core.errors import ErrorInfo, SettingsError
 from engine.core.messages import message
 from engine.protocol.events import DeviceChoice, DevicesListed
@@ -65,8 +66,14 @@ class ChoicesForm(QWidget):
         self._treatment = named(SegmentedControl(_TREATMENTS), "setting-treatment")
         self._seedvr2 = SeedVr2Form()
         self.file = FormatForm()
+        self._file_title, self._file_line = (
+            title_of("container"),
+            button(name="fileLine", kind="link", on=self._open_file),
+        )
         self.result = ResultForm()  # lies elsewhere, where it never scrolls away
-        self.more = MoreChoices()
+        self._details = QWidget()  # what presets choose, and what few change
+        controls = self._model.control, self._first.control, *self.file.controls
+        self.more = MoreChoices(self._details, controls)
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.setInterval(_WAIT_MS)
@@ -107,6 +114,7 @@ class ChoicesForm(QWidget):
         error = row.error if row is not None else None
         self.more.show_refusal(refused_time(error, self.settings), error)
         self.file.show_plan(plan)
+        self._show_file()
         self.result.show_output(plan, self.output, self._can_change)
 
     def show_selected(self, job_ids: Sequence[str]) -> None:
@@ -159,6 +167,7 @@ class ChoicesForm(QWidget):
         )
         self._treatment.setAccessibleName(setting_title("treatment"))
         self._show_chosen(self._plan)  # and the limits of the model
+        self._show_file()
         self._show_subject()
 
     def _show_chosen(self, plan: Plan | None) -> None:
@@ -203,6 +212,15 @@ class ChoicesForm(QWidget):
         self._first.set_value(chosen)
         for part in (self._first_label, self._first):
             part.setVisible(len(values) > 1)
+
+    def _show_file(self) -> None:
+        """The format in one line, which opens its choices."""
+        self._file_line.setText(self.file.summary)
+        self._file_line.setAccessibleName(f"{self._file_title.text()}: {self.file.summary}")
+
+    def _open_file(self) -> None:
+        self.more.unfold()
+        bring_into_view(self.file.controls[0], takes_focus=True)
 
     def _show_family(self) -> None:
         """Only the choices that the model looks at."""
@@ -258,20 +276,24 @@ class ChoicesForm(QWidget):
             on=self,
         )
         column(
+            title_of("model"),
+            self._model,
+            self._first_label,
+            self._first,
+            6,
+            self.file,
+            spacing=8,
+            on=self._details,
+        )
+        column(
             self._target,
             6,
             self.presets,
-            title_of("model"),
-            self._model,
             self._limits,
-            self._first_label,
-            self._first,
             row(self._treatment_label, STRETCH, self._chosen_treatment),
             self._treatment,
             self._seedvr2,
-            6,
-            self.file,
-            6,
+            row(self._file_title, STRETCH, self._file_line),
             self.more,
             spacing=8,
             on=self._editors,
@@ -307,6 +329,7 @@ class ChoicesForm(QWidget):
 
     def _apply(self, values: dict[str, object]) -> None:
         self.settings = with_values(self.settings, values)
+        self._show_file()
         container = values.get("container")
         if self.output is not None and container not in (None, "auto"):
             self.output = self.output.with_suffix(f".{container}")

@@ -89,7 +89,6 @@ class DecisionPanel(QWidget):
             on=lambda: actions[self._names[1]].trigger(),
         )
         self._primary.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self._is_low = False
         self._running = _RunningRow(actions)
         self._stops = named(Switch(), "stopsAfterThis")
         cards = QWidget()
@@ -130,12 +129,10 @@ class DecisionPanel(QWidget):
         self._cards.setMaximumHeight(height)
 
     def set_low(self, is_low: bool) -> None:
-        """In a low window gaps shrink, and the button that only counts videos goes."""
-        self._is_low = is_low
+        """In a low window gaps shrink."""
         gap = 6 if is_low else 10
         layout_of(self).setSpacing(gap)
         set_margins(layout_of(self), (16, gap, 16, gap + 4))
-        self._show_buttons()
 
     def offer_unfinished(self, is_offered: bool) -> None:
         """Films of an earlier run wait for an answer: Start says which ones it starts."""
@@ -187,7 +184,7 @@ class DecisionPanel(QWidget):
         self._stops.setVisible(active is not None)
         is_able = self._actions[first].isEnabled()
         self._primary.setEnabled(is_able)
-        self._primary.setVisible(is_able or active is None or not self._is_low)
+        self._primary.setVisible(is_able or active is None)  # Pause is the main button meanwhile
         is_ours = focused is not None and self.isAncestorOf(focused)
         if is_ours and focused is not QApplication.focusWidget():
             self.focus_freed.emit()  # Qt has moved it to the log, and the next key would open that
@@ -197,8 +194,6 @@ class DecisionPanel(QWidget):
 
     def _start_text(self) -> str:
         waiting = self._model.startable
-        if waiting and self._model.active is not None:
-            return tr("{count} queued", count=waiting)
         if waiting and self._offers_unfinished:
             several = tr("Start {count} queued videos", count=waiting)
             return several if waiting > 1 else tr("Start the queued video")
@@ -245,7 +240,7 @@ class _RunningRow(QWidget):
         super().__init__()
         self._pause = button(
             name="pauseAction",
-            kind="large",
+            kind="primary",
             tip=lambda: "Ctrl+P",
             on=actions["pause"].trigger,
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import cast
 
@@ -34,21 +34,29 @@ _DEVICE_WIDTH = 224  # "Auto · RTX 5070 Ti, 16 GB"
 
 
 class MoreChoices(QWidget):
-    """A fold: a button, and below it one row per setting.
+    """A fold: a button, and below it what few change: the given part, and one row per setting.
 
     The rows are half of the window's controls, which each change of the theme visits: they are
     made when they are first asked for.
+
+    Args:
+        first: Part above the rows.
+        controls: Controls of that part.
     """
 
     changed = Signal(str, object)  # name, value
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, first: QWidget, controls: Sequence[QWidget], parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
+        self._first, self._controls = first, controls
         self._button = button("More settings", "moreChoices", "fold")
         self._button.setCheckable(True)
         self._rows: SettingRows | None = None
         self._shown: dict[str, Callable[[SettingRows], None]] = {}  # latest of each kind
-        column(self._button, spacing=8, on=self)
+        column(self._button, first, spacing=8, on=self)
+        first.setVisible(False)
         self._button.toggled.connect(self._unfold)
         bind(self, self._draw_arrow, theme=True)
 
@@ -59,7 +67,7 @@ class MoreChoices(QWidget):
             self._rows = SettingRows(self)
             self._rows.setVisible(self._button.isChecked())
             layout_of(self).addWidget(self._rows)
-            follow_in_tab_order(self._button, self._rows.controls)
+            follow_in_tab_order(self._button, (*self._controls, *self._rows.controls))
             for show in self._shown.values():
                 show(self._rows)
             self._rows.changed.connect(self.changed)
@@ -111,7 +119,8 @@ class MoreChoices(QWidget):
             show(self._rows)
 
     def _unfold(self, is_open: bool) -> None:
-        self.rows.setVisible(is_open)
+        for part in (self._first, self.rows):
+            part.setVisible(is_open)
         self._draw_arrow()
         if is_open:
             bring_into_view(self)

@@ -147,6 +147,17 @@ class FormatForm(QWidget):
         self._quality.blockSignals(False)
         self._show_quality()
 
+    @property
+    def summary(self) -> str:
+        """Container, codec and quality in one line: "MP4 · H.264 · High"."""
+        chosen = [editor.meaning for editor in self._editors.values()]
+        return " · ".join([*chosen, quality_of(self._worst - self._quality.value())])
+
+    @property
+    def controls(self) -> list[QWidget]:
+        """Controls from first to last."""
+        return [*(editor.control for editor in self._editors.values()), self._quality]
+
     def show_plan(self, plan: Plan | None) -> None:
         """Value of "automatic" in a plan; None while there is none."""
         self._editors["container"].show_automatic(plan.container if plan is not None else "")

@@ -12,10 +12,9 @@ from app.bound import bind
 from app.engine_messages import hint, text
 from app.i18n import mark, tr
 from app.widgets.controls import ChoiceBox
-from app.widgets.layouts import MIDDLE, RIGHT, column, row
+from app.widgets.layouts import MIDDLE, RIGHT, TOP, column, row
 from app.widgets.notice_line import NoticeLine
 from app.widgets.parts import bind_text, elided, icon_button, label, named
-from app.widgets.plain import set_tip
 from engine.core.errors import ErrorInfo
 from engine.settings.presets import Preset, matching
 from engine.settings.schema import JobSettings
@@ -53,10 +52,15 @@ class PresetForm(QWidget):
         self._menu = QMenu(self._more)
         self._actions = {name: QAction(self) for name in _ORDERS}
         self._fill_menu()
+        # Two lines high whatever it says, so that nothing below moves.
+        self._about = label(kind="secondary", name="presetAbout", wraps=True)
+        self._about.ensurePolished()
+        self._about.setMinimumHeight(2 * self._about.fontMetrics().lineSpacing())
+        self._about.setAlignment(TOP)
         self._problem = named(NoticeLine("warning"), "presetProblem")
         self._problem.setVisible(False)
         choice = row((self._box, 1), self._more, spacing=6)
-        column(row(title, (self._for, 1)), choice, self._problem, spacing=8, on=self)
+        column(row(title, (self._for, 1)), choice, self._about, self._problem, spacing=8, on=self)
         self._box.activated.connect(self._choose)
         bind(self, self._show)
 
@@ -126,7 +130,7 @@ class PresetForm(QWidget):
 
     def _explain(self, current: Preset | None) -> None:
         tip = _description(current) if current is not None else ""
-        set_tip(self._box, tip)
+        self._about.setText(tip)
         self._box.setAccessibleDescription(tip)
         self._actions["export"].setEnabled(current is not None)
         self._actions["remove"].setEnabled(current is not None and current.is_own)

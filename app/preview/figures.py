@@ -18,7 +18,6 @@ from engine.protocol.events import WorkerProgress
 from engine.protocol.plan import Plan
 
 _CAPTIONS = {
-    "speed": mark("Speed"),
     "left": mark("Time left"),
     "frame": mark("Time per frame"),
     "memory": mark("Peak memory"),
@@ -26,7 +25,6 @@ _CAPTIONS = {
 _BASELINE = Qt.AlignmentFlag.AlignBaseline
 _WORKER_WIDTH = 168  # px of a figure of a worker, at least
 _MOST_WORKERS = 8
-_FOUR_FROM = 680  # px of width
 _NOTHING = "–"  # a figure that is not known yet
 
 
@@ -72,7 +70,7 @@ class Figure(QFrame):
 
 
 class FiguresRow(QWidget):
-    """Four figures of the running job."""
+    """Three figures of the running job; its speed is among the gauges above."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -82,13 +80,8 @@ class FiguresRow(QWidget):
         self.clear()
         bind(self, self._show)
 
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """Three figures where four would be cut: the time of a frame follows from the speed."""
-        super().resizeEvent(event)
-        self._figures["frame"].setVisible(self.width() >= _FOUR_FROM)
-
     def figure(self, name: str) -> Figure:
-        """One of "speed", "left", "frame" and "memory"."""
+        """One of "left", "frame" and "memory"."""
         return self._figures[name]
 
     def clear(self) -> None:
@@ -121,9 +114,6 @@ class FiguresRow(QWidget):
             self._refresh()
 
     def _refresh(self) -> None:
-        rate = self._rate
-        shown = f"{rate:.1f}" if rate >= 10 else f"{rate:.2f}"
-        self._figures["speed"].show_value(shown if rate else "", tr("fps"))
         self._figures["frame"].show_value(*self._frame_text())
         if self._left or self._plan is None:
             self._figures["left"].show_value(labels.duration(self._left) if self._left else "")

@@ -232,6 +232,13 @@ class ChoiceEditor(Editor):
         if at >= 0:
             self._box.setItemText(at, self._text("auto"))
 
+    @property
+    def meaning(self) -> str:
+        """Text of the chosen value; of "automatic" what it stands for, where that is known."""
+        value = self._box.currentData()
+        is_known = value == "auto" and self._meant
+        return value_text(self.name, self._meant if is_known else value)
+
     def show_notes(self, notes: dict[str, str]) -> None:
         """A short note after some of the choices."""
         if notes != self._notes:

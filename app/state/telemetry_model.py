@@ -83,7 +83,6 @@ class TelemetryModel(QObject):
         self._shown_gpu: int | None = None  # its number; None for the one in use
         self.is_ready = False  # heavy libraries are loaded
         self.frames_per_second = 0.0
-        self.seconds_left = 0.0
         self.plan: Plan | None = None  # of the running job, else of the next one
         self.history: deque[Sample] = deque()  # of the last minute, as they came
         self.work_times = WorkTimes()
@@ -112,7 +111,6 @@ class TelemetryModel(QObject):
     def _progress(self, event: events.StageProgress) -> None:
         if event.stage in ("upscale", "write"):
             self.frames_per_second = event.frames_per_second or self.frames_per_second
-            self.seconds_left = event.seconds_left or self.seconds_left
             self.changed.emit()
 
     def _start(self, event: events.JobStarted) -> None:
@@ -125,7 +123,7 @@ class TelemetryModel(QObject):
 
     def _end(self, event: events.JobEvent) -> None:
         self._jobs_running.discard(event.job_id)
-        self.frames_per_second = self.seconds_left = 0.0
+        self.frames_per_second = 0.0
         self.changed.emit()
 
     @property

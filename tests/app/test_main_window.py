@@ -239,9 +239,9 @@ def test_speed_and_time_left_of_a_cancelled_job_are_gone(bench):
     bench.start()
     bench.advance(100)
     figure = bench.window.preview.figures.figure
-    assert figure("speed").text.endswith("fps")
+    assert figure("frame").text.endswith("ms")
     bench.do("cancel")
-    assert figure("speed").text == "–"
+    assert figure("frame").text == "–"
     assert "planned" in figure("left").text
 
 

@@ -7,7 +7,6 @@ from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.jobs.choices_form import ChoicesForm
 from app.jobs.output_form import strength_of
-from app.settings.editors import Editor
 from engine.core.errors import SettingsError
 from engine.core.messages import message
 from engine.protocol import commands
@@ -257,13 +256,25 @@ def test_the_folded_rows_are_made_when_they_are_asked_for_and_then_show_the_job(
     qtbot.addWidget(form)
     form.show_job(None, JobSettings(model="lite", segment_seconds=7))
     before = len(form.findChildren(QWidget))
-    assert form.more.findChildren(Editor) == []
+    assert form.more.findChild(QWidget, "setting-tile") is None
     form.show_job(None, JobSettings(model="lite", segment_seconds=9))
     form.more.unfold()
     assert len(form.findChildren(QWidget)) > 2 * before
     assert form.more.editors["segment_seconds"].control.value() == 9
     assert is_shown(form, "tile")
     assert not is_shown(form, "seed")
+
+
+def test_the_format_stands_in_one_line_which_opens_its_choices(bench):
+    bench.add()
+    line, container = bench.find("fileLine"), bench.find("setting-container")
+    assert not container.isVisible()
+    assert line.text() == "MP4 · H.264 · High"
+    bench.choose(container="mkv", crf=30)
+    assert line.text() == "MKV · H.264 · Small file"
+    bench.press("fileLine")
+    assert container.isVisible()
+    assert bench.window.focusWidget() is container
 
 
 def test_the_keyboard_reaches_the_unfolded_rows_right_after_their_button(qtbot):
@@ -275,11 +286,13 @@ def test_the_keyboard_reaches_the_unfolded_rows_right_after_their_button(qtbot):
     window.show()
     form.more.unfold()
     form.more.findChild(QPushButton, "moreChoices").setFocus()
+    names = ("model", "container", "codec", "crf")
+    controls = [form.findChild(QWidget, f"setting-{name}") for name in names]
+    controls += [one.control for one in form.more.editors.values() if one.isVisible()]
     reached = []
-    for _editor in form.more.editors:
+    for _control in (*controls, after):
         window.focusNextChild()
         reached.append(window.focusWidget())
-    controls = [one.control for one in form.more.editors.values() if one.isVisible()]
     assert reached[: len(controls)] == controls
     assert reached[len(controls)] is after
 

@@ -286,7 +286,7 @@ def test_another_job_gets_a_clean_stage(shown, media):
     assert _middle(shown) == BLUE
     assert shown.timeline.strip.finished == 0
     assert shown.figures.isVisible()
-    assert shown.figures.figure("speed").text == "–"
+    assert shown.figures.figure("frame").text == "–"
     assert shown.canvas.scene.labels == ("Original 64×36", "Result 64×36")
 
 
