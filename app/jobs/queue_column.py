@@ -19,6 +19,7 @@ from app.engine_messages import text
 from app.i18n import tr
 from app.jobs.found_files import MOST_FILES, FoundFiles
 from app.jobs.queue_view import QueueView
+from app.plan.folded_notice import FoldedNotice
 from app.state.job_row import JobState
 from app.state.queue_model import QueueModel
 from app.state.removals import Removals
@@ -26,8 +27,17 @@ from app.theme import tokens
 from app.widgets.compact_scroll import CompactScroll
 from app.widgets.controls import Switch
 from app.widgets.drop import DropZone
-from app.widgets.layouts import STRETCH, TOP, Stretch, column, row
-from app.widgets.parts import bind_text, bind_tip, button, elided, icon_button, label, named
+from app.widgets.layouts import STRETCH, TOP, Stretch, clear_layout, column, row
+from app.widgets.parts import (
+    bind_text,
+    bind_tip,
+    button,
+    elided,
+    follow_in_tab_order,
+    icon_button,
+    label,
+    named,
+)
 from app.widgets.plain import set_tip
 from engine.core.plain_text import one_line
 
@@ -138,7 +148,7 @@ _MARGINS = (12, 8, 8, 8)
 
 
 class AddedLine(QFrame):
-    """Number of files of a folder that were added and skipped, and why.
+    """Number of files of a folder that were added and skipped; a click says why.
 
     Hidden where nothing was skipped, and once it was closed.
     """
@@ -147,10 +157,9 @@ class AddedLine(QFrame):
         super().__init__(parent)
         named(self, "addedLine", "card")
         self._found = FoundFiles()
-        self._text, self._reasons = label(wraps=True), label(kind="secondary", wraps=True)
+        self._counts = column()
         close = icon_button("cancel", "Close", "closeAdded", "quiet", size=14, on=self.hide)
-        texts = column(self._text, self._reasons, spacing=2)
-        row((texts, 1), (close, 0, TOP), margins=_MARGINS, on=self)
+        row((self._counts, 1), (close, 0, TOP), margins=_MARGINS, on=self)
         bind(self, self._show)
         self.hide()
 
@@ -163,12 +172,15 @@ class AddedLine(QFrame):
     def _show(self) -> None:
         added, skipped = len(self._found.files), self._found.skipped
         left_out = sum(map(len, skipped.values()))
-        self._text.setText(tr("{added} added, {skipped} skipped", added=added, skipped=left_out))
+        counted = tr("{added} added, {skipped} skipped", added=added, skipped=left_out)
         reasons = [tr(why, count=len(f), most=MOST_FILES) for why, f in skipped.items()]
-        self._reasons.setText("\n".join(reasons))
+        line = FoldedNotice("info", counted, "\n".join(reasons))
         names = [one_line(path.name) for files in skipped.values() for path in files]
         shown = names[:_MOST_NAMES] + (["…"] if len(names) > _MOST_NAMES else [])
-        set_tip(self._reasons, "\n".join(shown))
+        set_tip(line, "\n".join(shown))
+        clear_layout(self._counts)
+        self._counts.addWidget(line)
+        follow_in_tab_order(self, line.controls)
 
 
 class QueueFoot(QWidget):

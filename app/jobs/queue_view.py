@@ -48,12 +48,55 @@ from app.theme import tokens
 from app.theme.fonts import interface_font
 from app.theme.icons import pixmap
 
-GAP = 8  # px between cards
-PADDING = 10
-THUMBNAIL = QSize(84, 48)
 _LINE = 18
 _BAR = 4
 Index = QModelIndex | QPersistentModelIndex
+
+
+@dataclass(frozen=True, slots=True)
+class _Measures:
+    """Lengths of a card, px."""
+
+    gap: int  # below the card
+    padding: int
+    thumbnail: QSize
+    is_compact: bool = False  # without the sizes, and with the state beside the thumbnail
+
+    @property
+    def bar(self) -> int:
+        """Height of the progress bar and of the gap above it."""
+        return _BAR + (4 if self.is_compact else 8)
+
+    def height(self, *, has_bar: bool) -> int:
+        """Height of a card and the gap below it."""
+        state = 0 if self.is_compact else 8 + _LINE
+        bar = self.bar if has_bar else 0
+        return 2 * self.padding + self.thumbnail.height() + state + bar + self.gap
+
+    def inner(self, place: QRect) -> QRect:
+        """The part of a card that is drawn in."""
+        card = place.adjusted(1, 1, -1, -self.gap - 1)
+        return card.adjusted(self.padding, self.padding, -self.padding, -self.padding)
+
+    def text(self, inner: QRect) -> QRect:
+        """The part beside the thumbnail."""
+        return inner.adjusted(self.thumbnail.width() + 10, 0, 0, 0)
+
+    def state_line(self, inner: QRect) -> QRect:
+        """The last line, below or beside the thumbnail."""
+        if self.is_compact:
+            text = self.text(inner)
+            return QRect(text.left(), text.top() + _LINE, text.width(), _LINE)
+        return QRect(inner.left(), inner.bottom() - _LINE + 1, inner.width(), _LINE)
+
+
+_FEW = _Measures(gap=8, padding=10, thumbnail=QSize(84, 48))
+_MANY = _Measures(gap=4, padding=6, thumbnail=QSize(62, 36), is_compact=True)
+_MANY_FROM = 8  # videos
+
+
+def _measures(index: Index) -> _Measures:
+    return _MANY if index.model().rowCount() >= _MANY_FROM else _FEW
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +106,13 @@ class _Look:
 
 
 class JobCard(QStyledItemDelegate):
-    """The delegate of the queue."""
+    """The delegate of the queue; from eight videos on its cards are low."""
 
     open_requested = Signal(str)  # job_id; its link was clicked
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         """Height of a card and the gap below it."""
-        row: JobRow = index.data(JOB_ROLE)
-        height = 2 * PADDING + THUMBNAIL.height() + 8 + _LINE
-        return QSize(200, height + (_BAR + 8 if _has_bar(row) else 0) + GAP)
+        return QSize(200, _measures(index).height(has_bar=_has_bar(index.data(JOB_ROLE))))
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         """Draw the card."""
@@ -79,14 +120,15 @@ class JobCard(QStyledItemDelegate):
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
-        card = option.rect.adjusted(1, 1, -1, -GAP - 1)
-        _paint_frame(painter, card, option)
-        inner = card.adjusted(PADDING, PADDING, -PADDING, -PADDING)
-        _paint_thumbnail(painter, QRect(inner.topLeft(), THUMBNAIL), row)
-        _paint_title(painter, inner.adjusted(THUMBNAIL.width() + 10, 0, 0, 0), row)
+        measures = _measures(index)
+        _paint_frame(painter, option.rect.adjusted(1, 1, -1, -measures.gap - 1), option)
+        inner, thumbnail = measures.inner(option.rect), measures.thumbnail
+        _paint_thumbnail(painter, QRect(inner.topLeft(), thumbnail), row)
+        _paint_title(painter, measures.text(inner), row, has_sizes=not measures.is_compact)
         if _has_bar(row):
-            _paint_bar(painter, QRect(inner.left(), inner.top() + 56, inner.width(), _BAR), row)
-        self._paint_state(painter, _state_line(inner), row)
+            top = inner.top() + thumbnail.height() + measures.bar - _BAR
+            _paint_bar(painter, QRect(inner.left(), top, inner.width(), _BAR), row)
+        self._paint_state(painter, measures.state_line(inner), row)
         painter.restore()
 
     def editorEvent(
@@ -95,15 +137,11 @@ class JobCard(QStyledItemDelegate):
         """A click on "Open" of a finished card."""
         if event.type() == QEvent.Type.MouseButtonRelease and isinstance(event, QMouseEvent):
             row: JobRow = index.data(JOB_ROLE)
-            if row.result is not None and self._link(option).contains(event.position().toPoint()):
+            line = _measures(index).state_line(_measures(index).inner(option.rect))
+            if row.result is not None and _link(line).contains(event.position().toPoint()):
                 self.open_requested.emit(row.job_id)
                 return True
         return False
-
-    def _link(self, option: QStyleOptionViewItem) -> QRect:
-        line = _state_line(option.rect.adjusted(1, 1, -1, -GAP - 1).adjusted(10, 10, -10, -10))
-        width = QFontMetrics(interface_font(tokens.SMALL_PX)).horizontalAdvance(tr("Open"))
-        return QRect(line.right() - width - 6, line.top() - 4, width + 12, line.height() + 8)
 
     def _paint_state(self, painter: QPainter, line: QRect, row: JobRow) -> None:
         theme = tokens.current()
@@ -151,8 +189,10 @@ def _has_bar(row: JobRow) -> bool:
     return row.state.is_active or (row.state is JobState.CANCELLED and row.done > 0)
 
 
-def _state_line(inner: QRect) -> QRect:
-    return QRect(inner.left(), inner.bottom() - _LINE + 1, inner.width(), _LINE)
+def _link(line: QRect) -> QRect:
+    """Place of "Open" at the end of the last line."""
+    width = QFontMetrics(interface_font(tokens.SMALL_PX)).horizontalAdvance(tr("Open"))
+    return QRect(line.right() - width - 6, line.top() - 4, width + 12, line.height() + 8)
 
 
 def _paint_frame(painter: QPainter, card: QRect, option: QStyleOptionViewItem) -> None:
@@ -193,13 +233,15 @@ def _middle_part(image: QImage, place: QSize) -> QRectF:
     return QRectF((image.width() - width) / 2, (image.height() - height) / 2, width, height)
 
 
-def _paint_title(painter: QPainter, place: QRect, row: JobRow) -> None:
+def _paint_title(painter: QPainter, place: QRect, row: JobRow, *, has_sizes: bool) -> None:
     theme = tokens.current()
     painter.setFont(interface_font(tokens.BODY_PX, QFont.Weight.DemiBold))
     painter.setPen(QColor(theme.text_1))
     name = painter.fontMetrics().elidedText(row.name, Qt.TextElideMode.ElideMiddle, place.width())
-    line = QRect(place.left(), place.top() + 4, place.width(), _LINE)
+    line = QRect(place.left(), place.top() + (4 if has_sizes else 0), place.width(), _LINE)
     painter.drawText(line, int(Qt.AlignmentFlag.AlignVCenter), name)
+    if not has_sizes:
+        return
     painter.setFont(interface_font(tokens.SMALL_PX))
     painter.setPen(QColor(theme.text_2))
     sizes = painter.fontMetrics().elidedText(

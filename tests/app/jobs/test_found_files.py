@@ -1,8 +1,11 @@
 from pathlib import Path
 
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+
 from app.jobs import found_files
 from app.jobs.found_files import NO_MEDIA, PICTURES, TOO_MANY, FileFinder, media_files
-from tests.app.conftest import dropped, texts
+from tests.app.conftest import dropped, part, texts
 
 
 def touch(folder: Path, *names: str) -> None:
@@ -32,6 +35,8 @@ def test_what_a_folder_added_and_what_not_is_said_with_the_reasons(bench, qtbot,
     bench.hear()
     line = bench.find("addedLine")
     assert "3 added, 3 skipped" in texts(line)
+    assert "not a video or image" not in texts(line)
+    QTest.mouseClick(part(line, "noticeHead"), Qt.MouseButton.LeftButton)
     assert "not a video or image: 2\nimages in a folder of videos: 1" in texts(line)
     bench.use_language("zh_CN")
     assert "已添加 3 个，跳过 3 个" in texts(line)

@@ -164,3 +164,13 @@ def test_fifty_films_at_once_show_the_selected_one_a_few_times_only(bench, monke
     bench.hear()
     assert bench.program.queue.rowCount() == 51
     assert len(shown) < 5
+
+
+def test_cards_are_low_from_eight_videos_on(bench):
+    bench.add("0.mp4")
+    view = bench.window.queue_column.view
+    high = view.sizeHintForRow(0)
+    for number in range(1, 8):
+        bench.add(f"{number}.mp4")
+    assert view.sizeHintForRow(0) < 0.6 * high
+    assert view.sizeHint().height() == 8 * view.sizeHintForRow(0)
