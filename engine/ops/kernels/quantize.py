@@ -90,7 +90,7 @@ class QuantizeKernels:
         """Write the values of codes [N, K], times their scale, into `out`.
 
         Args:
-            codes: Those that `find_for_codes` has accepted.
+            codes: Codes that `find_for_codes` has accepted.
             out: [N, K].
             grid: Grid for it.
             scale: Float32 [1] or [N, 1]; uint8 [N, K / 32], exponents of e4m3 codes; or None.
