@@ -119,15 +119,29 @@ def spec_of(row: Mapping[str, int | str]) -> GpuSpec:
     )
 
 
-def counted_gpu(gpu: GpuSpec | None, capability: tuple[int, int] | None) -> GpuSpec:
+def counted_gpu(
+    gpu: GpuSpec | None, capability: tuple[int, int] | None, multiprocessors: int = 0
+) -> GpuSpec:
     """The GPU that figures are computed for: the known one, else the median of its generation.
 
     Args:
         gpu: Entry of the table; None for a GPU that is not in it.
         capability: CUDA capability of that GPU. A generation that is not in the table counts as
             the newest one before it, an unknown one (None) as the oldest.
+        multiprocessors: Number that this GPU has, which scales the median's rates; 0: unknown.
     """
-    return gpu or _typical(capability or (0, 0))
+    if gpu is not None:
+        return gpu
+    typical = _typical(capability or (0, 0))
+    if not multiprocessors:
+        return typical
+    scale = multiprocessors / typical.multiprocessors
+    return replace(
+        typical,
+        half_flops=typical.half_flops * scale,
+        single_flops=typical.single_flops * scale,
+        multiprocessors=multiprocessors,
+    )
 
 
 @cache

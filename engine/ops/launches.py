@@ -46,12 +46,17 @@ def pieces(
 
 @cache
 def most_operations(kind: Kind, device: torch.device, dtype: torch.dtype) -> float:
-    """Floating-point operations of a launch that takes at most LONGEST_S even if it is slow."""
+    """Floating-point operations of a launch that takes at most LONGEST_S even if it is slow.
+
+    A GPU of no table computes as the median of its generation, by its multiprocessors.
+    """
     if device.type != "cuda" or device == VALUELESS:
         return math.inf
     about = torch.cuda.get_device_properties(device)
     gpu = gpu_table.counted_gpu(
-        gpu_table.find(about.name, about.total_memory), torch.cuda.get_device_capability(device)
+        gpu_table.find(about.name, about.total_memory),
+        torch.cuda.get_device_capability(device),
+        about.multi_processor_count,
     )
     is_half = dtype in _HALF and not (dtype is torch.bfloat16 and gpu.capability < (8, 0))
     return LONGEST_S * _SLOW[kind] * (gpu.half_flops if is_half else gpu.single_flops)

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from engine.ops.kernels.block_formats import BLOCKS
 from engine.ops.kernels.driver import Argument, Size3
-from engine.ops.kernels.quantize import rotation
+from engine.ops.kernels.quantize import rotation, times_powers
 from tests.pretended_gpu.gpu import PretendedGpu
 
 Grid = tuple[Size3, Size3, int]
@@ -323,6 +323,15 @@ def _widen(kind: torch.dtype, launch: Launch, *arguments: Any) -> None:
         into.copy_(found.float() if factors is None else found.float() * factors)
 
 
+def _widen_mxfp8(launch: Launch, codes: int, out: Any, shape: Any, exponents: int) -> None:
+    found = launch.tensor(codes, (shape.rows, shape.channels), dtype=torch.float8_e4m3fn)
+    into = launch.rows(out, shape, is_written=True)
+    sizes = shape.rows, shape.channels // 32
+    powers = launch.tensor(exponents, sizes, dtype=torch.uint8)
+    if launch.has_values:
+        into.copy_(times_powers(found.float(), powers))
+
+
 def _widen_rotated(launch: Launch, *arguments: Any) -> None:
     *given, group = arguments
     codes, out, shape, scales, step = given
@@ -537,6 +546,7 @@ _KERNELS: dict[str, Callable[..., None]] = {
     "widen_e4m3": partial(_widen, torch.float8_e4m3fn),
     "widen_e5m2": partial(_widen, torch.float8_e5m2),
     "widen_int8": partial(_widen, torch.int8),
+    "widen_mxfp8": _widen_mxfp8,
     "widen_rotated": _widen_rotated,
     **{f"unpack_{kind.lower()}": partial(_unpack, kind) for kind in BLOCKS},
     "gather_qk": _gather_qk,

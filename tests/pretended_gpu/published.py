@@ -199,6 +199,8 @@ def page(found: dict[str, Figures], before: dict[str, Figures]) -> str:
         "convolution with more than 2^31 values, which is computed in parts ([h100.md](h100.md)).",
         'In rows with "kernel", Upreel computes the convolutions that its kernel can; "before" is',
         "then the row above, in which cuDNN does. Its bytes include those of the residual stream.",
+        "Launches are divided so that none takes longer than half a second on the GPU that runs",
+        "them (`engine/ops/launches.py`): here one with 60 multiprocessors of RTX 40.",
         "",
         '"Before" is the count of an earlier version, in which biases, residual sums, statistics',
         "of the next norm and copies for the next slice had passes of their own. The bias of a",

@@ -16,12 +16,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.core import paths
+from engine.ops import launches as limits
 from engine.ops.kernels import (
     blocks,
     build,
     channel_norm,
     conv,
-    conv_tiles,
     driver,
     group_norm,
     heads,
@@ -385,7 +385,7 @@ def test_a_convolution_in_several_launches_is_the_same(monkeypatch: pytest.Monke
         packed = kernel.program.packed(weight.cuda())
         for blocks in (1, 4, 100):
             most = kernel.program.block_operations * blocks
-            monkeypatch.setattr(conv_tiles, "most_operations", lambda most=most: most)
+            monkeypatch.setattr(limits, "most_operations", lambda *_, most=most: most)
             out = torch.ones_like(wanted).half().to(memory_format=torch.channels_last).cuda()
             work = conv.Work(frames=frames, out=out, above=1, left=1, residual=out)
             kernel.convolve(packed, work)

@@ -51,7 +51,7 @@ def test_steps_take_no_more_than_the_baseline() -> None:
 
 
 def test_our_kernel_spares_what_is_besides_convolutions() -> None:
-    """At least a quarter at each size, and launches of the decoder."""
+    """At least a quarter at each size, and launches."""
     now, _ = known()
     for title in SIZES:
         for name in ("encode", "decode"):
@@ -59,7 +59,7 @@ def test_our_kernel_spares_what_is_besides_convolutions() -> None:
             assert ours.besides <= 0.75 * usual.besides
             assert ours.gigabytes < usual.gigabytes
             assert ours.peak_gib < usual.peak_gib
-        assert ours.launches <= usual.launches
+            assert ours.launches <= usual.launches
 
 
 def test_weights_in_blocks_cost_one_pass_each() -> None:

@@ -86,10 +86,7 @@ def test_a_forward_unpacks_each_weight_once_in_one_launch(stored: str, tmp_path:
     assert used
     assert set(used.values()) == {1}
     values = sum(layer.in_features * layer.out_features for layer in used)
-    # Exponents of mxfp8 are multiplied by torch afterwards: the one format that takes more passes.
-    factors = [x for layer in used for x in layer.buffers() if x.dtype != torch.uint8]
-    stored_there = [*(layer.weight for layer in used), *factors]
-    packed = sum(x.nbytes for x in stored_there)
+    packed = sum(x.nbytes for layer in used for x in (layer.weight, *layer.buffers()))
     names = [name for name in gpu.record.launches if "unpack" in name or "widen" in name]
     assert sum(gpu.record.launches[name] for name in names) == len(used)
     assert sum(gpu.record.touched[name] for name in names) == packed + 2 * values

@@ -47,7 +47,7 @@ def test_every_kind_of_layer_is_tried_once_for_a_gpu(
     monkeypatch.setattr(convolutions, "_error", lambda *_: 1e-5)  # there are no values
     with torch.device("meta"):
         weights = SeedVr2Vae(VaeConfig()).state_dict()
-    with pretended_gpu(has_values=False) as gpu:
+    with pretended_gpu(has_values=False, processors=60) as gpu:
         probe, peaks = convolutions._probe, list[float]()
 
         def probed(*given: Any) -> Any:

@@ -189,7 +189,7 @@ class ConvKernel:
             _Source.of(work.residual),
         )
         threads, shared = (self.program.tile.threads, 1, 1), self.program.shared_bytes
-        for launch in launches(self.program, out.shape):
+        for launch in launches(self.program, out.shape, out.device):
             grid = launch.blocks, threads, shared
             self.module.launch("convolve", grid, (*arguments, _Blocks(*launch.first)))
         return found

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from engine.ops.kernels import build
 from engine.ops.kernels.driver import Size3
-from engine.ops.kernels.grids import most_operations
+from engine.ops.launches import pieces
 
 PROMOTE = 128  # products; a trial on random weights lost 3.7 dB, and 17 dB without any promotion
 UNIT = 8  # channels that are read at once: 16 bytes
@@ -224,11 +224,16 @@ class Launch(NamedTuple):
     blocks: Size3
 
 
-def launches(program: Program, shape: torch.Size) -> Iterator[Launch]:
-    """Launches for a result [T, O, H, W], none longer than half a second on any GPU."""
+def launches(program: Program, shape: torch.Size, device: torch.device) -> Iterator[Launch]:
+    """Launches for a result [T, O, H, W], none longer than half a second on its GPU.
+
+    A block computes its part alone, from the whole depth of the sums: the result does not depend on
+    the number of launches, so GPUs of all sizes give the same bits.
+    """
     frames, _, height, width = shape
-    tile, left = program.tile, max(1, int(most_operations() / program.block_operations))
+    tile = program.tile
     sides = program.parts * -(-width // tile.width), -(-height // tile.height), frames
+    left = pieces("convolution", math.prod(sides), program.block_operations, device, DTYPE)
     steps = []
     for side, most in zip(sides, _MOST_BLOCKS, strict=True):
         steps.append(min(side, most, left))

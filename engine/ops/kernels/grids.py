@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from engine.hardware.gpu_table import gpu_specs
 from engine.ops.kernels import build, driver
 
 THREADS = 256  # THREADS of the sources of rows
@@ -24,15 +22,6 @@ _MOST_PACKS = 8  # so that a thread's part of a row and its factors stay in regi
 _MOST_ROWS = 2**31 - 1
 _THREADS_A_PROCESSOR = 1024  # so that all blocks run at once: a second wave would be a short one
 _MOST_BLOCKS = 16  # of a multiprocessor
-_MOST_SECONDS = 0.5  # of a launch; Windows ends one of two seconds, and with it the GPU's context
-_SLOWEST_SHARE = 0.2  # of its nominal rate, that any GPU reaches
-
-
-@cache
-def most_operations() -> float:
-    """Operations of the longest launch, in matrix units: of half a second on the slowest GPU."""
-    slowest = min(gpu.half_flops for gpu in gpu_specs())
-    return slowest * _SLOWEST_SHARE * _MOST_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

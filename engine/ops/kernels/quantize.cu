@@ -109,17 +109,34 @@ extern "C" __global__ void __launch_bounds__(THREADS) scale_sums(
   }
 }
 
-// out = value of a code * scale of the row; scales may be null, and all rows have one where step
-// is 0.
-template <class Format>
-__device__ inline void widen(
-    const Code *codes, Matrix out, Shape shape, const float *scales, int step) {
+// Scales of codes: one for each row, or for all rows where step is 0; null: 1.
+struct OfRows {
+  const float *scales;
+  int step;
+  __device__ float of(long long row, int) const {
+    return scales != 0 ? scales[row * step] : 1.0f;
+  }
+};
+// A power of two for each 32 neighbours in a row, by its exponent: 127 for 1, 255 for NaN.
+struct OfBlocks {
+  const Code *exponents;
+  int blocks;  // of a row
+  __device__ float of(long long row, int channel) const {
+    unsigned exponent = exponents[row * blocks + channel / 32];
+    unsigned half = exponent == 0 || exponent == 255 ? 1 << 22 : 0;  // 2^-127 has no leading 1
+    return __uint_as_float(exponent << 23 | half);
+  }
+};
+
+// out = value of a code * its scale
+template <class Format, class Scales>
+__device__ inline void widen(const Code *codes, Matrix out, Shape shape, Scales scales) {
   for (long long r = blockIdx.x; r < shape.rows; r += gridDim.x) {
     Row target(out, r, shape);
-    float scale = scales != 0 ? scales[r * step] : 1.0f;
 #pragma unroll
     for (int i = 0; i < PACKS; i++) {
       if (target.has(i)) {
+        float scale = scales.of(r, channel_of(i));
         Codes found = *(const Codes *)(codes + r * shape.channels + channel_of(i));
         Pack pack;
 #pragma unroll
@@ -133,17 +150,22 @@ __device__ inline void widen(
 
 extern "C" __global__ void __launch_bounds__(THREADS) widen_e4m3(
     const Code *codes, Matrix out, Shape shape, const float *scales, int step) {
-  widen<E4m3>(codes, out, shape, scales, step);
+  widen<E4m3>(codes, out, shape, OfRows{scales, step});
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) widen_e5m2(
     const Code *codes, Matrix out, Shape shape, const float *scales, int step) {
-  widen<E5m2>(codes, out, shape, scales, step);
+  widen<E5m2>(codes, out, shape, OfRows{scales, step});
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) widen_int8(
     const Code *codes, Matrix out, Shape shape, const float *scales, int step) {
-  widen<Int8>(codes, out, shape, scales, step);
+  widen<Int8>(codes, out, shape, OfRows{scales, step});
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) widen_mxfp8(
+    const Code *codes, Matrix out, Shape shape, const Code *exponents) {
+  widen<E4m3>(codes, out, shape, OfBlocks{exponents, shape.channels / 32});
 }
 
 // What four values become by the regular Hadamard matrix over 2: half their sum minus the opposite.

@@ -19,6 +19,7 @@ from engine.ops.kernels.grids import THREADS, Matrix, RowGrid, grid_for, rows_of
 
 TINY = 1e-30  # stands for the largest value of a row of zeros
 _E4M3 = torch.float8_e4m3fn
+_BLOCK = 32  # neighbours that an exponent is for; in the source likewise
 _ROTATED, _LANE = (4, 16, 64, 256), 8  # groups that a warp rotates, values of a thread
 _WIDENED = {_E4M3: "widen_e4m3", torch.float8_e5m2: "widen_e5m2", torch.int8: "widen_int8"}
 
@@ -35,6 +36,18 @@ def rotation(group: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     while len(found) < group:
         found = torch.kron(found, four / 2)
     return found.to(device, dtype)
+
+
+def times_powers(values: Tensor, exponents: Tensor) -> Tensor:
+    """Values [N, K], multiplied in place by powers of two of 32 neighbours each.
+
+    Args:
+        values: Contiguous.
+        exponents: uint8 [N, K / 32], 127 for 1.
+    """
+    factors = exponents.view(torch.float8_e8m0fnu).float()
+    values.view(*exponents.shape, -1).mul_(factors[..., None])
+    return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +87,23 @@ class QuantizeKernels:
     def widen(
         self, codes: Tensor, out: Tensor, grid: RowGrid, scale: Tensor | None, group: int = 0
     ) -> None:
-        """Write the values of codes [N, K], times a scale float32 [1] or [N, 1], into `out`.
+        """Write the values of codes [N, K], times their scale, into `out`.
 
-        int8 codes of which `group` neighbours were rotated together are rotated back; 0: none were.
+        Args:
+            codes: Codes that `find_for_codes` has accepted.
+            out: [N, K].
+            grid: Grid for it.
+            scale: Float32 [1] or [N, 1]; uint8 [N, K / 32], exponents of e4m3 codes; or None.
+            group: Neighbours of int8 codes that were rotated together, and are rotated back; 0:
+                none were.
         """
-        step = ctypes.c_int(0 if scale is None or scale.numel() == 1 else 1)
         rows = pointer(codes), Matrix.of(out)
+        if scale is not None and scale.dtype == torch.uint8:
+            assert codes.dtype == _E4M3
+            exponents = scale.contiguous()
+            grid.launch(self.module, "widen_mxfp8", rows, pointer(exponents))
+            return
+        step = ctypes.c_int(0 if scale is None or scale.numel() == 1 else 1)
         kept = None if scale is None else build.as_factors(scale)
         if group:
             last = pointer(kept), step, ctypes.c_int(group)
@@ -110,6 +134,7 @@ def _error(
     same &= bool((scales == 4).all())
     factors = torch.rand(2, channels, generator=random).to(device)
     same &= _widens(kernels, torch.empty_like(x), grid, scales)
+    same &= _widens_blocks(kernels, torch.empty_like(x), vector)
     sums, out = integers.int() * 100, torch.empty_like(x)  # less than the largest of float16
     kernels.scale_sums(sums, out, grid, (scales, factors[0], factors[1]))
     total = sums.double() * 4 * factors[0].double() + factors[1].double()
@@ -129,13 +154,30 @@ def _widens(kernels: QuantizeKernels, out: Tensor, grid: RowGrid, scales: Tensor
 
 def _rotates(kernels: QuantizeKernels, out: Tensor, group: int) -> bool:
     """Whether two codes in each group become what the matrix makes of them; rows are full."""
-    codes = torch.zeros(2, _LANE * THREADS * (1 + out.shape[1] // (_LANE * THREADS)))
+    values, grid = _full_rows(out, _LANE)
+    codes = torch.zeros(values.shape)
     codes[:, ::group], codes[:, group - 1 :: group] = 64, -48
     exact = (codes.view(-1, group) @ rotation(group, codes.device, codes.dtype)).view(codes.shape)
-    values = torch.empty(codes.shape, dtype=out.dtype, device=out.device)
-    grid = grid_for(codes.shape, _LANE, 1)
     kernels.widen(codes.to(out.device, torch.int8), values, grid, None, group)
     return torch.equal(values.cpu(), exact.to(out.dtype))
+
+
+def _widens_blocks(kernels: QuantizeKernels, out: Tensor, vector: int) -> bool:
+    """Whether e4m3 codes have their values, times powers of two of 32 neighbours each."""
+    values, grid = _full_rows(out, vector)
+    codes = torch.arange(values.numel()).to(torch.uint8).view(values.shape).view(_E4M3)
+    count = values.numel() // _BLOCK
+    exponents = torch.linspace(107, 147, count).to(torch.uint8).view(len(values), -1)
+    kernels.widen(codes.to(out.device), values, grid, exponents.to(out.device))
+    wanted = times_powers(codes.float(), exponents).to(out.dtype)
+    return bool(torch.isclose(values.cpu(), wanted, rtol=0, atol=0, equal_nan=True).all())
+
+
+def _full_rows(out: Tensor, vector: int) -> tuple[Tensor, RowGrid]:
+    """Room for two rows of all packs of the kernels that `out` is for, and their grid."""
+    whole = vector * THREADS
+    values = out.new_empty(2, whole * (1 + out.shape[1] // whole))
+    return values, grid_for(values.shape, vector, 1)
 
 
 KERNELS = build.KernelFamily(

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from engine.ops.kernels import build, driver
-from engine.ops.kernels.grids import MOST_FRAMES, most_operations
+from engine.ops.kernels.grids import MOST_FRAMES
+from engine.ops.launches import pieces
 
 _DTYPE = torch.float16
 _QUERIES = 64  # QUERIES of the source, likewise below
@@ -117,7 +118,8 @@ class WideHeadKernel:
             ctypes.c_float(scale),
         )
         of_frame = -(-queries // _QUERIES)
-        most = max(1, int(most_operations() / (4 * _QUERIES * keys * channels)))
+        operations = 4 * _QUERIES * keys * channels  # of a block
+        most = pieces("attention", frames * of_frame, operations, q.device, q.dtype)
         together = min(MOST_FRAMES, max(1, most // of_frame))
         threads, shared = (self.program.threads, 1, 1), self.program.shared_bytes
         for frame in range(0, frames, together):

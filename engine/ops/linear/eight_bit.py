@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.ops.kernels import quantize
-from engine.ops.kernels.quantize import TINY, rotation
+from engine.ops.kernels.quantize import TINY, rotation, times_powers
 from engine.ops.linear.quantized_linear import ProductLinear, QuantizedLinear
 
 FP8 = {"F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2}
@@ -71,20 +71,16 @@ def dequantise(
 
     Args:
         stored: [N, K] of a dtype out of FORMATS.
-        scale: Float32 [1] or [N, 1], that they are multiplied by; or uint8 [N, K / 32], exponents
-            of powers of two for 32 neighbours each, 127 for 1; None: not at all.
+        scale: Float32 [1] or [N, 1], that they are multiplied by; or, of e4m3 values, uint8
+            [N, K / 32], exponents of powers of two for 32 neighbours each, 127 for 1; None: not at
+            all.
         group: Neighbours in a row that were rotated together, see `rotation`; 0: none were.
         dtype: Type of the result.
         kernels: Use the kernels where they can.
 
-    Memory: the result; where values were rotated and no kernel rotates them back, twice that. With
-        exponents a float32 for each.
+    Memory: the result; where values were rotated and no kernel rotates them back, twice that.
+        Without a kernel a float32 for each exponent.
     """
-    if scale is not None and scale.dtype == torch.uint8:
-        wide = dequantise(stored, None, 0, dtype, kernels=kernels)
-        factors = scale.view(torch.float8_e8m0fnu).float()
-        wide.view(*scale.shape, -1).mul_(factors[..., None])
-        return wide
     wide = torch.empty(stored.shape, dtype=dtype, device=stored.device)
     found = quantize.find_for_codes(stored, wide, group) if kernels else None
     if found is not None:
@@ -93,7 +89,9 @@ def dequantise(
     wide.copy_(stored)
     if group:
         wide = (wide.view(-1, group) @ rotation(group, wide.device, dtype)).view(wide.shape)
-    return wide if scale is None else wide.mul_(scale)
+    if scale is None:
+        return wide
+    return times_powers(wide, scale) if scale.dtype == torch.uint8 else wide.mul_(scale)
 
 
 def untiled(tiles: Tensor, rows: int, blocks: int) -> Tensor:

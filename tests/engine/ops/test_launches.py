@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import Tensor
 
+from engine.hardware import gpu_table
 from engine.hardware.gpu_table import GIB, GpuSpec, gpu_specs
 from engine.models.seedvr2.dit.config import group_rows, layer_windows
 from engine.models.seedvr2.files import TEXT_TOKENS, configs
@@ -18,10 +20,13 @@ from engine.ops import launches
 from engine.ops.attention import single_head
 from engine.ops.attention.backends import Backend
 from engine.ops.conv.temporal_conv import TemporalConv, laid_out
+from engine.ops.kernels import conv_tiles
+from engine.ops.kernels.conv_tiles import Program, Taps, tile_for
 from engine.planner.times import OF_GENERATION, SHARES
 from tools.reports.plan_table import case_of
 
 CUDA = torch.device("cuda")
+_MOST_OPERATIONS = launches.most_operations.__wrapped__  # without its cache
 
 
 def limited(operations: float, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,11 +114,41 @@ def test_a_processor_has_no_limit() -> None:
 def most_of(
     kind: launches.Kind, gpu: GpuSpec, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> float:
-    """Limit on a GPU of the table."""
-    about = SimpleNamespace(name=gpu.name, total_memory=gpu.memory_bytes)
+    """Limit on a GPU."""
+    about = SimpleNamespace(
+        name=gpu.name,
+        total_memory=gpu.memory_bytes,
+        multi_processor_count=gpu.multiprocessors,
+    )
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: about)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: gpu.capability)
-    return launches.most_operations.__wrapped__(kind, CUDA, dtype)
+    return _MOST_OPERATIONS(kind, CUDA, dtype)
+
+
+def test_our_kernel_is_divided_for_the_gpu_that_it_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four frames of 1080p through the largest layer of a decoder, by multiprocessors."""
+    layer = Program(taps=Taps(256, 256, 3, 3, 3), tile=tile_for(256))
+    counts, blocks = dict[int, int](), 4 * 2 * 135 * 120
+    for gpu in (*gpu_specs(), unknown(8), unknown(132)):
+        most = most_of("convolution", gpu, torch.float16, monkeypatch)
+        limited(most, monkeypatch)
+        parts = list(conv_tiles.launches(layer, torch.Size((4, 256, 1080, 1920)), CUDA))
+        assert sum(math.prod(part.blocks) for part in parts) == blocks
+        for part in parts:
+            seconds = math.prod(part.blocks) * layer.block_operations / gpu.half_flops
+            assert seconds / 0.25 <= launches.LONGEST_S, gpu.title
+        counts[gpu.multiprocessors] = len(parts)
+    assert counts[16] > 10, "RTX 2050"
+    assert counts[128] < 4, "RTX 4090"
+    assert counts[8] > counts[16]
+    assert counts[132] < 4
+
+
+def unknown(multiprocessors: int) -> GpuSpec:
+    """A GPU of no table that computes as those of its generation."""
+    known = gpu_table.named("RTX 4080 Laptop GPU")
+    half = known.half_flops / known.multiprocessors * multiprocessors
+    return replace(known, name="RTX 1", half_flops=half, multiprocessors=multiprocessors)
 
 
 def seconds_of_launches(

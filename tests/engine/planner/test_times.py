@@ -115,6 +115,10 @@ def test_a_gpu_of_no_table_counts_as_the_middle_one_of_its_generation():
         rates = [gpu.half_flops for gpu in gpu_specs() if gpu.generation == generation]
         assert found.generation == generation
         assert min(rates) < found.half_flops < max(rates)
+        doubled = counted_gpu(None, capability, 2 * found.multiprocessors)
+        assert doubled.half_flops == 2 * found.half_flops
+        assert doubled.single_flops == 2 * found.single_flops
+        assert doubled.bandwidth == found.bandwidth
 
 
 def test_streamed_weights_take_time_and_pinned_copies_less():

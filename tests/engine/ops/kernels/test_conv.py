@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pytest
 import torch
@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.core.errors import ChoiceMissing
+from engine.ops import launches as limits
 from engine.ops.choices import Choices, following
 from engine.ops.conv import folds
 from engine.ops.kernels import build, conv, conv_tiles, nvrtc
@@ -31,7 +32,7 @@ from tests.helpers.kernels import HostModule, host_module
 
 SMALL = Tile(channels=32, warps=(2, 2), height=4, width=16)
 NARROW = Tile(channels=16, warps=(4, 1), height=4, width=16)
-GPU = torch.device("cuda", 0)
+CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 CANARY, LAST = 777.0, torch.channels_last
 AMPERE, TURING = "-D__CUDA_ARCH__=860", "-D__CUDA_ARCH__=750"
 
@@ -536,31 +537,41 @@ def test_sizes_that_do_not_fit_each_other_do_not_compile():
 @given(
     shape=st.tuples(st.integers(1, 50), st.just(512), st.integers(1, 2160), st.integers(1, 3840)),
     taps=st.sampled_from([Taps(512, 512, 3, 3, 3), Taps(3, 128, 3, 3, 3), Taps(96, 96, 1, 1, 1)]),
+    most=st.floats(1e12, 1e14),
 )
-def test_launches_cover_every_block_once_and_are_short(shape, taps):
+def test_launches_cover_every_block_once_and_are_short(shape, taps, most):
     one = Program(taps=taps, tile=tile_for(taps.outer))
     sides = one.parts * -(-shape[3] // 16), -(-shape[2] // 8), shape[0]
     seen = 0
-    for first, blocks in launches(one, torch.Size(shape)):
+    with patch.object(limits, "most_operations", lambda *_: most):
+        found = list(launches(one, torch.Size(shape), GPU))
+    for first, blocks in found:
         assert all(
             0 <= at < at + n <= side for at, n, side in zip(first, blocks, sides, strict=True)
         )
         assert max(blocks[1:]) <= 65_535
-        assert math.prod(blocks) * one.block_operations <= conv_tiles.most_operations()
+        assert math.prod(blocks) * one.block_operations <= most
         seen += math.prod(blocks)
     assert seen == math.prod(sides)
 
 
 def test_many_launches_compute_what_one_does(folder, monkeypatch):
-    layer = LAYERS["shortcut"]
-    weight, work, buffer = work_of(layer)
-    ours = kernel(folder, program(layer.taps))
-    for blocks in (1, 3, 5):
+    """Bit for bit, its statistics too: a job goes on with the same result on a GPU of any size."""
+    layer = same(Taps(128, 32, 1, 3, 3), 2, 5, 18)
+    weight, work, buffer = work_of(layer, lambda *shape: torch.randn(shape).half())
+    _, residual = inside(torch.randn(work.out.shape).half())
+    work = replace(work, bias=torch.randn(128), residual=residual)
+    ours = kernel(folder, program(layer.taps, group=8, tile=TILES[2]))
+    packed, found = ours.program.packed(weight), list[tuple[Tensor, ...]]()
+    for blocks in (math.inf, 1, 3, 5):
         work.out.zero_()
         most = ours.program.block_operations * blocks
-        monkeypatch.setattr(conv_tiles, "most_operations", lambda most=most: most)
-        assert len(list(launches(ours.program, work.out.shape))) > 1
-        assert_exact(ours, weight, work, buffer)
+        monkeypatch.setattr(limits, "most_operations", lambda *_, most=most: most)
+        ours.module.launched.clear()
+        statistics = ours.convolve(packed, work)
+        found.append((buffer.clone(), statistics.mean, statistics.m2))
+        assert (len(ours.module.launched) == 1) == (blocks == math.inf)
+        assert all(map(torch.equal, found[0], found[-1]))
 
 
 def test_offsets_beyond_two_billion_values(folder):

@@ -55,6 +55,7 @@ KERNELS = {
             b"widen_e4m3",
             b"widen_e5m2",
             b"widen_int8",
+            b"widen_mxfp8",
             b"widen_rotated",
         ),
     ),

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -113,6 +115,18 @@ def test_stored_codes_are_widened_as_by_torch(kind, dtype):
 
 
 @pytest.mark.usefixtures("_launched")
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_blocks_of_codes_are_multiplied_by_powers_of_two_as_by_torch(dtype):
+    """All codes and all exponents, NaN too; rows of an odd number of blocks."""
+    for shape in ((256, 64), (5, 2048 + 32), (3, 96)):
+        codes = torch.arange(shape[0] * shape[1]).to(torch.uint8).view(E4M3).view(shape)
+        blocks = shape[0], shape[1] // 32
+        exponents = torch.arange(math.prod(blocks)).to(torch.uint8).view(blocks)
+        found = eight_bit.dequantise(codes, exponents, 0, dtype)
+        assert equal(found, eight_bit.dequantise(codes, exponents, 0, dtype, kernels=False))
+
+
+@pytest.mark.usefixtures("_launched")
 @pytest.mark.parametrize("dtype", DTYPES[1:])
 @pytest.mark.parametrize("group", [4, 16, 64, 256])
 def test_rotated_codes_are_rotated_back_and_rounded_once(group, dtype):
@@ -165,7 +179,8 @@ def test_rotated_codes_are_rotated_back_on_a_gpu(group):
 @pytest.mark.parametrize("kind", STORED)
 def test_stored_codes_are_widened_as_by_torch_on_a_gpu(kind, dtype):
     codes = torch.arange(77 * 6912).to(torch.uint8).view(kind).view(77, 6912)
-    for scale in scales_of(77):
+    powers = torch.arange(77 * 216).remainder(255).to(torch.uint8).view(77, 216)
+    for scale in (*scales_of(77), *([powers] if kind == E4M3 else [])):
         there = None if scale is None else scale.to(GPU)
         found = eight_bit.dequantise(codes.to(GPU), there, 0, dtype)
         assert equal(found.cpu(), eight_bit.dequantise(codes, scale, 0, dtype))

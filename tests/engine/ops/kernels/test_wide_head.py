@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.ops import launches as limits
 from engine.ops.kernels import build, nvrtc, wide_head
 from engine.ops.kernels.wide_head import PROGRAMS, Program, WideHeadKernel
 from tests.helpers.extended import extended
@@ -111,7 +112,8 @@ def test_long_launches_are_divided(folder, monkeypatch):
     wanted = ours.attend(*whole, 0.1)
     assert ours.module.launched == ["attend"]
     for blocks in (1, 3, 8):
-        monkeypatch.setattr(wide_head, "most_operations", lambda n=blocks: n * 4 * 64 * 40 * 128)
+        most = blocks * 4 * 64 * 40 * 128
+        monkeypatch.setattr(limits, "most_operations", lambda *_, most=most: most)
         ours.module.launched.clear()
         assert torch.equal(ours.attend(*whole, 0.1), wanted)
         assert len(ours.module.launched) == {1: 12, 3: 6, 8: 2}[blocks]
