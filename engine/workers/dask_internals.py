@@ -14,7 +14,7 @@ Each was seen in distributed 2026.8.0; whoever raises the limit in pyproject.tom
 | `TLS.stream` | certificate of the other end |
 | `Scheduler.tasks`, `.workers`, `.task_prefixes`, `.WORKER_SATURATION` | the state of the pool |
 | `Scheduler.stream_comms`, `Worker.batched_stream` | messages wait 2 to 5 ms for others |
-| `LocalCluster._created` | workers that have not started yet |
+| `LocalCluster._created`, `Nanny.process`, `WorkerProcess.process` | workers that start |
 
 Workers import this module before anything else of the program.
 """
@@ -30,7 +30,7 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
 import dask
-from distributed import LocalCluster, Scheduler, Worker, comm, metrics, process
+from distributed import LocalCluster, Scheduler, Status, Worker, comm, metrics, process
 from distributed.comm.addressing import parse_host_port
 from distributed.comm.registry import backends
 from distributed.comm.tcp import TLS, TLSBackend, TLSListener
@@ -49,6 +49,9 @@ SETTINGS: dict[str, Any] = {
     "distributed.scheduler.work-stealing": False,
     "distributed.scheduler.active-memory-manager.start": False,  # results are small
     "distributed.scheduler.worker-ttl": None,  # its nanny watches a process of this computer
+    # TRAP: after 15 s Dask gives up a process that starts again, and nothing takes its place. How
+    # long a start may take is for `engine.workers.team` to judge.
+    "distributed.deploy.lost-worker-timeout": "1000d",
     # TRAP: else workers give each tensor back to Linux, and Lite takes twice as long for new pages.
     # They would stay in the environment of this process as well.
     "distributed.nanny.pre-spawn-environ": {},
@@ -62,6 +65,8 @@ SETTINGS: dict[str, Any] = {
 
 
 # --- processes
+
+_POLL_S = 0.05
 
 
 class OwnProcess(SpawnProcess):
@@ -98,10 +103,40 @@ def dask_setup(worker: object) -> None:
     start.activate()
 
 
-def process_of(cluster: LocalCluster, worker: int) -> Any:
-    """The process that makes a worker (a Nanny), also while it starts."""
+async def end_worker(cluster: LocalCluster, worker: int) -> None:
+    """End a worker for good, also while it starts."""
+    await end_starting(cluster, 0.0, worker)
+    for nanny in _nannies(cluster, worker):
+        await nanny.close()
+
+
+async def end_starting(cluster: LocalCluster, seconds: float, worker: int | None = None) -> None:
+    """Kill processes that start, for good, before they are closed: Dask would wait for ever.
+
+    Args:
+        cluster: Cluster of the job.
+        seconds: Time to get ready before.
+        worker: Number of the only worker to end; None for all.
+    """
+    end = time.monotonic() + seconds
+    for nanny in _nannies(cluster, worker):
+        while _starts(nanny) and time.monotonic() < end:
+            await asyncio.sleep(_POLL_S)
+        if _starts(nanny):
+            nanny.close_gracefully()  # else it starts another process
+            await nanny.process.process.kill()
+
+
+def _nannies(cluster: LocalCluster, worker: int | None) -> list[Any]:
+    """Objects of Dask that start the processes of workers, again if they die."""
     created: Any = cluster
-    return next(one for one in created._created if one.name == worker)
+    return [one for one in created._created if worker in (None, one.name)]
+
+
+def _starts(nanny: Any) -> bool:
+    """Whether the process of a worker exists, and is not ready."""
+    found = nanny.process
+    return found is not None and found.status is Status.starting and found.process is not None
 
 
 # --- messages

@@ -199,7 +199,12 @@ class _HandOut:
         if control.is_paused != self._passed_on_pause:
             self._passed_on_pause = control.is_paused
             pool.send("pause" if self._passed_on_pause else "resume")
-        self._team.look(has_workers=pool.has_workers)
+            for number in self._team.workers:
+                self._team.loads(number)  # a worker lets its models go in a pause
+        absent = self._team.look(pool.connected, has_workers=pool.has_workers)
+        for number, notice in absent.items():
+            pool.leave_out(number)
+            self._warn_once(notice)
         self._take(pool)
         if self._is_due():
             self._look_for_late(pool)
@@ -232,12 +237,14 @@ class _HandOut:
                 (future,) = pool.hand_out([rests[one]], first=True, to=other)
                 self._spans.share(one, future)
                 self._room.acquire(blocking=False)
-        may_load = any(self._team.may_load(one.worker) for one in held.values())
+        may_load = not held or any(self._team.may_load(one.worker) for one in held.values())
         is_silent = self._deadlines.is_silent(may_load=may_load)
-        self._is_stuck = len(late) == len(held) > 0 and not idle and is_silent
+        is_waited_for = len(late) < len(held) or bool(held and idle)
+        self._is_stuck = bool(self._spans) and is_silent and not is_waited_for
 
     def _hand_out(self, pool: WorkerPool, spans: list[Span], *, first: bool = False) -> None:
         self._spans.begin(pool.hand_out(spans, first=first), spans)
+        self._deadlines.begun()
 
     def _take(self, pool: WorkerPool) -> None:
         try:
@@ -273,7 +280,7 @@ class _HandOut:
         rest = self._spans.rest(span)
         if why is None and made is not None:
             why = made.failure
-            if made.has_preview and (preview := future.result()) is not None:
+            if made.has_preview and (preview := pool.preview_of(future)) is not None:
                 self._context.events.emit(preview)
         if why is None and not self._spans.is_made(rest):
             why = message("reason.worker.incomplete")
@@ -317,7 +324,7 @@ class _HandOut:
             InvalidReport: It makes no sense.
         """
         number, data = report.number, report.data
-        self._deadlines.reported()
+        self._deadlines.begun()
         match report.kind:
             case "segment":
                 self._team.starts_over(number)

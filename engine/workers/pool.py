@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import multiprocessing
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Container, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -39,7 +40,9 @@ _FORGOTTEN = 8  # finished spans at a time; some have images
 _LONGEST_CHOICE, _MOST_CHOICES = 500, 5000  # characters of a key; keys of a job
 # Others wait as long in all for the workers of this computer to choose first.
 _PATIENCE_S, _POLL_S = 45.0, 0.1
-_CLOSING_S = 60.0  # at most: a worker that starts ends once it has started
+# At most, to end workers, and before that to start one that has just begun to: it ends cleanly.
+_CLOSING_S, _STARTING_S = 60.0, 30.0
+_PREVIEW_S = 5.0  # at most, for a preview
 
 
 class RemoteWorkers(Protocol):
@@ -180,11 +183,9 @@ class WorkerPool:
             raise why from err
 
     def __exit__(self, *error: object) -> None:
+        self._end(dask_internals.end_starting, _STARTING_S)
         for close in (self._client.close, self._cluster.close):
-            try:
-                close(timeout=_CLOSING_S)
-            except TimeoutError as err:
-                logger.warning("workers end with this program: %s", err)
+            _in_time(partial(close, timeout=_CLOSING_S))
         if self._remote is not None:
             self._remote.close()
 
@@ -199,9 +200,14 @@ class WorkerPool:
         return self._cluster.security
 
     @property
+    def connected(self) -> Container[int]:
+        """Numbers of the workers that are ready or at work."""
+        return dask_internals.numbers(self._scheduler)
+
+    @property
     def has_workers(self) -> bool:
         """Whether any worker is ready, at work, or starts."""
-        if dask_internals.numbers(self._scheduler):
+        if self.connected:
             return True
         children = multiprocessing.active_children()  # not only those that make spans
         return any("Dask Worker" in one.name for one in children)
@@ -282,6 +288,17 @@ class WorkerPool:
             return self._owner_of(future), reported(err, "a span", logger).as_message
         return self._owner_of(future), None
 
+    def preview_of(self, future: SpanFuture) -> PreviewReady | None:
+        """Preview with which a span has ended; None if it cannot be got soon.
+
+        Its worker may have gone with it: then Dask would have another worker make the span first.
+        """
+        try:
+            return future.result(timeout=_PREVIEW_S)
+        except Exception as err:  # noqa: BLE001 - of Dask or of a worker: it only shows less
+            logger.info("no preview: %s", err)
+            return None
+
     async def _choose(self, comm: Comm, number: int, key: str, choice: str) -> str:
         """Choice of the job for a key, for a worker, in the thread of the scheduler.
 
@@ -314,9 +331,20 @@ class WorkerPool:
             self._scheduler.loop.add_callback(self._scheduler.worker_send, address, command)
 
     def leave_out(self, worker: int) -> None:
-        """End a worker of this computer for good, also while others start."""
-        process = dask_internals.process_of(self._cluster, worker)
-        self._cluster.sync(process.close, timeout=_CLOSING_S)
+        """End a worker of this computer for good, also while it or others start."""
+        self._end(dask_internals.end_worker, worker)
+
+    def _end(self, end: Callable[..., Coroutine[Any, Any, None]], about: float) -> None:
+        ends = partial(self._cluster.sync, end, self._cluster, about)
+        _in_time(partial(ends, callback_timeout=_CLOSING_S))
+
+
+def _in_time(ends: Callable[[], object]) -> None:
+    """End something of Dask; what takes too long is left to the end of this program."""
+    try:
+        ends()
+    except TimeoutError as err:
+        logger.warning("workers end with this program: %s", err)
 
 
 class _Receiver(SchedulerPlugin):

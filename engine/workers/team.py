@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 
 from engine.core.errors import ChoiceMissing
-from engine.core.messages import Message, Param
+from engine.core.messages import Message, Param, message
 from engine.protocol.plan import Notice, Plan
 from engine.workers.pool import RemoteWorkers, SpanFuture
 from engine.workers.reports import Made
@@ -16,7 +16,9 @@ _MOST_FAILURES = 3
 _GONE_S = 10.0  # without any worker; then the job waits for none any more
 # A computer that slept so long finds all others gone: until this time after, that is no failure.
 _ASLEEP_S, _WAKING_S = 20.0, 90.0
-LOADING_S = 120.0  # more time for a worker that has made nothing yet: it may load its models
+# Time to start the process of a worker, and more time for one that has made nothing since: it may
+# load its models.
+LOADING_S = 120.0
 # A worker that takes this many times as long as expected is late, and some seconds more: a computer
 # does other things as well. What is made twice then costs nothing, as only idle workers do it.
 _TIMES, _LEAST_S = 2.0, 5.0
@@ -29,7 +31,7 @@ class TeamWorker:
     failures: int = 0
     open_frames: int = 0  # made, but in no finished segment yet
     last: Made | None = None
-    has_made: bool = False  # any segment
+    has_made: bool = False  # any segment since its models were loaded
     has_left: bool = False  # its owner wanted it back, or it was sent away
     since: float | None = None  # when its clock was read last, s; None while it stands still
     begun: int = 0  # frames of the next segment that were made when its clock started
@@ -59,15 +61,20 @@ class Team:
         self.workers = dict(self._all)
         self.may_grow = remote is not None
         self._seen = time.monotonic()  # when a worker was there
+        self._connected = dict.fromkeys(self._all, now())  # when each was last, of this computer
         self._looked, self._awake = time.time(), -_WAKING_S  # awake since then
 
     # --- who takes part
 
-    def look(self, *, has_workers: bool) -> None:
-        """Notice that this computer slept, and that no worker is left; called again and again.
+    def look(self, connected: Container[int], *, has_workers: bool) -> dict[int, Notice]:
+        """Notice that this computer slept, and which workers are gone; called again and again.
 
         Args:
-            has_workers: Any worker is ready, at work, or starts.
+            connected: Numbers of the workers that are ready or at work.
+            has_workers: Any worker is connected, or a process starts.
+
+        Returns:
+            Notices of workers that are left out from now on, because their processes do not start.
         """
         now, clock = time.monotonic(), time.time()
         if clock - self._looked > _ASLEEP_S:
@@ -78,6 +85,10 @@ class Team:
         elif now - self._seen > _GONE_S:
             self.workers.clear()
             self.may_grow = False
+        self._connected |= {one: self._now() for one in self._connected if one in connected}
+        late = [one for one, at in self._connected.items() if self._now() - at > LOADING_S]
+        why = message("reason.worker.absent")
+        return {one: self._left_out(one, why) for one in late if one in self.workers}
 
     def is_own(self, number: int) -> bool:
         """Whether a worker is one of this computer."""
@@ -93,7 +104,7 @@ class Team:
         """Add a worker of another computer; False if it joins again."""
         self.rests(number)
         if number in self.workers:
-            self.workers[number].has_left = False
+            self.workers[number].has_left = self.workers[number].has_made = False
             return False
         self.workers[number] = self._all.setdefault(number, TeamWorker())
         return True
@@ -106,21 +117,32 @@ class Team:
     def failed(self, number: int, why: Message) -> Notice | None:
         """Count a failure of a worker; the notice if it is left out from now on.
 
-        One that cannot compute as the job does is left out at once.
+        One that cannot compute as the job does is left out at once. Any other one loads its models
+        again, as a rule in another process.
         """
-        self.rests(number)
+        self.loads(number)
         worker = self.workers.get(number)
         has_slept = time.monotonic() - self._awake < _WAKING_S
         if worker is None or worker.has_left or has_slept:
             return None
+        if worker.failures + 1 >= _MOST_FAILURES or why.code == ChoiceMissing.code:
+            return self._left_out(number, why)
         worker.failures += 1
-        if worker.failures < _MOST_FAILURES and why.code != ChoiceMissing.code:
-            return None
-        del self.workers[number]
-        return self._notice("worker-left-out", number, count=str(worker.failures), why=why)
+        return None
+
+    def _left_out(self, number: int, why: Message) -> Notice:
+        """Leave out a worker that has failed once more."""
+        count = str(self.workers.pop(number).failures + 1)
+        return self._notice("worker-left-out", number, count=count, why=why)
+
+    def loads(self, number: int) -> None:
+        """Take note that a worker, which has let its models go, loads them with its next frames."""
+        self.rests(number)
+        if number in self._all:
+            self._all[number].has_made = False
 
     def may_load(self, number: int) -> bool:
-        """Whether a worker has made no segment yet."""
+        """Whether a worker has made no segment since it began to load its models."""
         return number in self.workers and not self.workers[number].has_made
 
     def late(self, number: int, seconds: float) -> Notice | None:
@@ -218,8 +240,8 @@ class Deadlines:
         self._since: dict[SpanFuture, tuple[Held, float]] = {}
         self._looked = self._reported = now()
 
-    def reported(self) -> None:
-        """Take note that any worker has reported something of its work."""
+    def begun(self) -> None:
+        """Take note that workers have something to do, or have reported something of it."""
         self._reported = self._now()
 
     def late(self, held: Mapping[SpanFuture, Held]) -> dict[SpanFuture, float]:

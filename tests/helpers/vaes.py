@@ -429,7 +429,7 @@ def _wan(layout: Any, published: WanConfig, **about: Any) -> VaeRow:
         alike=({"slice_latents": 2}, {"slice_latents": 3, "parks": True}),
         counted=("encode",),
         tiled=tiled,
-        compiled={"rms_norm": 4},
+        compiled={"rms_norm": 2},
         last_of_encoder="conv1.weight",
         **about,
     )

@@ -97,7 +97,7 @@ def test_a_computer_that_slept_finds_nobody_late(clock: Clock) -> None:
     assert deadlines.late({A: Held(0, 1)})
     assert deadlines.is_silent(may_load=False)
     assert not deadlines.is_silent(may_load=True)
-    deadlines.reported()
+    deadlines.begun()
     assert not deadlines.is_silent(may_load=False)
     clock.now += LOADING_S + 2 * (5 + 2) + 1
     assert deadlines.is_silent(may_load=True)
@@ -184,3 +184,26 @@ def test_where_all_are_silent_the_process_of_the_job_goes_on(tmp_path: Path, clo
         clock.now += seconds
         job._look_for_late(pool)
         assert job._is_stuck == is_stuck
+
+
+def test_spans_that_no_worker_takes_are_left_to_the_process_of_the_job(
+    tmp_path: Path, clock: Clock
+) -> None:
+    context = job_of(planned("lite", tmp_path), tmp_path / "job", 1, Events())
+    survey: Any = SimpleNamespace(frames=17)
+    job = _HandOut(context, Checkpoint(tmp_path / "job"), cast(Any, None), survey, None)
+    job._deadlines = Deadlines(PLAN, team(clock), clock)
+    pool: Any = SimpleNamespace(
+        worker_of={}.get, idle=lambda: [0], hand_out=lambda spans, first: [A]
+    )
+
+    def is_stuck_after(seconds: int) -> bool:
+        for _ in range(seconds // 10):  # at once: this computer slept
+            clock.now += 10
+            job._look_for_late(pool)
+        return job._is_stuck
+
+    assert not is_stuck_after(600), "there is none yet"
+    job._hand_out(pool, [Span(stop=8)])
+    assert not is_stuck_after(int(LOADING_S) + 2 * 5)
+    assert is_stuck_after(10)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -142,18 +143,80 @@ def test_a_worker_that_is_killed_loses_its_span_only(tmp_path: Path) -> None:
     assert not events.of(Warned)
 
 
+class DyingWorker(SpanWorker):
+    """Its first processes die, each with its first segment; those after the first take a while to
+    start, or do not start at all.
+
+    Args:
+        order: As for any worker.
+        deaths: Number of processes that die.
+        starts: Called as a process starts that is not the first.
+    """
+
+    def __init__(
+        self, order: JobOrder, *, deaths: int, starts: Callable[[], object] | None = None
+    ) -> None:
+        super().__init__(order)
+        self._deaths, self._starts = deaths, starts
+
+    def setup(self, worker: Worker) -> None:
+        super().setup(worker)
+        if self._starts is not None and self._before():
+            self._starts()
+
+    def delivered(self, path: Path, number: int) -> None:
+        if (before := self._before()) < self._deaths:
+            (self._order.folder / f"death-{before}").touch()
+            os._exit(1)
+
+    def _before(self) -> int:
+        return len(list(self._order.folder.glob("death-*")))
+
+
+def with_deaths(
+    plan: Plan, folder: Path, deaths: int, starts: Callable[[], object] | None = None
+) -> list[str]:
+    """Codes of the warnings of a job with one worker; it is cancelled if it goes on for ever."""
+    events, control = Events(), Control()
+    context = job_of(plan, folder, 1, events, control)
+    context.hand_out = partial(hand_out, worker=partial(DyingWorker, deaths=deaths, starts=starts))
+    too_long = threading.Timer(150.0, control.cancel)
+    too_long.start()
+    try:
+        run_job(context, Checkpoint(folder), overwrite=True)
+    finally:
+        too_long.cancel()
+    assert segment_files(folder) == segment_files(folder.parent / "one")
+    assert not children()
+    return [one.notice.code for one in events.of(Warned)]
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("deaths")
 def test_a_worker_that_dies_three_times_is_left_out(tmp_path: Path) -> None:
-    def kill(event: Event) -> None:
-        if isinstance(event, SegmentDone):
-            for child in children():
-                child.kill()
+    plan = made_by_one("lite", tmp_path)
+    assert with_deaths(plan, tmp_path / "two", 3) == ["worker-left-out", "workers-gone"]
 
-    plan, events = made_by_one("seedvr2", tmp_path, shots=(9, 9, 9)), Events(answer=kill)
-    with_workers(replace(plan, span_segments=7), tmp_path / "two", 1, events)
-    assert [one.notice.code for one in events.of(Warned)] == ["worker-left-out", "workers-gone"]
-    assert segment_files(tmp_path / "two") == segment_files(tmp_path / "one")
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("deaths")
+def test_a_worker_that_takes_long_to_start_again_is_waited_for(tmp_path: Path) -> None:
+    plan = made_by_one("lite", tmp_path)
+    assert not with_deaths(plan, tmp_path / "two", 1, partial(time.sleep, 18.0))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("deaths")
+@pytest.mark.parametrize(
+    "starts", [partial(time.sleep, 3600.0), partial(os._exit, 1)], ids=["hangs", "dies"]
+)
+def test_a_worker_that_never_starts_again_is_not_waited_for(
+    starts: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(team, "LOADING_S", 45.0)
+    plan = made_by_one("lite", tmp_path)
+    codes = with_deaths(plan, tmp_path / "two", 1, starts)
+    assert codes == ["worker-left-out", "workers-gone"]
 
 
 class LateWorker(SpanWorker):
@@ -339,6 +402,14 @@ def test_an_error_of_a_worker_that_has_gone_meanwhile_ends_no_job(
     number, why = pool.outcome_of(future)
     assert number is None
     assert "KeyError" in str(why)
+
+
+def test_a_preview_that_has_gone_with_its_worker_ends_no_job(tmp_path: Path) -> None:
+    def gone(timeout: float) -> None:
+        raise TimeoutError(timeout)
+
+    pool = WorkerPool(cast(Any, None), tmp_path, 2, lambda found: None)
+    assert pool.preview_of(cast(Any, SimpleNamespace(result=gone))) is None
 
 
 @pytest.mark.extended

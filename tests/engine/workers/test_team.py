@@ -11,7 +11,7 @@ from engine.core.errors import ChoiceMissing
 from engine.core.messages import Message
 from engine.protocol.plan import WorkerPlan
 from engine.workers import team
-from engine.workers.team import Team
+from engine.workers.team import LOADING_S, Team
 from tests.helpers.clips import make_clip
 from tests.helpers.jobs import plan_of, settings_of
 
@@ -65,23 +65,23 @@ def test_a_worker_that_cannot_compute_as_the_job_does_is_left_out_at_once(one: T
 
 
 def test_what_is_lost_while_this_computer_wakes_is_no_failure(one: Team, clock: Clock) -> None:
-    one.look(has_workers=True)
+    one.look({0}, has_workers=True)
     clock.slept += 3600.0
-    one.look(has_workers=True)
+    one.look({0}, has_workers=True)
     for _ in range(5):
         assert one.failed(0, WHY) is None
     for _ in range(8):
         clock.now += 11.0
-        one.look(has_workers=True)
+        one.look({0}, has_workers=True)
     assert one.failed(0, WHY) is None
     clock.now += 3.0
     assert [one.failed(0, WHY) is None for _ in range(3)] == [True, True, False]
 
 
 def test_a_short_pause_is_no_sleep(one: Team, clock: Clock) -> None:
-    one.look(has_workers=True)
+    one.look({0}, has_workers=True)
     clock.now += 19.0
-    one.look(has_workers=True)
+    one.look({0}, has_workers=True)
     assert [one.failed(0, WHY) is None for _ in range(3)] == [True, True, False]
 
 
@@ -94,11 +94,32 @@ def test_one_that_left_fails_no_more_until_it_joins_again(one: Team) -> None:
 
 
 def test_without_any_worker_for_a_time_nobody_is_left(one: Team, clock: Clock) -> None:
-    one.look(has_workers=True)
+    one.look({0}, has_workers=True)
     clock.now += 9.0
-    one.look(has_workers=False)
+    one.look((), has_workers=False)
     assert one.workers
     clock.now += 2.0
-    one.look(has_workers=False)
+    one.look((), has_workers=False)
     assert not one.workers
     assert not one.may_grow
+
+
+def test_a_worker_whose_process_does_not_start_is_left_out(one: Team, clock: Clock) -> None:
+    clock.now += LOADING_S
+    assert not one.look((), has_workers=True)
+    assert not one.look({0}, has_workers=True)
+    clock.now += LOADING_S
+    assert not one.look((), has_workers=True)
+    clock.now += 1.0
+    (notice,) = one.look((), has_workers=True).values()
+    assert notice.message == "Process 1 failed 1 time and is no longer used: it did not start"
+    assert not one.workers
+    assert not one.look((), has_workers=True)
+
+
+def test_a_worker_loads_its_models_again_after_a_failure_and_a_pause(one: Team) -> None:
+    for happens in (lambda: one.failed(0, WHY), lambda: one.loads(0), lambda: one.joined(0)):
+        one.made(0, 4)
+        assert not one.may_load(0)
+        happens()
+        assert one.may_load(0)

@@ -57,7 +57,7 @@ def test_it_equals_the_plain_variant_at_any_size_and_in_slices(row: VaeRow) -> N
     with compiling() as found:
         assert_equal_at_any_size(row)
     assert not any(one.failure for one in found)
-    # with SiLU or without; with a bias of the convolution before it or without; two layouts
+    # with SiLU or without; with a bias of the convolution before it or without
     assert Counter(one.name for one in found) == row.compiled
 
 
