@@ -84,6 +84,9 @@ def test_from_nothing_to_the_next_start(start: Start, heard: Listener) -> None:
     assert phases(heard) == ["download", "unpack", "compile", "try", "use"]
     (state,) = heard.of(e.RuntimesListed)[-1].runtimes
     assert (state.state, state.is_chosen, state.is_used) == ("here", True, False)
+    installed = folders.read(state.path)
+    assert bytecode.module_bytes(installed) > 0
+    assert bytecode.missing(state.path, installed) == 0
 
 
 def test_an_import_is_tried_and_removed(start: Start, heard: Listener, wheel: Path) -> None:
