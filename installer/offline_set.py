@@ -58,13 +58,10 @@ def download(catalogue: Path, runtime: str, folder: Path) -> list[Path]:
     """The wheels of a runtime, verified by their SHA-256.
 
     Raises:
-        PackagingError: The runtime is not pinned.
-        EngineError: The runtime is unknown, or the download failed.
+        EngineError: The catalogue cannot be read, the runtime is unknown, or the download failed.
     """
     os.environ["UPREEL_DATA"] = str(folder)
     store = RuntimeStore(load(catalogue))
-    if not store.published.runtime(runtime).is_pinned:
-        raise PackagingError(f"{runtime} is not pinned in {catalogue}")
     return list(store.download(runtime, Listener()))
 
 

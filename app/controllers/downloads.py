@@ -18,7 +18,7 @@ from app.state.downloads_model import (
 )
 from app.state.job_row import JobRow, JobState
 from app.state.queue_model import QueueModel
-from engine.core.errors import ErrorInfo, RuntimeNotAccepted
+from engine.core.errors import ErrorInfo
 from engine.protocol import commands, events
 from engine.protocol.tasks import TaskKind
 
@@ -48,7 +48,6 @@ class DownloadsController(QObject):
         self._expected: set[str] = set()  # jobs that waited for a restart of the program
         window.actions_["download_start"].triggered.connect(self._begin_selected)
         window.actions_["download_stop"].triggered.connect(self._stop_selected)
-        runtimes.refused.connect(self._refuse)
         restart.changed.connect(self._follow_restart)
         for changed in (model.changed, self._queue.queue_changed, self._queue.job_changed):
             changed.connect(self._look)
@@ -95,17 +94,12 @@ class DownloadsController(QObject):
     # Ends of a download
 
     def _fail(self, event: events.TaskFailed) -> None:
-        if event.error.code == RuntimeNotAccepted.code:
-            return  # the user is asked first
         if event.kind is TaskKind.RUNTIME and any(n.runtime for n in self._model.films.values()):
             self._runtimes.act("dismiss")  # the plan shows it
         self._give_up(event, event.error)
 
     def _stop_with(self, event: events.TaskStopped) -> None:
         self._give_up(event, None)
-
-    def _refuse(self, error: ErrorInfo) -> None:
-        self._give_up(events.TaskEvent(kind=TaskKind.RUNTIME), error)
 
     def _give_up(self, event: events.TaskEvent, error: ErrorInfo | None) -> None:
         for job_id, needs in tuple(self._model.films.items()):

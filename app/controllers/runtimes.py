@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from PySide6.QtCore import QObject, QTimer, Signal
+from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app import desktop
@@ -20,7 +19,6 @@ from app.main_window import MainWindow
 from app.state.runtimes_model import RuntimesModel, find
 from app.ui_state import UiState
 from app.widgets.controls import is_confirmed
-from engine.core.errors import ErrorInfo, RuntimeNotAccepted
 from engine.core.units import bytes_text
 from engine.protocol import commands, events
 from engine.protocol.delivery import RuntimeState
@@ -34,8 +32,6 @@ _Request = (
 
 class RuntimesController(QObject):
     """Joins bar, page, model and engine. One request at a time: the engine refuses a second."""
-
-    refused = Signal(object)  # ErrorInfo of a file that the user did not accept
 
     def __init__(
         self,
@@ -61,7 +57,6 @@ class RuntimesController(QObject):
         model.restore_hidden(ui_state.runtime_hidden)
         for ended in (events.TaskDone, events.TaskFailed, events.TaskStopped):
             hub.subscribe(ended, self._delete_cancelled)
-        hub.subscribe(events.TaskFailed, self._ask_acceptance)
 
     @property
     def view(self) -> RuntimesPage:
@@ -175,27 +170,6 @@ class RuntimesController(QObject):
         if files:
             names = ", ".join(file.name for file in files)
             self._order(commands.ImportRuntime(paths=tuple(files)), "import", names)
-
-    def _ask_acceptance(self, event: events.TaskFailed) -> None:
-        """Ask whether to use a file that this build does not pin, once all events are delivered."""
-        if event.kind is self._model.kind and event.error.code == RuntimeNotAccepted.code:
-            QTimer.singleShot(0, self, lambda: self._answer_acceptance(event.error))
-
-    def _answer_acceptance(self, error: ErrorInfo) -> None:
-        self._model.dismiss()
-        if self._last is not None and is_confirmed(
-            self._asker,
-            tr("Use this file as the NVIDIA runtime?"),
-            runtime_labels.acceptance(error),
-            yes=tr("Use"),
-            no=tr("Cancel"),
-        ):
-            command, phase, runtime = self._last
-            if isinstance(command, commands.InstallRuntime | commands.ImportRuntime):
-                command = replace(command, accepted=RuntimeNotAccepted.sums(error))
-            self._order(command, phase, runtime)
-        else:
-            self.refused.emit(error)
 
     @property
     def _asker(self) -> QWidget:

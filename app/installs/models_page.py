@@ -361,7 +361,7 @@ def _sizes(files: Collection[PublishedState], runtime: RuntimeState | None, *, l
     here = sum(map(size_of, (file for file in files if file.is_here)))
     here += sum(file.done_bytes for file in files if file.state == "partial")
     if runtime is not None:
-        total += size_of(runtime)
+        total += runtime.bytes
         here += runtime.done_bytes if runtime.state == "partial" else 0
     if not lacks:
         return f"{tr('Everything is installed')} · {bytes_text(total)}"

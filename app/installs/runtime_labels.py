@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
-
 from app.engine_messages import hint, text
 from app.i18n import mark, tr
 from app.installs.installable import Installable, Message, Standing, progress
-from app.state.model_files_model import size_of
 from app.state.runtimes_model import RuntimesModel, Situation, can_repair, is_known
 from app.state.tasks_model import TaskState
 from app.widgets.error_view import error_title
-from engine.core.errors import ErrorInfo, RuntimeNotAccepted
+from engine.core.errors import ErrorInfo
 from engine.core.messages import message as engine_message
 from engine.core.units import bytes_text
 from engine.protocol.delivery import RuntimeState
@@ -67,7 +63,7 @@ def message(model: RuntimesModel) -> Message:
     gpu = gpu_name(listed.card)
     if runtime is None:
         return _no_runtime(listed, gpu)
-    done, size = bytes_text(runtime.done_bytes), bytes_text(size_of(runtime))
+    done, size = bytes_text(runtime.done_bytes), bytes_text(runtime.bytes)
     if situation is Situation.PARTIAL:
         title = tr("NVIDIA runtime: {done} of {size} downloaded", done=done, size=size)
         said = tr("The download resumes where it stopped.")
@@ -131,7 +127,7 @@ def _no_runtime(listed: RuntimesListed, gpu: str) -> Message:
         "If you cannot update it, {name} in the settings works with this driver: {size} to "
         "download, and slower.",
         name=title_of(older),
-        size=bytes_text(size_of(older)),
+        size=bytes_text(older.bytes),
     )
     return Message("warning", title, joined(said, more), ("driver", "details", "hide"))
 
@@ -152,14 +148,6 @@ def problem(error: ErrorInfo) -> tuple[str, str]:
     lines = (text(error), tr(HINTS[code]) if code in HINTS else hint(error))
     title = tr(_TITLES[error.code]) if error.code in _TITLES else error_title(error)
     return title, "\n".join(filter(None, lines))
-
-
-def acceptance(error: ErrorInfo) -> str:
-    """Facts about a file before it is accepted; sums in groups of digits, that they can be read."""
-    sums = (" ".join(re.findall(".{8}", one)) for one in RuntimeNotAccepted.sums(error))
-    return (
-        f"{text(replace(error, params={**error.params, 'sha256': tuple(sums)}))}\n\n{hint(error)}"
-    )
 
 
 def reason(state: RuntimeState) -> str:
@@ -219,8 +207,8 @@ def about(state: RuntimeState) -> str:
         parts.append(tr("from another version of Upreel"))
     if state.path is not None:
         parts.append(tr("{size} on disk", size=bytes_text(state.done_bytes)))
-    elif size_of(state):
-        size, disk = bytes_text(size_of(state)), bytes_text(state.disk_bytes)
+    elif state.bytes:
+        size, disk = bytes_text(state.bytes), bytes_text(state.disk_bytes)
         parts.append(tr("{size} to download, about {disk} on disk", size=size, disk=disk))
     return " · ".join(parts)
 
@@ -297,7 +285,7 @@ def _standing(state: RuntimeState, task: TaskState | None) -> Standing:
     if not state.suits_program:
         return Standing("info", "info", tr("For another system"))
     if state.state == "partial":
-        percent = min(99, int(100 * state.done_bytes / max(1, size_of(state))))
+        percent = min(99, int(100 * state.done_bytes / max(1, state.bytes)))
         return Standing("pause", "info", tr("{percent} % downloaded", percent=percent))
     if not state.suits_card:
         return Standing("info", "info", tr("Not for this computer"))

@@ -28,7 +28,6 @@ from engine.core.errors import (
     ErrorInfo,
     PlanDoesNotFit,
     PretendedGpu,
-    RuntimeNotAccepted,
     SettingsError,
     WeightsMissing,
 )
@@ -268,8 +267,6 @@ def _title(kind: TaskKind, task: TaskState) -> str:
 
 
 def _problem(kind: TaskKind, error: ErrorInfo) -> tuple[str, str]:
-    if error.code == RuntimeNotAccepted.code:
-        return tr("Not started: you did not accept the NVIDIA runtime file"), ""
     is_runtime = kind is TaskKind.RUNTIME
     return runtime_labels.problem(error) if is_runtime else problem(error)
 

@@ -12,7 +12,6 @@ from app.bridge.engine_bridge import EventHub
 from app.state.tasks_model import KindModel, TasksModel, TaskState
 from engine.core.errors import ErrorInfo
 from engine.protocol import events
-from engine.protocol.delivery import RuntimeState
 from engine.protocol.model_file_state import PublishedState, State
 from engine.protocol.plan import Notice
 from engine.protocol.tasks import Phase, TaskKind
@@ -20,7 +19,7 @@ from engine.protocol.tasks import Phase, TaskKind
 MB = 1e6  # bytes
 
 
-def size_of(state: PublishedState | RuntimeState) -> int:
+def size_of(state: PublishedState) -> int:
     """Bytes to download in all: as published, else as computed; 0 while unknown."""
     return state.bytes or state.about_bytes
 

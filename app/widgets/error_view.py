@@ -44,7 +44,7 @@ ACTIONS = {  # names of actions, with the codes of the errors that they help wit
     ),
     "run_again": "result-gone",
     "runtime": (
-        "runtime-error unknown-runtime runtime-not-accepted runtime-busy runtime-broken "
+        "runtime-error unknown-runtime runtime-busy runtime-broken "
         "runtime-blocked "
         "unsafe-archive unsuitable-wheel"
     ),

@@ -25,7 +25,6 @@ from engine.protocol.report import DoctorLine, Report
 # What the engine's hints leave open, since the window has buttons for it.
 _OPTION_HINTS = {
     "output-exists": "Use -o NAME, or --overwrite.",
-    "runtime-not-accepted": "To use it, repeat the command with --accept-sha256 and this SHA-256.",
     "truncated-media": "To use the readable part: --set accept_damaged=yes.",
 }
 

@@ -223,17 +223,7 @@ class UnknownRuntime(RuntimePackError, code="unknown-runtime"):
 
 
 class UnsuitableWheel(RuntimePackError, code="unsuitable-wheel"):
-    """A wheel, or an index of wheels, that no runtime for this program and GPU can be made of."""
-
-
-class RuntimeNotAccepted(RuntimePackError, code="runtime-not-accepted"):
-    """The user has to see name, size and SHA-256 of its wheels first: this build pins none."""
-
-    @staticmethod
-    def sums(error: ErrorInfo) -> tuple[str, ...]:
-        """SHA-256 of each wheel, of such an error as plain data."""
-        found = error.params["sha256"]
-        return tuple(map(str, found)) if isinstance(found, tuple) else (str(found),)
+    """A wheel that this program cannot load."""
 
 
 class RuntimeBusy(RuntimePackError, code="runtime-busy"):

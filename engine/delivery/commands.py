@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from engine.cli.formatting import state_word
 from engine.cli.options import add_verb
 from engine.cli.session import TaskSession, task_session
 from engine.core.control import Control
-from engine.core.errors import RuntimeBroken, RuntimeNotAccepted
+from engine.core.errors import RuntimeBroken
 from engine.core.messages import message
 from engine.core.serialization import to_plain
 from engine.core.units import bytes_text
@@ -39,9 +38,6 @@ _RUNTIME = """examples:
   python -m engine runtime install                 the recommended one for your GPU
   python -m engine runtime import D:/torch-2.13.0+cu130-cp312-cp312-win_amd64.whl
   python -m engine runtime use bundled             use the built-in torch again
-
-If Upreel does not know the SHA-256 of a file, its name, size and SHA-256 are shown first: confirm
-them in the terminal, or with --accept-sha256 SUM in a script.
 
 A runtime is used from the next start on. UPREEL_RUNTIME=bundled|installed|ID selects one for a
 single start; if Upreel runs from source, this is the only way.
@@ -72,12 +68,10 @@ def register(add: Callable[..., Any]) -> None:
     verb.add_argument(
         "id", nargs="?", metavar="ID", help="default: the recommended one for your GPU"
     )
-    _add_acceptance(verb)
     verb = add_verb(
         verbs, "import", _import, "install a runtime from official wheels that you already have"
     )
     verb.add_argument("paths", nargs="+", type=Path, metavar="WHEEL|FOLDER")
-    _add_acceptance(verb)
     verb = add_verb(verbs, "use", _use, "select an installed runtime for the next start")
     verb.add_argument("id", metavar=f"ID|{start.BUNDLED}")
     verb = add_verb(verbs, "remove", _remove, "remove a runtime")
@@ -99,17 +93,6 @@ def register(add: Callable[..., Any]) -> None:
     add_verb(verbs, "download", _download_update, "download its setup, or resume the download")
     add_verb(
         verbs, "install", _install_update, "start its setup; close other windows of Upreel first"
-    )
-
-
-def _add_acceptance(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument(
-        "--accept-sha256",
-        action="append",
-        default=[],
-        type=str.lower,
-        metavar="SUM",
-        help="accept a file with this SHA-256 even if Upreel does not know it",
     )
 
 
@@ -151,28 +134,12 @@ def _install(args: argparse.Namespace, context: CommandContext) -> int:
             name = listed.suited
             if not name:
                 args.usage_error(f"{listed.advice} Give an ID to install one anyway.")
-        return _run_accepted(tasks, c.InstallRuntime(runtime=name), args, context)
+        return tasks.run(c.InstallRuntime(runtime=name))
 
 
 def _import(args: argparse.Namespace, context: CommandContext) -> int:
     with _tasks(context) as tasks:
-        return _run_accepted(tasks, c.ImportRuntime(paths=tuple(args.paths)), args, context)
-
-
-def _run_accepted(
-    tasks: TaskSession,
-    command: c.InstallRuntime | c.ImportRuntime,
-    args: argparse.Namespace,
-    context: CommandContext,
-) -> int:
-    """Run a command; once more where the user accepts a file that this build does not pin."""
-    status = tasks.run(replace(command, accepted=tuple(args.accept_sha256)))
-    error = tasks.failure
-    if error is None or error.code != RuntimeNotAccepted.code:
-        return status
-    if not context.console.is_confirmed("Use it?"):
-        return status
-    return tasks.run(replace(command, accepted=RuntimeNotAccepted.sums(error)))
+        return tasks.run(c.ImportRuntime(paths=tuple(args.paths)))
 
 
 def _use(args: argparse.Namespace, context: CommandContext) -> int:
@@ -251,11 +218,11 @@ def _seen() -> RuntimeTrial:
 
 
 def _line(state: RuntimeState, suited: str) -> str:
-    size = bytes_text(state.bytes) if state.bytes else f"about {bytes_text(state.about_bytes)}"
     words = [f"{state.id:<8}", f"{state_word(state.state):<18}", f"CUDA {state.cuda}"]
     words += [f"driver {state.driver} or newer"] if state.driver else []
     if state.state == "missing":
-        words.append(f"{size} to download, about {bytes_text(state.disk_bytes)} on the disk")
+        size, disk = bytes_text(state.bytes), bytes_text(state.disk_bytes)
+        words.append(f"{size} to download, about {disk} on the disk")
     elif state.done_bytes:
         words.append(bytes_text(state.done_bytes))
     words += [str(state.why)] if state.why else []

@@ -22,16 +22,13 @@ from engine.core.errors import (
     RuntimeBlocked,
     RuntimeBroken,
     RuntimeBusy,
-    RuntimeNotAccepted,
-    UnsuitableWheel,
     is_refused_process,
     states_code_refusal,
 )
 from engine.core.messages import Message, message
 from engine.core.serialization import from_plain, read_json
-from engine.core.units import bytes_text
 from engine.delivery.runtimes import RuntimeStore
-from engine.files.transfer import Listener, host
+from engine.files.transfer import Listener
 from engine.hardware import devices
 from engine.hardware.code_policy import smart_app_control
 from engine.hardware.devices import Gpu
@@ -84,11 +81,11 @@ class RuntimeService:
     def answer(self, command: c.RuntimeCommand) -> Task | tuple[RuntimesListed]:
         """The list, or a task."""
         match command:
-            case c.InstallRuntime(runtime=name, accepted=sums):
-                return self._task(name, "download", partial(self._install, name, sums))
-            case c.ImportRuntime(paths=paths, accepted=sums):
+            case c.InstallRuntime(runtime=name):
+                return self._task(name, "download", partial(self._install, name))
+            case c.ImportRuntime(paths=paths):
                 names = ", ".join(path.name for path in paths)
-                return self._task(names, "import", partial(self._import, paths, sums))
+                return self._task(names, "import", partial(self._import, paths))
             case c.UseRuntime(runtime=name):
                 return self._task(name, "use", partial(self._use, name))
             case c.RemoveRuntime(runtime=name):
@@ -113,38 +110,16 @@ class RuntimeService:
 
     # --- tasks
 
-    def _install(self, name: str, sums: Sequence[str], work: RunningTask) -> Outcome:
+    def _install(self, name: str, work: RunningTask) -> Outcome:
         if not self._store.is_whole(name):
-            runtime = self._store.find(name, Listener.of(work))
-            self._accept(
-                runtime, sums, host(runtime.wheels[0].address(self._store.catalogue.index))
-            )
             wheels = self._store.download(name, Listener.of(work))
             self._unpack(self._store.catalogue.runtime(name), wheels, work)
         return self._use(name, work)
 
-    def _import(self, paths: Sequence[Path], sums: Sequence[str], work: RunningTask) -> Outcome:
+    def _import(self, paths: Sequence[Path], work: RunningTask) -> Outcome:
         runtime, wheels = self._store.recognise(paths, Listener.of(work))
-        self._accept(runtime, sums, str(wheels[0].parent))
         self._unpack(runtime, wheels, work)
         return self._use(runtime.id, work)
-
-    def _accept(self, runtime: Runtime, sums: Sequence[str], source: str) -> None:
-        """Pin wheels that the user has accepted by their SHA-256; nothing to do for pinned ones."""
-        if self._store.is_accepted(runtime):
-            return
-        gpu = devices.in_use()
-        if gpu is not None and not runtime.runs_on(gpu.driver, gpu.capability):
-            about = {"cuda": runtime.cuda, "gpu": gpu.name, "driver": gpu.driver}
-            raise UnsuitableWheel("gpu", name=runtime.wheels[0].filename, **about)
-        if not set(runtime.hashes) <= set(sums):
-            raise RuntimeNotAccepted(
-                name=tuple(wheel.filename for wheel in runtime.wheels),
-                size=bytes_text(runtime.bytes),
-                source=source,
-                sha256=runtime.hashes,
-            )
-        self._store.accept(runtime)
 
     def _unpack(self, runtime: Runtime, wheels: Sequence[Path], work: RunningTask) -> None:
         work.begin("unpack", runtime.id)

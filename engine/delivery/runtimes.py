@@ -1,7 +1,7 @@
 """NVIDIA runtimes on this computer: their state, downloading, installing, choosing, removing.
 
-Only wheels are unpacked whose SHA-256 is in the catalogue of this build or was accepted by the
-user, and a folder gets its name only when everything is in it.
+Only wheels are unpacked whose SHA-256 is in the catalogue of this build, and a folder gets its name
+only when everything is in it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ import dataclasses
 import errno
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
-from urllib.parse import quote, unquote
 
 from engine.core import atomic_file
 from engine.core.errors import (
@@ -25,7 +24,6 @@ from engine.core.errors import (
     WeightsMissing,
 )
 from engine.core.paths import runtimes_folder
-from engine.delivery import wheels as wheel_files
 from engine.delivery.wheels import bytecode_bytes, long_path, needed_bytes, unpack
 from engine.files.artifacts import ArtifactFolder, ArtifactKind, ensure, mismatch
 from engine.files.hashing import OnProgress, hashed, sha256_of
@@ -55,29 +53,24 @@ class RuntimeStore:
     """
 
     def __init__(self, known: RuntimeCatalogue | None = None) -> None:
-        self._published = known
+        self._known = known
         self.files = ArtifactFolder(runtimes_folder(), _KIND)
         self.folder = self.files.folder
         self.wheels = ArtifactFolder(self.folder / _DOWNLOADS, _KIND)  # until they are unpacked
 
     @property
-    def published(self) -> RuntimeCatalogue:
-        """The runtimes that this build knows; read at the first access."""
-        if self._published is None:
-            self._published = catalogue()
-        return self._published
-
-    @property
     def catalogue(self) -> RuntimeCatalogue:
-        """The runtimes with the wheels that the user has accepted."""
-        return self.published.with_accepted(folders.accepted())
+        """The runtimes that this build knows; read at the first access."""
+        if self._known is None:
+            self._known = catalogue()
+        return self._known
 
     # --- state
 
     def states(self) -> tuple[RuntimeState, ...]:
         """Every runtime of this build, then installed ones that it does not know."""
         known = [self.state(runtime.id) for runtime in self.catalogue]
-        names = {runtime.folder_name for runtime in self.catalogue if runtime.is_pinned}
+        names = {runtime.folder_name for runtime in self.catalogue}
         others = [path for path in self._installed() if path.name not in names]
         return (*known, *(self._other(path) for path in others))
 
@@ -92,7 +85,6 @@ class RuntimeStore:
             cuda=runtime.cuda,
             driver=runtime.driver,
             bytes=runtime.bytes,
-            about_bytes=runtime.about_bytes,
             disk_bytes=_disk_bytes(runtime),
             suits_program=runtime.suits_this_python,
             is_chosen=folders.chosen() == folder.name,
@@ -155,103 +147,54 @@ class RuntimeStore:
         return sum(map(self.wheels.done_bytes, self._remote(runtime)))
 
     def _remote(self, runtime: Runtime) -> list[RemoteFile]:
-        """The wheels where they are published; none while one of them is not pinned."""
+        """The wheels where they are published."""
         return [
             RemoteFile(
                 id=wheel.filename,
                 name=wheel.filename,
-                urls=(wheel.address(self.published.index),),
+                urls=(wheel.address(self.catalogue.index),),
                 sha256=wheel.sha256,
                 bytes=wheel.bytes,
             )
-            for wheel in (runtime.wheels if runtime.is_pinned else ())
+            for wheel in runtime.wheels
         ]
 
     # --- wheels
 
-    def find(self, runtime_id: str, listener: Listener) -> Runtime:
-        """A runtime with all of its wheels pinned: by this build, else by the index."""
-        runtime = _suited(self.catalogue.runtime(runtime_id))
-        if runtime.is_pinned:
-            return runtime
-        return wheel_files.from_index(runtime, self.catalogue.index, listener.control)
-
-    def is_accepted(self, runtime: Runtime) -> bool:
-        """True where this build or the user has pinned exactly these wheels."""
-        return self.catalogue.runtime(runtime.id).hashes == runtime.hashes
-
-    def accept(self, runtime: Runtime) -> None:
-        """Take the wheels of a runtime as if this build had pinned them."""
-        folders.accept(*runtime.wheels)
-
     def download(self, runtime_id: str, listener: Listener) -> Sequence[Path]:
-        """Download the pinned wheels of a runtime; after an error the next call continues there.
-
-        After another file than the pinned one, HashMismatch, its accepted sum is forgotten.
+        """Download the wheels of a runtime; after an error the next call continues there.
 
         Returns:
             Its wheels, for `install`.
         """
         runtime = _suited(self.catalogue.runtime(runtime_id))
-        if not runtime.is_pinned:
-            raise ValueError(f"nothing is known that {runtime.id} could be compared with")
         with self.files.held(runtime.id):
             self.files.need(runtime.bytes - self.wheel_bytes(runtime) + _disk_bytes(runtime))
-            try:
-                return [ensure(one, self.wheels, listener) for one in self._remote(runtime)]
-            except HashMismatch:
-                folders.accept(instead_of=runtime.wheels)
-                raise
+            return [ensure(one, self.wheels, listener) for one in self._remote(runtime)]
 
     def recognise(
         self, paths: Sequence[Path], listener: Listener
     ) -> tuple[Runtime, Sequence[Path]]:
         """Identify the runtime that wheels belong to by reading them in full, where they are.
 
-        What this build pins is known by its SHA-256, everything else by its name.
-
         Args:
             paths: Wheels, or folders with wheels in them.
             listener: Receives bytes of one after the other.
         """
         files = _wheels_in(paths)
-        pinned = [runtime for runtime in self.published if runtime.is_pinned]
-        sizes = {wheel.bytes for runtime in pinned for wheel in runtime.wheels}
+        known = [wheel for runtime in self.catalogue for wheel in runtime.wheels]
+        sizes = {wheel.bytes for wheel in known}
         found: dict[str, Path] = {}
         for path in files:
             if path.stat().st_size in sizes:  # others are not read: they have gigabytes
                 digest = sha256_of(path, listener.on_progress, listener.control)
                 found[digest] = path
-        for runtime in pinned:
+        for runtime in self.catalogue:
             if all(digest in found for digest in runtime.hashes):
                 return _suited(runtime), [found[digest] for digest in runtime.hashes]
-        if len(pinned) < len(self.published.runtimes):
-            return self._named({unquote(path.name): path for path in files}, listener)
         name = tuple(path.name for path in paths)
-        wanted = tuple(wheel.filename for runtime in pinned for wheel in runtime.wheels)
+        wanted = tuple(wheel.filename for wheel in known)
         raise HashMismatch("no-known-wheel", name=name, wheels=wanted)
-
-    def _named(
-        self, files: Mapping[str, Path], listener: Listener
-    ) -> tuple[Runtime, Sequence[Path]]:
-        """The runtime that this build does not pin and whose wheels these are by their names."""
-        known = [runtime for runtime in self.published if not runtime.is_pinned]
-        for runtime in known:
-            if all(wheel.filename in files for wheel in runtime.wheels):
-                paths = [files[wheel.filename] for wheel in _suited(runtime).wheels]
-                wheels = (
-                    dataclasses.replace(
-                        wheel,
-                        bytes=path.stat().st_size,
-                        sha256=sha256_of(path, listener.on_progress, listener.control),
-                        place=f"{runtime.id}/{quote(wheel.filename)}",
-                    )
-                    for wheel, path in zip(runtime.wheels, paths, strict=True)
-                )
-                return dataclasses.replace(runtime, wheels=tuple(wheels)), paths
-        for name in files:
-            wheel_files.check_name(name, known)
-        raise WeightsMissing("no-wheel", folder=next(iter(files.values())).parent)
 
     # --- installation
 
@@ -367,7 +310,6 @@ class RuntimeStore:
             self._drop(folder, name)
             if runtime is not None:
                 self._delete_wheels(runtime)
-                folders.accept(instead_of=runtime.wheels)
 
     def forgive(self, runtime_id: str) -> None:
         """Forget what is known against an installed runtime."""
@@ -376,7 +318,7 @@ class RuntimeStore:
 
 def _disk_bytes(runtime: Runtime) -> int:
     """Approximate size of a runtime when it is installed."""
-    return runtime.unpacked_bytes or _GROWTH * (runtime.bytes or runtime.about_bytes)
+    return runtime.unpacked_bytes or _GROWTH * runtime.bytes
 
 
 def _suited(runtime: Runtime) -> Runtime:

@@ -115,15 +115,16 @@ def _page_files() -> tuple[tuple[Path, int], ...]:
     r"""Drive and largest size of each page file, in bytes; 0 where Windows chooses the size.
 
     The registry has lines as r"C:\pagefile.sys 4096 8192" (MiB), "... 0 0" for a size that Windows
-    chooses, and r"?:\pagefile.sys" where it also chooses the drive.
+    chooses, and r"?:\pagefile.sys" where it also chooses the drive. Wine has one line, as a text.
     """
-    found = []
-    for line in machine_value(_MEMORY_KEY, "PagingFiles") or ():
-        name, *sizes = str(line).rsplit(None, 2) if " " in str(line) else (str(line),)
+    value, found = machine_value(_MEMORY_KEY, "PagingFiles") or (), []
+    for line in map(str, [value] if isinstance(value, str) else value):
+        if not line.strip():
+            continue
+        name, *sizes = line.rsplit(None, 2)
         most = int(sizes[-1]) if sizes and sizes[-1].isdecimal() else 0
         drive = os.environ.get("SYSTEMDRIVE", "C:") if name.startswith("?") else name[:2]
-        if name:
-            found.append((Path(f"{drive}\\"), most * _MIB))
+        found.append((Path(f"{drive}\\"), most * _MIB))
     return tuple(found)
 
 

@@ -38,7 +38,7 @@ from engine.pipeline.publication import part_path, publish
 from engine.pipeline.recovery import attempt
 from engine.pipeline.stages.restore import SourceColours
 from engine.planner import vae_dtype
-from engine.planner.downgrade import next_work, wider_work
+from engine.planner.downgrade import next_work
 from engine.planner.notices import refusals
 from engine.planner.plan_job import device_of
 from engine.planner.rates import Rates
@@ -181,7 +181,7 @@ class _Encoding:
         raise PlanDoesNotFit("encoding", size=memory_text(needed), needed=needed)
 
     def run(self, work: WorkPlan, room: Room, part: Path) -> int:
-        """Write the part file, with a smaller or wider plan if need be; returns its bytes.
+        """Write the part file, with another plan if need be; returns its bytes.
 
         Raises:
             OutOfMemory, NumericOverflow: There is no smaller tile, no wider dtype.
@@ -208,12 +208,15 @@ class _Encoding:
             if failure is None:
                 return made
             assert failure.why is not None  # nothing gives memory back here
-            is_overflow = failure.why == "overflow"
-            if is_overflow:
-                other = wider_work(work, room, failure.part)
-            else:
-                other = next_work(work, of_main_memory=failure.of_main_memory)
+            other = next_work(
+                work,
+                failure.why,
+                lambda: room,
+                of_main_memory=failure.of_main_memory,
+                part=failure.part,
+            )
             if other is None:
+                is_overflow = failure.why == "overflow"
                 raise failure.error if is_overflow else OutOfMemory("encoding-latents")
             work = other
 

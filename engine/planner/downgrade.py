@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from engine.core.errors import OutOfMemory
@@ -51,11 +52,8 @@ def next_plan(
     if why == "pinning" and pins(plan):
         return without_pinning(plan)
     for name in _in_turn(plan, why, failed):
-        work = registry.pass_of(plan, name)
-        if why == "overflow":
-            other = wider_work(work, _room(plan, name), part)
-        else:
-            other = next_work(work, of_main_memory=of_main_memory)
+        work, room = registry.pass_of(plan, name), partial(_room, plan, name)
+        other = next_work(work, why, room, of_main_memory=of_main_memory, part=part)
         if other is not None:
             return _remeasured_plan(registry.with_pass(plan, name, other))
     return None
@@ -119,16 +117,39 @@ def _room(plan: Plan, name: PassName) -> Room:
     return room_of(plan, name, budget, rates.load_rates())
 
 
-def wider_work(work: WorkPlan, room: Room, part: str = "") -> WorkPlan | None:
+def next_work(
+    work: WorkPlan,
+    why: Why,
+    room: Callable[[], Room],
+    *,
+    of_main_memory: bool = False,
+    part: str = "",
+) -> WorkPlan | None:
+    """The plan of one pass to go on with; None where there is none.
+
+    Args:
+        work: The plan that did not work.
+        why: Error of it.
+        room: Returns the memory that it may take; called after an overflow.
+        of_main_memory: Main memory was short, not that of a GPU.
+        part: Part of the model that overflowed, a case of `NumericOverflow`.
+    """
+    family = registry.family_of(work)
+    found: WorkPlan | None = None
+    if why == "overflow":
+        return _wider_work(work, room(), part)
+    if why == "pinning" and work.device == "cuda" and work.pins:
+        return _unpinned(work)
+    if of_main_memory and work.device != "cpu":  # a CPU has but one memory
+        found = family.less_on_host(work)
+    return found or family.smaller(work)
+
+
+def _wider_work(work: WorkPlan, room: Room, part: str) -> WorkPlan | None:
     """The plan of one pass whose values overflowed, with wider ones; None where there is none.
 
     Wider values may take more memory: tiles, clips and blocks are chosen again where they do not
     fit, so that lack of memory is not found step by step.
-
-    Args:
-        work: The plan that overflowed.
-        room: Memory that it may take.
-        part: Part of the model that overflowed, a case of `NumericOverflow`.
     """
     family = registry.family_of(work)
     wide: WorkPlan | None = family.wider(work, room.budget, part)
@@ -136,15 +157,6 @@ def wider_work(work: WorkPlan, room: Room, part: str = "") -> WorkPlan | None:
         return wide
     fitted: WorkPlan = family.fitted(wide, room)
     return fitted
-
-
-def next_work(work: WorkPlan, *, of_main_memory: bool) -> WorkPlan | None:
-    """The plan of one pass that takes less memory; None where there is none."""
-    family = registry.family_of(work)
-    found: WorkPlan | None = None
-    if of_main_memory and work.device != "cpu":  # a CPU has but one memory
-        found = family.less_on_host(work)
-    return found or family.smaller(work)
 
 
 def _remeasured_plan(plan: Plan) -> Plan:

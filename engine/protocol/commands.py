@@ -320,14 +320,9 @@ class ListRuntimes(RuntimeCommand):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallRuntime(RuntimeCommand):
-    """Download a runtime or resume its download, unpack and test it; the next start uses it.
-
-    Where this build pins no SHA-256 of a wheel, TaskFailed "runtime-not-accepted" has the sums that
-    the user has to accept; the same command with these sums in `accepted` continues.
-    """
+    """Download a runtime or resume its download, unpack and test it; the next start uses it."""
 
     runtime: str
-    accepted: tuple[str, ...] = ()  # SHA-256 of wheels that the user has accepted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,7 +330,6 @@ class ImportRuntime(RuntimeCommand):
     """Does what InstallRuntime does, with wheels of the user's: files, or folders of wheels."""
 
     paths: tuple[Path, ...] = at_least(1)
-    accepted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

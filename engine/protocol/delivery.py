@@ -28,8 +28,7 @@ class RuntimeState:
     driver: str = ""  # the oldest that it runs with
     state: State = "missing"
     why: Message | None = None
-    bytes: int = 0  # to download; 0 where this build does not pin it and no file was accepted
-    about_bytes: int = 0
+    bytes: int = 0  # to download; 0 where this build does not know it
     disk_bytes: int = 0  # unpacked, about
     done_bytes: int = 0  # bytes on this machine: downloaded, or installed
     path: Path | None = None  # folder of the installed one

@@ -38,11 +38,11 @@ def advice(gpu: Gpu | None, known: RuntimeCatalogue) -> Advice:
     title = message("runtime-advice.runtime", cuda=best.cuda)
     if best.runs_on(gpu.driver, gpu.capability):
         return Advice(text=message("runtime-advice.suits", title=title, **about), runtime=best.id)
-    about |= {"needed": best.driver, "size": bytes_text(best.bytes or best.about_bytes)}
+    about |= {"needed": best.driver, "size": bytes_text(best.bytes)}
     older = next((one for one in known if one.runs_on(gpu.driver, gpu.capability)), None)
     if older is None:
         return Advice(text=message("runtime-advice.driver", **about), driver=best.driver)
-    about |= {"older": older.id, "older_size": bytes_text(older.bytes or older.about_bytes)}
+    about |= {"older": older.id, "older_size": bytes_text(older.bytes)}
     return Advice(text=message("runtime-advice.driver-or-older", **about), driver=best.driver)
 
 
@@ -60,7 +60,7 @@ def needed_runtime() -> NeededRuntime | None:
     found = suited(own, gpu.capability)
     if found is None or not found.runs_on(gpu.driver, gpu.capability):
         return None
-    return NeededRuntime(id=found.id, bytes=found.bytes or found.about_bytes)
+    return NeededRuntime(id=found.id, bytes=found.bytes)
 
 
 def lines(gpu: Gpu | None) -> Iterator[DoctorLine]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import re
 import sys
@@ -22,17 +21,16 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wheel:
-    """One official wheel, and its SHA-256."""
+    """One official wheel, pinned by its size and SHA-256."""
 
     filename: str
-    bytes: int = 0  # 0 until the release pins it, or the user accepts a file
-    sha256: str = ""
+    bytes: int
+    sha256: str
     place: str = ""  # path below the index, or a whole address
 
-    @property
-    def is_pinned(self) -> bool:
-        """True where size and SHA-256 of the file are known."""
-        return self.bytes > 0 and _SHA256.fullmatch(self.sha256) is not None
+    def __post_init__(self) -> None:
+        if self.bytes <= 0 or _SHA256.fullmatch(self.sha256) is None:
+            raise ValueError(f"{self.filename}: {self.bytes} bytes, SHA-256 {self.sha256!r}")
 
     def address(self, index: str) -> str:
         """Address of the file: its own, or a place below the address of the index."""
@@ -70,18 +68,12 @@ class Runtime:
     wheels: tuple[Wheel, ...]
     oldest_capability: int = 75  # CUDA capability: 75 is Turing
     newest_capability: int = 0  # 0: no limit
-    about_bytes: int = 0  # to download; shown while `bytes` is unknown
     unpacked_bytes: int = 0  # on the disk; 0 until the release pins it
 
     @property
     def bytes(self) -> int:
-        """Size of all wheels; 0 while one of them is not pinned."""
-        return sum(wheel.bytes for wheel in self.wheels) if self.is_pinned else 0
-
-    @property
-    def is_pinned(self) -> bool:
-        """True where every wheel is pinned."""
-        return bool(self.wheels) and all(wheel.is_pinned for wheel in self.wheels)
+        """Size of all wheels."""
+        return sum(wheel.bytes for wheel in self.wheels)
 
     @property
     def suits_this_python(self) -> bool:
@@ -135,19 +127,6 @@ class RuntimeCatalogue:
             if runtime.id == runtime_id:
                 return runtime
         raise UnknownRuntime("no-such-runtime", runtime=repr(runtime_id))
-
-    def with_accepted(self, wheels: Iterable[Wheel]) -> RuntimeCatalogue:
-        """The runtime with accepted wheels in place of those that are not pinned."""
-        accepted = {wheel.filename: wheel for wheel in wheels}
-        runtimes = [
-            runtime
-            if runtime.is_pinned
-            else dataclasses.replace(
-                runtime, wheels=tuple(accepted.get(w.filename, w) for w in runtime.wheels)
-            )
-            for runtime in self
-        ]
-        return dataclasses.replace(self, runtimes=tuple(runtimes))
 
 
 def suited(runtimes: Iterable[Runtime], capability: tuple[int, int] | None) -> Runtime | None:

@@ -1,7 +1,6 @@
 """Files of an installed runtime: description, check, marks of failed loads, the chosen one.
 
     runtimes/chosen.json                  the one that the next start uses
-    runtimes/accepted.json                wheels that the user has accepted; this build pins none
     runtimes/<name>/runtime.json          written last: a folder without it is not installed
     runtimes/<name>/torch/...             on the module path while it is used
     runtimes/<name>/.loading-<process>-<n> torch is being loaded; remains after a crash
@@ -18,7 +17,6 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,12 +27,11 @@ from engine.core.messages import Message, message
 from engine.core.paths import runtimes_folder
 from engine.core.serialization import from_plain, read_json, to_plain
 from engine.hardware.code_policy import smart_app_control
-from engine.runtimes.catalogue import Wheel
 
 logger = logging.getLogger(__name__)
 
 MANIFEST = "runtime.json"
-_BROKEN, _CHOSEN, _ACCEPTED, _LOADING = "broken.json", "chosen.json", "accepted.json", ".loading-"
+_BROKEN, _CHOSEN, _LOADING = "broken.json", "chosen.json", ".loading-"
 _BLOCKED, _BLOCKED_REASON = "blocked.json", "reason.runtime.blocked."
 _LIBRARIES = (".dll", ".pyd", ".so")
 _CRASHES = 2  # one may be a power cut, or a user who ended the program
@@ -220,33 +217,6 @@ def chosen() -> str:
 def choose(name: str) -> None:
     """Choose the folder that the next start uses; "" for the program's own torch."""
     _write(_CHOSEN, {"runtime": name})
-
-
-# --- accepted wheels
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Accepted:
-    wheels: tuple[Wheel, ...] = ()
-
-
-def accepted() -> tuple[Wheel, ...]:
-    """Wheels that the user has accepted after seeing name, size and SHA-256."""
-    found = _read(runtimes_folder() / _ACCEPTED)
-    try:
-        return from_plain(_Accepted, found).wheels if found is not None else ()
-    except (ValueError, TypeError, KeyError) as err:
-        logger.warning("%s: %s", _ACCEPTED, err)
-        return ()
-
-
-def accept(*wheels: Wheel, instead_of: Iterable[Wheel] = ()) -> None:
-    """Keep accepted wheels, and forget others: those of the same name, and of `instead_of`."""
-    before = accepted()
-    dropped = {wheel.filename for wheel in (*wheels, *instead_of)}
-    kept = tuple(wheel for wheel in before if wheel.filename not in dropped)
-    if (*kept, *wheels) != before:
-        _write(_ACCEPTED, to_plain(_Accepted(wheels=(*kept, *wheels))))
 
 
 def _write(name: str, data: Any) -> None:

@@ -100,14 +100,10 @@ def unusable(name: str, known: RuntimeCatalogue) -> Message | None:
     return folders.broken(folder) or folders.blocked(folder)
 
 
-def _known() -> RuntimeCatalogue:
-    return catalogue().with_accepted(folders.accepted())
-
-
 def _named(wanted: str) -> str:
     """Folder of a runtime by its id or its own name."""
     try:
-        known = {runtime.id: runtime.folder_name for runtime in _known()}
+        known = {runtime.id: runtime.folder_name for runtime in catalogue()}
     except EngineError:
         known = {}
     return known.get(wanted, Path(wanted).name)
@@ -118,7 +114,7 @@ def _checked(name: str) -> TorchChoice:
     installed = folders.read(folder)
     runtime = installed.id if installed else name
     try:
-        why_not = unusable(name, _known())
+        why_not = unusable(name, catalogue())
     except EngineError as err:
         why_not = err.as_message
     if why_not is not None or installed is None:

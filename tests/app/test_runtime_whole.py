@@ -41,17 +41,14 @@ def wheel(tmp_path: Path) -> Path:
 @pytest.fixture
 def server(wheel: Path) -> Iterator[FaultyServer]:
     with faulty_server() as server:
-        runtimes.publish(server, wheel)
+        server.files[f"/whl/{runtimes.PLACE}"] = wheel.read_bytes()
         yield server
 
 
 @pytest.fixture
-def known(request: pytest.FixtureRequest, wheel: Path, server: FaultyServer) -> RuntimeCatalogue:
-    """What the build knows; with the parameter False it pins nothing."""
-    runtime = runtimes.runtime(wheel)
-    if not getattr(request, "param", True):
-        runtime = runtimes.unpinned(runtime)
-    return runtimes.catalogue(runtime, index=f"{server.url}/whl")
+def known(wheel: Path, server: FaultyServer) -> RuntimeCatalogue:
+    """What the build knows."""
+    return runtimes.catalogue(runtimes.runtime(wheel), index=f"{server.url}/whl")
 
 
 @pytest.fixture
@@ -121,27 +118,6 @@ def test_download_pause_and_the_next_start(program, server, qtbot):
     assert not program.window.isVisible()
 
 
-@pytest.mark.parametrize("known", [False], indirect=True)
-def test_a_build_that_pins_nothing_shows_the_file_first(program, wheel, qtbot, monkeypatch):
-    questions: list[str] = []
-
-    def is_confirmed(_: object, text: str, details: str, **__: str) -> bool:
-        questions.append(details)
-        return len(questions) > 1
-
-    monkeypatch.setattr("app.controllers.runtimes.is_confirmed", is_confirmed)
-    until(qtbot, program, Situation.OFFER)
-    press(program, "download")
-    qtbot.waitUntil(lambda: len(questions) == 1, timeout=PATIENCE_MS)
-    until(qtbot, program, Situation.OFFER)
-    qtbot.wait(QApplication.doubleClickInterval() + 50)
-    press(program, "download")
-    until(qtbot, program, Situation.READY)
-    (digest,) = runtimes.runtime(wheel).hashes
-    assert all(wheel.name in shown and digest[:8] in shown for shown in questions)
-    assert folders.chosen().startswith("cu999-9.9.9-")
-
-
 def test_a_wheel_from_a_file_then_back_and_away(program, wheel, qtbot, monkeypatch):
     monkeypatch.setattr("app.controllers.runtimes.is_confirmed", lambda *_, **__: True)
     until(qtbot, program, Situation.OFFER)
@@ -157,13 +133,11 @@ def test_a_wheel_from_a_file_then_back_and_away(program, wheel, qtbot, monkeypat
     assert not list(paths.runtimes_folder().glob("cu999-*"))
 
 
-@pytest.mark.parametrize("known", [False], indirect=True)
 def test_one_press_from_a_fresh_profile_to_the_new_start(
-    known, tiny, program, qapp, qtbot, tmp_path, monkeypatch
+    tiny, program, qapp, qtbot, tmp_path, monkeypatch
 ):
-    """Model and runtime come, one of them after a yes; a second window goes on by itself."""
+    """Model and runtime come; a second window goes on by itself."""
     monkeypatch.setattr(devices, "gpus", lambda: (GPU,))
-    monkeypatch.setattr("app.controllers.runtimes.is_confirmed", lambda *_, **__: True)
     source = make_clip(tmp_path / "film.mp4", Clip(frames=6, size=(48, 32)))
     row = program.queue.find(program.controller.add_file(source))
     qtbot.waitUntil(lambda: "weights-missing" in row.refusals, timeout=PATIENCE_MS)

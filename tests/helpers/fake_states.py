@@ -86,7 +86,6 @@ def make_runtime(**changes: Any) -> RuntimeState:
         cuda="13.0",
         driver="580.0",
         bytes=1_900_000_000,
-        about_bytes=1_900_000_000,
         disk_bytes=5_700_000_000,
         suits_card=True,
     )

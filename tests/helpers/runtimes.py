@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from engine.runtimes.catalogue import Runtime, RuntimeCatalogue, Wheel
-from tests.helpers.servers import FaultyServer
 
 VERSION = "9.9.9+cu999"
 NAME = f"torch-{VERSION}-py3-none-any.whl"
@@ -82,22 +81,6 @@ def runtime(file: Path, **changes: Any) -> Runtime:
         wheels=(about,),
     )
     return dataclasses.replace(made, **changes)
-
-
-def unpinned(known: Runtime) -> Runtime:
-    """The entry of a build that pins nothing."""
-    blank = (dataclasses.replace(w, bytes=0, sha256="", place="") for w in known.wheels)
-    return dataclasses.replace(known, wheels=tuple(blank))
-
-
-def publish(
-    server: FaultyServer, file: Path, fragment: str = "", place: str = f"../{PLACE.split('/')[1]}"
-) -> None:
-    """Put a wheel on an index, with a link to it; `fragment` stands in the place of its sum."""
-    content = file.read_bytes()
-    link = f"{place}#{fragment or 'sha256=' + hashlib.sha256(content).hexdigest()}"
-    server.files[f"/whl/{PLACE}"] = content
-    server.files["/whl/cu999/torch/"] = f'<a href="{link}">wheel</a>'.encode()
 
 
 def catalogue(*runtimes: Runtime, index: str = "") -> RuntimeCatalogue:

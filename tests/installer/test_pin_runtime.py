@@ -6,13 +6,16 @@ from pathlib import Path
 import pytest
 
 from engine.core import paths
+from engine.core.serialization import read_toml
 from engine.delivery.runtimes import RuntimeStore
 from engine.delivery.wheels import needed_bytes
+from engine.files.http_client import HttpError
 from engine.files.transfer import Listener
 from engine.runtimes.catalogue import load
 from installer import pin_runtime
+from installer.project import PackagingError
 from tests.helpers import runtimes
-from tests.helpers.servers import FaultyServer, faulty_server
+from tests.helpers.servers import Fault, FaultyServer, faulty_server
 
 PINS = ("bytes =", "sha256 =", "place =", "unpacked_bytes =")
 
@@ -36,15 +39,15 @@ def catalogue(server: FaultyServer, tmp_path: Path) -> Path:
 
 def publish(server: FaultyServer, folder: Path, catalogue: Path, fragment: str = "") -> None:
     """Publish an index with every wheel of the catalogue, in the layout of the official one."""
-    for runtime in load(catalogue):
-        links = []
-        for wheel in runtime.wheels:
-            content = runtimes.wheel(folder, name=wheel.filename).read_bytes()
-            name = wheel.filename.replace("+", "%2B")
+    for runtime in read_toml(catalogue)["runtimes"]:
+        links, page = [], f"/whl/{runtime['id']}"
+        for wheel in runtime["wheels"]:
+            content = runtimes.wheel(folder, name=wheel["filename"]).read_bytes()
+            name = wheel["filename"].replace("+", "%2B")
             digest = hashlib.sha256(content).hexdigest()
-            server.files[f"/whl/{runtime.id}/{name}"] = content
-            links.append(f'<a href="/whl/{runtime.id}/{name}#{fragment or f"sha256={digest}"}">')
-        server.files[f"/whl/{runtime.id}/torch/"] = "\n".join(links).encode()
+            server.files[f"{page}/{name}"] = content
+            links.append(f'<a href="{page}/{name}#{fragment or f"sha256={digest}"}">')
+        server.files[f"{page}/torch/"] = "\n".join(links).encode()
 
 
 def run(catalogue: Path, *arguments: str) -> int:
@@ -53,7 +56,6 @@ def run(catalogue: Path, *arguments: str) -> int:
 
 def test_the_sources_pin_every_wheel_where_the_index_has_it():
     for runtime in load(paths.resource("runtime.toml")):
-        assert runtime.is_pinned
         for wheel in runtime.wheels:
             assert wheel.place == f"{runtime.id}/{wheel.filename}".replace("+", "%2B")
 
@@ -123,3 +125,52 @@ def test_of_a_large_file_only_the_end_is_read(monkeypatch, server, tmp_path):
     monkeypatch.setattr(pin_runtime, "_TAIL_BYTES", path.stat().st_size - 40)
     members = pin_runtime._members(f"{server.url}/w.whl", path.stat().st_size)
     assert {"torch/a.bin", "torch/b.lib"} < set(members)
+
+
+def link(server: FaultyServer, place: str) -> None:
+    server.files["/whl/cu999/torch/"] = f'<a href="{place}">wheel</a>'.encode()
+
+
+def test_an_index_has_address_size_and_sum(server, tmp_path):
+    wheel = runtimes.wheel(tmp_path)
+    (wanted,) = runtimes.runtime(wheel).wheels
+    server.files[f"/whl/{runtimes.PLACE}"] = wheel.read_bytes()
+    for place in (f"../{runtimes.PLACE.split('/')[1]}", f"{server.url}/whl/{runtimes.PLACE}"):
+        link(server, f"{place}#sha256={wanted.sha256}")
+        assert pin_runtime.on_index(wheel.name, "cu999", f"{server.url}/whl/") == wanted
+    server.faults = [Fault(), Fault(status=503)]  # the page, then the wheel
+    with pytest.raises(HttpError, match="503"):
+        pin_runtime.on_index(wheel.name, "cu999", f"{server.url}/whl")
+    server.faults = [Fault(), Fault(no_length=True)]
+    with pytest.raises(PackagingError, match="the size of"):
+        pin_runtime.on_index(wheel.name, "cu999", f"{server.url}/whl")
+
+
+def test_an_index_that_cannot_be_trusted_is_refused(server):
+    digest = f"sha256={'0' * 64}"
+    for words, place in (
+        ("no SHA-256 of", f"../{runtimes.NAME}#md5=0"),
+        ("no SHA-256 of", f"../{runtimes.NAME}#sha256=abc"),
+        ("no link to torch-9.9.9", f"../torch-9.9.9-py3-none-any.whl#{digest}"),
+        ("not an https:// address", f"http://files.example.org/{runtimes.PLACE}#{digest}"),
+        ("not an https:// address", f"ftp://127.0.0.1/{runtimes.PLACE}#{digest}"),
+    ):
+        link(server, place)
+        with pytest.raises(PackagingError, match=words):
+            pin_runtime.on_index(runtimes.NAME, "cu999", f"{server.url}/whl")
+    asked = len(server.asked)
+    for address in ("http://index.example.org/whl", "ftp://127.0.0.1/whl", "file:///whl", ""):
+        with pytest.raises(PackagingError, match="not an https:// address"):
+            pin_runtime.on_index(runtimes.NAME, "cu999", address)
+    assert len(server.asked) == asked
+
+
+def test_links_are_addresses_of_any_server():
+    name = "torch-1-py3-none-any.whl"
+    page = f'<a href="https://mirror.example.org/a/{name}">'
+    found = pin_runtime.links_in(page, "https://index.example.org/x/")
+    assert found == {name: (f"https://mirror.example.org/a/{name}", "")}
+    page = '<a href="http://[::1"><a href="http://[]/a.whl"><A HREF = \'a-1.whl?a&amp;b\'>'
+    page += '<a href="b-1.whl#sha256=x">' + '<a href="' * 10_000
+    found = pin_runtime.links_in(page, "https://index.example.org/x/")
+    assert found == {"b-1.whl": ("https://index.example.org/x/b-1.whl", "")}

@@ -32,7 +32,6 @@ _CU130 = RuntimeState(
     cuda="13.0",
     driver="580.0",
     bytes=1_900_000_000,
-    about_bytes=1_900_000_000,
     disk_bytes=5_700_000_000,
     suits_card=True,
 )

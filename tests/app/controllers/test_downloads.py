@@ -8,7 +8,6 @@ from PySide6.QtWidgets import QApplication
 
 from app.controllers import restart
 from app.state.job_row import JobState
-from engine.core.errors import RuntimeNotAccepted
 from engine.protocol import commands, events
 from engine.protocol.plan import Notice
 from engine.settings.schema import JobSettings
@@ -188,21 +187,6 @@ def test_a_failure_is_not_about_other_choices(bench):
     bench.choose(model="seedvr2-7b")
     assert not bench.find("downloadProblem").isVisible()
     assert primary(bench) == "Download and start · 16.4 GB"
-
-
-def test_a_file_that_the_user_does_not_accept_ends_it_with_a_sentence(bench):
-    refused(bench, BOTH)
-    error = RuntimeNotAccepted(name=("a.whl",), size="1 GB", source="b", sha256=("c" * 64,)).info()
-    answers = iter((True, False))
-    bench.patch.setattr("app.controllers.runtimes.is_confirmed", lambda *_, **__: next(answers))
-    bench.press("primaryAction")
-    bench.tasks.fail(RUNTIME, error)
-    bench.hear()
-    assert primary(bench) == "Stop download", "accepted: it goes on"
-    bench.tasks.fail(RUNTIME, error)
-    bench.hear()
-    assert "you did not accept the NVIDIA runtime file" in texts(bench.find("downloadProblem"))
-    assert not bench.engine.tasks.waiting(FILE)
 
 
 def test_lite_meanwhile_leaves_the_download_and_is_not_disturbed(bench):

@@ -12,7 +12,6 @@ from engine.core.errors import (
     ErrorInfo,
     HashMismatch,
     RuntimeBroken,
-    RuntimeNotAccepted,
 )
 from engine.core.messages import message, read_entries
 from engine.protocol import commands, events
@@ -199,35 +198,6 @@ def test_an_old_driver_is_named_with_the_one_that_is_needed(over):
     assert over.offered() == ["driver", "details", "hide"]
     over.press("driver")
     assert opened == ["https://www.nvidia.com/drivers"]
-
-
-NOT_ACCEPTED = RuntimeNotAccepted(
-    name=("torch-2.13.0+cu130.whl",), size="1.9 GB", source="example.org", sha256=("ab" * 32,)
-).info()
-
-
-def test_a_file_that_the_build_does_not_pin_is_shown_before_it_is_used(over):
-    over.put(bytes=0)
-    assert over.texts().startswith("Download the NVIDIA runtime (1.9 GB)")
-    over.press("download")
-    (question,) = over.answer(False, lambda: over.fail(NOT_ACCEPTED))
-    for shown in ("torch-2.13.0+cu130.whl", "1.9 GB", "example.org", "abababab " * 7):
-        assert shown in question
-    assert over.offered() == ["download", "file", "hide"]
-    assert len(over.asked(commands.InstallRuntime)) == 1
-    over.press("download")
-    assert len(over.answer(True, lambda: over.fail(NOT_ACCEPTED))) == 1
-    last = over.asked(commands.InstallRuntime)[-1]
-    assert last == commands.InstallRuntime(runtime="cu130", accepted=("ab" * 32,))
-    over.fail(OFFLINE)
-    over.press("retry")
-    assert over.asked(commands.InstallRuntime)[-1] == last, "it is not asked twice"
-    over.fail(OFFLINE)
-    over.link.take_files([Path("/disk/torch.whl")])
-    over.hear()
-    over.answer(True, lambda: over.fail(NOT_ACCEPTED))
-    last = over.asked(commands.ImportRuntime)[-1]
-    assert (last.paths, last.accepted) == ((Path("/disk/torch.whl"),), ("ab" * 32,))
 
 
 def test_what_is_broken_or_outdated_is_said_so(over):

@@ -28,14 +28,6 @@ def store(server: FaultyServer, wheel: Path) -> RuntimeStore:
     return RuntimeStore(runtimes.catalogue(known, index=f"{server.url}/whl/"))
 
 
-@pytest.fixture
-def unpinned(resources: Path, server: FaultyServer, wheel: Path) -> RuntimeStore:
-    """The store of a build that pins nothing; an index has the wheel."""
-    runtimes.publish(server, wheel)
-    known = runtimes.unpinned(runtimes.runtime(wheel))
-    return RuntimeStore(runtimes.catalogue(known, index=f"{server.url}/whl"))
-
-
 @pytest.fixture(autouse=True)
 def _own_catalogue() -> Iterator[None]:
     catalogue.cache_clear()

@@ -30,7 +30,7 @@ MODULES = ["torch/__init__.py", "torch/version.py", "torchgen/__init__.py"]
 def store(resources: Path, wheel: Path) -> RuntimeStore:
     """Its catalogue is that of processes that are started, too."""
     store = RuntimeStore(runtimes.catalogue(runtimes.runtime(wheel)))
-    (resources / "runtime.toml").write_text(runtimes.as_toml(store.published), "utf-8")
+    (resources / "runtime.toml").write_text(runtimes.as_toml(store.catalogue), "utf-8")
     store.install(*store.recognise([wheel], Listener()), Listener())
     return store
 

@@ -1,8 +1,6 @@
 """`runtime` on the real engine, with a stand-in for the runtime."""
 
-import io
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,8 +14,6 @@ from engine.runtimes import installation as folders
 from engine.runtimes import start
 from engine.runtimes.catalogue import catalogue
 from tests.helpers import runtimes
-from tests.helpers.command_line import Terminal
-from tests.helpers.servers import faulty_server
 
 Output = pytest.CaptureFixture[str]
 
@@ -67,39 +63,6 @@ def test_failures_are_reported(tmp_path: Path, resources: Path, capsys: Output) 
     (resources / "runtime.toml").write_text("index =", "utf-8")
     assert main(["runtime", "list"]) == 1
     assert "list of NVIDIA runtimes cannot be read" in capsys.readouterr().err
-
-
-def test_a_build_without_hashes_asks(
-    monkeypatch: pytest.MonkeyPatch, resources: Path, wheel: Path, capsys: Output
-) -> None:
-    pinned = runtimes.runtime(wheel)
-    (digest,) = pinned.hashes
-    with faulty_server() as server:
-        runtimes.publish(server, wheel)
-        known = runtimes.catalogue(runtimes.unpinned(pinned), index=f"{server.url}/whl")
-        (resources / "runtime.toml").write_text(runtimes.as_toml(known), "utf-8")
-        catalogue.cache_clear()
-        for words in (["install", "cu999"], ["import", str(wheel)]):
-            command = ["runtime", *words]
-            assert main(command) == 1, "a script is not asked"
-            said = capsys.readouterr().err
-            assert "error[runtime-not-accepted]" in said
-            for shown in (wheel.name, digest, f"{pinned.bytes / 1e3:.1f} kB", "--accept-sha256"):
-                assert shown in said
-            assert main([*command, "--json"]) == 1
-            failed = json.loads(capsys.readouterr().out.splitlines()[-1])
-            assert failed["event"] == "TaskFailed"
-            assert failed["error"]["params"]["sha256"] == [digest]
-            assert main([*command, "--accept-sha256", "0" * 64]) == 1
-            for answer, status in (("", 1), ("n\n", 1), ("y\n", 0)):
-                monkeypatch.setattr(sys, "stdin", Terminal(answer))
-                assert main(command) == status
-                assert "Use it? [y/N]" in capsys.readouterr().err
-            monkeypatch.setattr(sys, "stdin", io.StringIO())
-            assert main(["runtime", "remove", "cu999"]) == 0
-            assert main([*command, "--accept-sha256", digest.upper()]) == 0
-            assert main(["runtime", "remove", "cu999"]) == 0
-            capsys.readouterr()
 
 
 def test_try_tells_what_this_process_has(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.core.control import Control
-from engine.core.errors import RuntimeBlocked, RuntimeBroken, RuntimeNotAccepted
+from engine.core.errors import RuntimeBlocked, RuntimeBroken
 from engine.delivery import runtime_service as service_module
 from engine.delivery import runtime_service as trial
 from engine.delivery.runtime_service import RuntimeService
@@ -54,7 +54,7 @@ def compiles(folder: Path, listener: Tells) -> None:
 @pytest.fixture
 def store(resources: Path, store: RuntimeStore) -> RuntimeStore:
     """Its catalogue is that of processes that are started, too."""
-    (resources / "runtime.toml").write_text(runtimes.as_toml(store.published), "utf-8")
+    (resources / "runtime.toml").write_text(runtimes.as_toml(store.catalogue), "utf-8")
     return store
 
 
@@ -84,6 +84,9 @@ def test_from_nothing_to_the_next_start(start: Start, heard: Listener) -> None:
     assert phases(heard) == ["download", "unpack", "compile", "try", "use"]
     (state,) = heard.of(e.RuntimesListed)[-1].runtimes
     assert (state.state, state.is_chosen, state.is_used) == ("here", True, False)
+    installed = folders.read(state.path)
+    assert bytecode.module_bytes(installed) > 0
+    assert bytecode.missing(state.path, installed) == 0
 
 
 def test_an_import_is_tried_and_removed(start: Start, heard: Listener, wheel: Path) -> None:
@@ -98,38 +101,6 @@ def test_an_import_is_tried_and_removed(start: Start, heard: Listener, wheel: Pa
     start(c.RemoveRuntime(runtime="cu999"))
     gone = heard.failed()
     assert gone.error.code == "weights-missing"
-
-
-def test_what_is_not_pinned_waits_for_a_yes(
-    unpinned: RuntimeStore, heard: Listener, wheel: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pinned = runtimes.runtime(wheel)
-    runner = TaskRunner(heard)
-    service = RuntimeService(unpinned, works, compiles)
-    for command, source in (
-        (c.InstallRuntime(runtime="cu999"), "127.0.0.1"),
-        (c.ImportRuntime(paths=(wheel,)), str(wheel.parent)),
-    ):
-        for sums in ((), ("0" * 64,)):
-            runner.start(service.answer(dataclasses.replace(command, accepted=sums)))
-            error = heard.failed().error
-            assert error.code == "runtime-not-accepted"
-            assert error.params["name"] == (wheel.name,)
-            assert RuntimeNotAccepted.sums(error) == pinned.hashes
-            assert error.params["size"] == f"{pinned.bytes / 1e3:.1f} kB"
-            assert error.params["source"] == source
-        assert unpinned.state("cu999").state == "missing"
-        old = dataclasses.replace(GPU, driver="560.1")
-        with monkeypatch.context() as patch:
-            patch.setattr(devices, "gpus", lambda old=old: (old,))
-            runner.start(service.answer(dataclasses.replace(command, accepted=pinned.hashes)))
-            assert heard.failed().error.code == "unsuitable-wheel"
-        runner.start(service.answer(dataclasses.replace(command, accepted=pinned.hashes)))
-        heard.done()
-        assert unpinned.state("cu999").is_chosen
-        unpinned.use("")
-        unpinned.remove("cu999")
-    runner.close(10.0)
 
 
 def test_one_that_fails_its_trial_is_never_chosen(

@@ -14,7 +14,7 @@ from engine.files.artifacts import ArtifactFolder
 from engine.files.transfer import Listener, RetryPolicy
 from engine.runtimes import installation as folders
 from tests.helpers import runtimes
-from tests.helpers.servers import Fault, FaultyServer
+from tests.helpers.servers import FaultyServer
 
 HASTY = RetryPolicy(first_tries=3, tries=3, timeout_s=0.4, first_wait_s=0.01)
 METADATA = f"torch-{runtimes.VERSION}.dist-info"
@@ -130,83 +130,10 @@ def test_a_runtime_for_another_system_sends_no_request(server: FaultyServer, whe
     other = wheel.rename(wheel.with_name("torch-1-cp27-none-win_arm64.whl"))
     store = RuntimeStore(runtimes.catalogue(runtimes.runtime(other), index=server.url))
     assert not store.state("cu999").suits_program
-    for do in (store.find, store.download):
-        with pytest.raises(errors.UnsuitableWheel, match="This program cannot load"):
-            do("cu999", listener())
+    with pytest.raises(errors.UnsuitableWheel, match="This program cannot load"):
+        store.download("cu999", listener())
     assert server.asked == []
     assert not store.folder.exists()
-
-
-def test_what_an_index_has_is_the_same_as_pinned_once_it_is_accepted(
-    unpinned: RuntimeStore, server: FaultyServer, wheel: Path
-) -> None:
-    assert unpinned.state("cu999").state == "missing"
-    with pytest.raises(ValueError, match="compared with"):
-        unpinned.download("cu999", listener())
-    found = unpinned.find("cu999", listener())
-    assert found == runtimes.runtime(wheel)
-    assert not unpinned.is_accepted(found)
-    unpinned.accept(found)
-    again = RuntimeStore(unpinned.published)
-    assert again.is_accepted(found)
-    server.asked.clear()
-    assert again.find("cu999", listener()) == found
-    assert server.asked == [], "the index is not asked again"
-    server.faults = [Fault(cut_after=300), Fault(status=503), Fault(status=503)]
-    with pytest.raises(errors.DownloadFailed):
-        again.download("cu999", listener(retry=RetryPolicy(first_tries=1, tries=1)))
-    server.faults = []
-    assert (again.state("cu999").state, again.state("cu999").done_bytes) == ("partial", 300)
-    folder = get(again)
-    assert server.ranges[-1] == "bytes=300-"
-    again.use("cu999")
-    assert again.state("cu999").state == "here"
-    pinned = RuntimeStore(runtimes.catalogue(runtimes.runtime(wheel)))
-    assert pinned.state("cu999").path == folder, "a build that pins the same file knows it"
-    again.remove("cu999")
-    assert not again.is_accepted(found), "the next time the user is asked again"
-
-
-def test_a_file_with_another_sum_than_the_accepted_one_is_asked_for_again(
-    unpinned: RuntimeStore, server: FaultyServer, wheel: Path
-) -> None:
-    found = unpinned.find("cu999", listener())
-    unpinned.accept(found)
-    server.files[f"/whl/{runtimes.PLACE}"] = wheel.read_bytes()[:-1] + b"?"
-    with pytest.raises(errors.HashMismatch):
-        unpinned.download("cu999", listener())
-    assert not unpinned.folder_of("cu999").exists()
-    assert not unpinned.is_accepted(found)
-
-
-def test_pinned_hashes_come_first(server: FaultyServer, wheel: Path, tmp_path: Path) -> None:
-    other = runtimes.runtime(runtimes.wheel(tmp_path / "other", {"torch/__init__.py": ""}))
-    store = RuntimeStore(runtimes.catalogue(runtimes.runtime(wheel), index=server.url))
-    store.accept(other)
-    assert store.find("cu999", listener()) == runtimes.runtime(wheel)
-    with pytest.raises(errors.HashMismatch, match="not a wheel"):
-        store.recognise([tmp_path / "other"], listener())
-
-
-def test_a_wheel_from_the_disk_is_known_by_its_name_where_nothing_is_pinned(
-    unpinned: RuntimeStore, server: FaultyServer, wheel: Path
-) -> None:
-    pinned = runtimes.runtime(wheel)
-    other = wheel.with_name("numpy-2.0-py3-none-any.whl")
-    other.write_bytes(b"PK")
-    with pytest.raises(errors.UnsuitableWheel, match="a wheel of numpy"):
-        unpinned.recognise([other], listener())
-    for path in (wheel.parent, wheel.rename(wheel.with_name(wheel.name.replace("+", "%2B")))):
-        runtime, paths = unpinned.recognise([path], listener())
-        assert runtime == pinned
-        assert not unpinned.is_accepted(runtime)
-    unpinned.accept(runtime)
-    unpinned.install(runtime, paths, listener())
-    (unpinned.folder_of("cu999") / "torch/__init__.py").unlink()
-    get(unpinned)
-    assert unpinned.state("cu999").state == "here", (
-        "what came from a disk is repaired by a download"
-    )
 
 
 def test_a_damaged_one_is_seen_refused_repaired_and_removed(store: RuntimeStore) -> None:

@@ -1,6 +1,7 @@
 import json
 import math
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -103,9 +104,11 @@ def test_every_model_has_its_three_files() -> None:
 
 def test_files_of_comfyui_have_the_sizes_of_their_tensors() -> None:
     """Each stated size, and those that nobody states, from the names and shapes alone."""
-    for file in catalogue():
-        if file.repository == "Comfy-Org/SeedVR2":
-            assert (file.bytes or file.about_bytes) == comfy_bytes(file), file.id
+    found = [file for file in catalogue() if file.repository == "Comfy-Org/SeedVR2"]
+    kinds = {(*file.models, file.precision) for file in found}
+    assert kinds == set(product(SEEDVR2, ("fp16", "fp8", "int8", "mxfp8")))
+    for file in found:
+        assert (file.bytes or file.about_bytes) == comfy_bytes(file), file.id
 
 
 def comfy_bytes(file: PublishedState) -> int:

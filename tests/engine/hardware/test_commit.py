@@ -79,8 +79,10 @@ def test_a_full_drive_lets_no_page_file_grow(windows: pytest.MonkeyPatch) -> Non
 
 
 def test_page_files_are_read_by_drive_and_size(windows: pytest.MonkeyPatch) -> None:
-    lines(windows, r"C:\pagefile.sys 16 1024", r"D:\page files\pagefile.sys 0 0", "")
+    lines(windows, r"C:\pagefile.sys 16 1024", r"D:\page files\pagefile.sys 0 0", "", " ")
     assert module._page_files() == ((C, GIB), (D, 0))
+    windows.setattr(module, "machine_value", lambda *_: r"C:\pagefile.sys 27 77")
+    assert module._page_files() == ((C, 77 * 2**20),)
     windows.setattr(module, "machine_value", lambda *_: None)  # no such value
     assert module._page_files() == ()
 

@@ -8,10 +8,11 @@ import pytest
 
 from engine.core.geometry import Size
 from engine.models.lite.plan import LitePlan
+from engine.models.planning.memory import Room
 from engine.models.seedvr2.plan import SeedVr2Plan
-from engine.models.wan.plan import WanPlan
+from engine.models.wan.plan import WanEncodePlan, WanPlan
 from engine.planner import peaks
-from engine.planner.downgrade import change_of, next_plan, no_smaller, notice_of
+from engine.planner.downgrade import change_of, next_plan, next_work, no_smaller, notice_of
 from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.plan import LatentPlan, PassName, Reasons, StagePlan, WeightsPlan
 from tests.helpers.plans import MB, RoundPlan, a_plan, round_needs
@@ -170,6 +171,20 @@ def test_memory_that_cannot_be_pinned_is_given_up_before_anything_else() -> None
     assert replace(smaller.work, switches=work.switches) != work
     on_cpu = a_plan(work=LITE)
     assert next_plan(on_cpu, "pinning") == next_plan(on_cpu, "out-of-memory")
+
+
+def test_a_pass_alone_gives_up_pinning_before_anything_else() -> None:
+    work = WanEncodePlan(vae=FILE, **SIZES, device="cuda")
+    after = next_work(work, "pinning", no_room)
+    assert after is not None
+    assert not after.pins
+    assert replace(after, switches=work.switches) == work
+    for one in (after, replace(work, device="cpu")):  # nothing is pinned
+        assert next_work(one, "pinning", no_room) == next_work(one, "out-of-memory", no_room)
+
+
+def no_room() -> Room:
+    raise AssertionError("only wider values need to know it")
 
 
 def test_a_notice_names_who_holds_the_memory() -> None:

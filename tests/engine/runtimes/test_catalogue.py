@@ -1,4 +1,5 @@
 import dataclasses
+import re
 import sys
 from pathlib import Path
 
@@ -48,14 +49,18 @@ def test_it_is_the_version_of_torch_that_the_program_is_made_with() -> None:
         assert runtime.torch == f"{known.torch}+{runtime.id}"
         for wheel in runtime.wheels:
             assert wheel.filename.startswith(f"torch-{runtime.torch}-{known.python}-")
-            # Hashes come from the release; what stands here is pinned whole, or not at all.
-            assert wheel.is_pinned or (wheel.bytes, wheel.sha256) == (0, "")
 
 
-def test_pinned_means_size_and_hash() -> None:
-    assert Wheel(filename="a.whl", bytes=1, sha256=DIGEST).is_pinned
+def test_a_wheel_is_its_size_and_hash(tmp_path: Path) -> None:
     for size, digest in ((0, DIGEST), (1, ""), (1, DIGEST[1:]), (1, "todo" * 16)):
-        assert not Wheel(filename="a.whl", bytes=size, sha256=digest).is_pinned
+        with pytest.raises(ValueError, match=r"a\.whl: "):
+            Wheel(filename="a.whl", bytes=size, sha256=digest)
+    text = resource("runtime.toml").read_text("utf-8")
+    for name in ("bytes", "sha256"):
+        path = tmp_path / "runtime.toml"
+        path.write_text(re.sub(rf"^{name} = .*\n", "", text, flags=re.MULTILINE))
+        with pytest.raises(RuntimePackError, match="cannot be read"):
+            catalogue.load(path)
 
 
 def test_the_python_of_a_wheel_is_in_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +82,8 @@ def test_the_python_of_a_wheel_is_in_its_name(monkeypatch: pytest.MonkeyPatch) -
         ("cp312-cp312-win_amd64", "linux-x86_64", False),
     ):
         monkeypatch.setattr(catalogue.sysconfig, "get_platform", lambda system=system: system)
-        assert Wheel(filename=f"torch-1+a-{tags}.whl").suits_this_python is suits, tags
+        wheel = Wheel(filename=f"torch-1+a-{tags}.whl", bytes=1, sha256=DIGEST)
+        assert wheel.suits_this_python is suits, tags
 
 
 def test_a_catalogue_that_cannot_be_read_is_reported(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Damaged wheels: each is measured and unpacked as one that a user has accepted."""
+"""Damaged wheels: each is measured and unpacked as one whose SHA-256 was right."""
 
 from __future__ import annotations
 

@@ -17,10 +17,12 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from engine.core import paths
+from engine.runtimes import bytecode
+from engine.runtimes.catalogue import RuntimeCatalogue
 from tests.helpers import runtimes
 from tests.helpers.servers import Fault, FaultyServer, faulty_server
 from tests.trials.packaging.packed_program import LIMIT_S, PackedProgram, RunningCommand
@@ -32,16 +34,32 @@ _CUT = 700  # bytes
 class Program(PackedProgram):
     """The program under test; its commands are those of `runtime`."""
 
-    def __init__(self, command: Sequence[str], folder: Path, *, windows_paths: bool) -> None:
-        super().__init__(
-            command, folder, windows_paths=windows_paths, resources=folder / "resources"
-        )
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        known: RuntimeCatalogue,
+        *,
+        windows_paths: bool,
+    ) -> None:
+        resources = folder / "resources"
+        super().__init__(command, folder, windows_paths=windows_paths, resources=resources)
+        shutil.copytree(paths.resources(), resources)
+        (resources / "runtime.toml").write_text(runtimes.as_toml(known), "utf-8")
         if "-m" in command:  # a checkout uses an installed runtime only on request
             self.environment["UPREEL_RUNTIME"] = "installed"
 
     def start(self, *arguments: str) -> RunningCommand:
         """Start a subcommand of `runtime`."""
         return super().start("runtime", *arguments)
+
+    def whole(self, *arguments: str) -> str:
+        """Run any command to its end; its stdout.
+
+        Raises:
+            TrialFailed: It ended with another status than 0.
+        """
+        return self.wait(super().start(*arguments))
 
     def upscale(self) -> None:
         """Upscale a second of the sample: needs a complete torch.
@@ -51,7 +69,25 @@ class Program(PackedProgram):
         """
         source = self.folder / "resources" / "samples" / SAMPLE.name
         options = ("-o", self.path(self.folder / "result.mkv"), "--stop", "1", "--overwrite")
-        self.wait(super().start("upscale", self.path(source), "--model", "lite", *options))
+        self.whole("upscale", self.path(source), "--model", "lite", *options)
+
+    @property
+    def runtime(self) -> Path:
+        """Folder of the installed runtime."""
+        return next(self.data.glob("runtimes/*/runtime.json")).parent
+
+    def expect_bytecode(self) -> None:
+        """Check that every module of the runtime has bytecode, but what this Python refused.
+
+        Raises:
+            TrialFailed: One has none.
+        """
+        modules = list(self.runtime.rglob("*.py"))
+        refused = self.runtime / bytecode.REFUSED
+        names = json.loads(refused.read_text("utf-8"))["modules"] if refused.is_file() else []
+        lacking = {str(one.relative_to(self.runtime)) for one in modules if not cached(one)}
+        lacking -= set(names)
+        expect(len(modules) > 2 and not lacking, f"of {len(modules)} modules, {lacking} have none")
 
     def state(self) -> tuple[str, str]:
         """State of the runtime, and the reason for the torch in use."""
@@ -104,15 +140,11 @@ def check(program: Program, server: FaultyServer, wheel: Path) -> None:
     program.expect("here", "is installed and selected")
     program.run("try", output=f"torch {runtimes.VERSION}")
     _log("every module has bytecode")
-    folder = next(program.data.glob("runtimes/cu999-*"))
-    modules = list(folder.rglob("*.py"))
-    lacking = [one.name for one in modules if not list(_bytecode(one))]
-    expect(len(modules) > 2 and not lacking, f"of {len(modules)} modules, {lacking} have none")
+    program.expect_bytecode()
     _log("a runtime in use cannot be removed")
     program.run("remove", "cu999", status=1, output="runtime-busy")
     _log("a damaged library: the program uses its own torch, and repairs it")
-    library = next(program.data.glob("runtimes/cu999-*/torch/lib/c10.dll"))
-    library.write_bytes(b"cut")
+    (program.runtime / "torch/lib/c10.dll").write_bytes(b"cut")
     program.expect("broken", "c10.dll is missing or damaged")
     program.upscale()
     program.run("install", "cu999")
@@ -129,7 +161,7 @@ def check(program: Program, server: FaultyServer, wheel: Path) -> None:
     program.run("import", own, output=f"uses torch {runtimes.VERSION}")
     program.expect("here", "is installed and selected")
     _log("a torch that Windows refuses is not broken: its own torch works, then it is tried again")
-    module = next(program.data.glob("runtimes/cu999-*/torch/__init__.py"))
+    module = program.runtime / "torch/__init__.py"
     whole = module.read_text(encoding="utf-8")
     _replace(module, "raise OSError('[WinError 4551] An Application Control policy ...')")
     program.run("try", status=1, output="runtime-blocked")
@@ -146,8 +178,9 @@ def check(program: Program, server: FaultyServer, wheel: Path) -> None:
     program.expect("broken", "crashed twice")
 
 
-def _bytecode(module: Path) -> Iterator[Path]:
-    return module.parent.glob(f"__pycache__/{module.stem}.*.pyc")
+def cached(module: Path) -> list[Path]:
+    """Files with bytecode of a module."""
+    return list(module.parent.glob(f"__pycache__/{module.stem}.*.pyc"))
 
 
 def _replace(module: Path, text: str) -> None:
@@ -156,7 +189,7 @@ def _replace(module: Path, text: str) -> None:
     No installation does that: it replaces the whole folder.
     """
     module.write_text(text.ljust(module.stat().st_size), encoding="utf-8")
-    for path in _bytecode(module):
+    for path in cached(module):
         path.unlink()
 
 
@@ -190,10 +223,8 @@ def main() -> int:
         wheel = runtimes.wheel(folder / "published")
         server.files[f"/{runtimes.PLACE}"] = wheel.read_bytes()
         known = runtimes.catalogue(runtimes.runtime(wheel), index=server.url)
-        shutil.copytree(paths.resources(), folder / "resources")
-        (folder / "resources/runtime.toml").write_text(runtimes.as_toml(known), "utf-8")
+        program = Program(args.program, folder, known, windows_paths=args.windows_paths)
         try:
-            program = Program(args.program, folder, windows_paths=args.windows_paths)
             check(program, server, wheel)
         except TrialFailed as err:
             print(f"FAILED: {err}", file=sys.stderr)

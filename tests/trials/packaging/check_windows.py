@@ -10,6 +10,8 @@ DIR is the output of `tools.windows_build.build`. The steps, by name:
 - doctor: the self-test;
 - runtime: download, cut, damage and removal of a stub runtime; instead of a broken one the program
   uses its own torch (`tests.trials.packaging.check_runtime`);
+- torch: the published wheel of torch for the CPU as a runtime: installed, tried, used, and its
+  import timed (`tests.trials.packaging.check_torch`);
 - workers: several processes make one video, and end with it (`...packaging.check_workers`);
 - machines: it makes spans of a film for another process (`tests.trials.packaging.check_machines`);
 - tests: the tests of code that is special on Windows: paths, processes, settings, downloads.
@@ -139,6 +141,12 @@ def runtime(trial: WindowsTrial) -> str:
     return f"{_tried_by('check_runtime', trial) - 1} steps"
 
 
+def torch(trial: WindowsTrial) -> str:
+    """All steps with the published wheel of torch as a runtime; the times of its import."""
+    lines = _lines_of("check_torch", trial)
+    return "; ".join(line.strip() for line in lines if "bytecode of" in line)
+
+
 def workers(trial: WindowsTrial) -> str:
     """All steps with several processes at one film."""
     return f"{_tried_by('check_workers', trial)} steps"
@@ -150,7 +158,12 @@ def machines(trial: WindowsTrial) -> str:
 
 
 def _tried_by(name: str, trial: WindowsTrial) -> int:
-    """Run a trial that takes any program; how many lines it wrote.
+    """Run a trial that takes any program; how many lines it wrote."""
+    return len(_lines_of(name, trial))
+
+
+def _lines_of(name: str, trial: WindowsTrial) -> list[str]:
+    """Run a trial that takes any program; the lines that it wrote.
 
     Raises:
         TrialFailed: It failed.
@@ -165,7 +178,7 @@ def _tried_by(name: str, trial: WindowsTrial) -> int:
         check=False,
     )
     expect(not done.returncode, f"{done.stdout}{done.stderr}")
-    return len(done.stdout.splitlines())
+    return done.stdout.splitlines()
 
 
 def tests(trial: WindowsTrial) -> str:
@@ -174,7 +187,7 @@ def tests(trial: WindowsTrial) -> str:
 
 
 STEPS: Final[dict[str, Callable[[WindowsTrial], str]]] = {
-    step.__name__: step for step in (smoke, film, doctor, runtime, workers, machines, tests)
+    step.__name__: step for step in (smoke, film, doctor, runtime, torch, workers, machines, tests)
 }
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from engine.core import errors
 from engine.files.formats.gguf_file import FORMATS, PREFIX, GgufFile
+from engine.ops.kernels.block_formats import BLOCKS
 
 HALF = np.arange(12, dtype=np.float16).reshape(3, 4)
 FLOAT = np.linspace(-1, 1, 7, dtype=np.float32)
@@ -119,6 +120,8 @@ def test_the_shape_of_the_model_comes_from_the_metadata(tmp_path: Path) -> None:
 
 
 def test_sizes_of_blocks_are_those_of_the_gguf_package() -> None:
+    assert {*BLOCKS, "F32", "F16", "BF16"} <= {kind.name for kind in FORMATS.values()}
+    assert {"Q3_K", "Q4_K", "Q5_K", "Q6_K", "Q8_0"} <= set(BLOCKS)
     for number, kind in FORMATS.items():
         theirs = GGMLQuantizationType(number)
         assert (kind.name, (kind.values, kind.bytes)) == (theirs.name, GGML_QUANT_SIZES[theirs])
