@@ -50,7 +50,7 @@ def duration(seconds: float) -> str:
 
 
 def gpu_waits(waits_for: str, share: float) -> str:
-    """What the GPU waits for, "read" or "write", and how much of the time; "" for ""."""
+    """Sentence about the GPU waiting for "read" or "write", a share of the time; "" for ""."""
     texts = {
         "": "",
         "read": tr(

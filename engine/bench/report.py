@@ -119,12 +119,12 @@ class Claim:
 
     source: str  # document that makes it
     state: ClaimState
-    words: str  # what is known about it, in English
+    words: str  # sentences about the evidence, in English
     rows: tuple[str, ...] = ()  # names of the optimisation cases that answer it
     modules: tuple[str, ...] = ()  # files that do it
     settings: tuple[str, ...] = ()  # assignments that choose it, besides the switches of the rows
     measured: str = ""  # measurements of other documents, in English
-    on_gpu: str = ""  # of docs/benchmarks/h100.md, in English
+    on_gpu: str = ""  # figures of docs/benchmarks/h100.md, in English
 
 
 @cache

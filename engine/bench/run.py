@@ -158,6 +158,7 @@ CASES: dict[str, BenchCase] = {
     "attention": BenchCase("cases.operators:attention_rows"),
     "convolutions": BenchCase("cases.convolutions:convolution_rows"),
     "products": BenchCase("cases.operators:matmul_rows"),
+    "layer-products": BenchCase("cases.operators:layer_product_rows"),
     "formats-3b": BenchCase("cases.transformer:format_rows", "3b"),
     "formats-7b": BenchCase("cases.transformer:format_rows", "7b"),
     "streaming": BenchCase("cases.transformer:streaming_rows"),
@@ -168,6 +169,7 @@ CASES: dict[str, BenchCase] = {
     "streams": BenchCase("cases.video:stream_rows"),
     "facts": BenchCase("cases.device:fact_rows"),
     "kernel-errors": BenchCase("cases.device:kernel_error_rows"),
+    "launches": BenchCase("cases.device:launch_rows"),
     "memory-pressure": BenchCase("cases.device:pressure_rows"),
     "gpu-tests": BenchCase("cases.device:gpu_test_rows"),
 }
