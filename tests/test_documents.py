@@ -318,3 +318,53 @@ def test_figures_in_documents_are_those_of_the_program() -> None:
         }
         assert found, pattern
         assert {one for _, one in found} <= set(right), (pattern, found)
+
+
+def predicted() -> Iterator[tuple[int, dict[str, float]]]:
+    """Memory of each GPU of docs/presets.md in GB, and its fps by column, as "1080p Best"."""
+    for section in (ROOT / "docs" / "presets.md").read_text("utf-8").split("\n## ")[1:]:
+        memory = re.match(r"(\d+) GB\n", section)
+        rows = [line.strip("|").split("|") for line in section.splitlines() if line[:1] == "|"]
+        names: list[str] = []
+        for cells in ([cell.strip() for cell in row] for row in rows):
+            if cells[0] == "fps":
+                names = cells
+            elif names and memory and cells[0][:3] in ("RTX", "TIT"):
+                pairs = zip(names[1:], cells[1:], strict=True)
+                yield int(memory[1]), {name: float(cell) for name, cell in pairs if cell != "-"}
+
+
+def test_words_about_predicted_speeds_are_those_of_the_plans() -> None:
+    """FAQ, README and docs/seedvr2.md: which sizes fit, and how the presets differ."""
+    gpus = list(predicted())
+    assert len(gpus) == len(gpu_specs())
+    for memory, fps in gpus:
+        assert memory < 6 or "1080p Best" in fps, "6 GB of VRAM for 1080p"
+        assert memory < 8 or "4K Best" in fps, "8 GB for 4K"
+        if "1080p Best" in fps:
+            best = fps["1080p Best"]
+            assert best / fps["1080p Fast"] < 0.5, "Fast takes less than half the time of Best"
+            assert best / fps["1080p Balanced"] == pytest.approx(2 / 3, abs=0.06), "two thirds"
+            assert best / fps["1080p 3B"] > 0.88, "3B saves about a tenth of the time at most"
+    faq = (ROOT / "docs" / "faq.md").read_text("utf-8")
+    several = (ROOT / "docs" / "several-gpus.md").read_text("utf-8")
+    for gpu in ("RTX 4090", "RTX 3060"):
+        row = rf"\| {gpu} \+ {gpu} \| seedvr2-7b-sharp, 1080 px \| (\d+) min"
+        (minutes,) = re.findall(row, several)
+        said = re.search(rf"(\d+) hours on\s+an {gpu}", faq)
+        assert said is not None
+        assert round(int(minutes) / 60) == int(said[1]), gpu
+
+
+def test_systems_and_packages_are_those_of_the_setup() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    setup = (ROOT / "installer" / "setup.nsi").read_text("utf-8")
+    assert "version 1809 or newer" in readme
+    assert "!define OLDEST_BUILD 17763 ; Windows 10 1809" in setup
+    oldest = project["project"]["requires-python"].split(",")[0].removeprefix(">=")
+    assert f"Python {oldest} or 3.12" in readme
+    pinned = set(re.findall(r"spandrel==([\d.]+)", readme))
+    community = (ROOT / "docs" / "community-models.md").read_text("utf-8")
+    assert pinned == set(re.findall(r"spandrel ([\d.]+) recognises", community))
+    assert len(re.findall(r"^## \d+\. ", (ROOT / "docs" / "faq.md").read_text("utf-8"), re.M)) == 10
