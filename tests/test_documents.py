@@ -276,6 +276,49 @@ def test_settings_in_documents_can_be_made() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+# --- where statements are tried
+
+
+EVIDENCE = {  # bullets of README and sections of the manual: tests that try what they say
+    "Models": "engine/models/vae_contract engine/models/community engine/planner/test_automatic.py",
+    "Plans first": "engine/planner/test_every_gpu.py app/plan/test_plan_card.py",
+    "Previews": "engine/jobs/test_excerpts.py app/controllers/test_excerpts.py",
+    "Keeps what the source has": "tools/reports/test_fidelity.py acceptance/test_streams.py",
+    "Examines the source": "engine/pipeline/test_real_sources.py engine/video/read",
+    "Keeps finished work": "acceptance/test_killed.py engine/pipeline/test_recovery.py",
+    "Verifies the result": "engine/verify",
+    "Scales": "engine/workers engine/farm engine/cli",
+    "Install and start": "app/installs/test_offer_bar.py installer/test_setup.py",
+    "Your first video in four steps": "app/test_main_window.py app/jobs/test_result_form.py",
+    "Understanding the plan": "app/plan/test_plan_card.py engine/planner/test_reasons.py",
+    "Presets, size and other settings": "app/jobs/test_preset_form.py engine/settings",
+    "Try a part first": "app/controllers/test_excerpts.py app/controllers/test_comparison.py",
+    "Playback and trimming": "app/preview/test_playback.py app/preview/test_timeline.py",
+    "Processing several videos": "app/jobs/test_several_films.py app/controllers/test_watch.py",
+    "Pause, cancel, close and resume": "app/jobs/test_unfinished.py acceptance/test_killed.py",
+    "When a video is finished": "app/jobs/test_report_dialog.py engine/verify",
+    "Settings": "app/settings/test_dialog.py",
+    "Models and the NVIDIA runtime": "app/installs engine/delivery",
+    "Several computers": "app/machines engine/farm",
+    "Command line": "test_documents.py engine/cli",
+    "Troubleshooting": "engine/test_lack_of_memory.py engine/test_diagnostics.py",
+    "Files and privacy": "engine/core/test_paths.py engine/jobs/test_redaction.py",
+}
+
+
+def test_statements_of_readme_and_manual_have_tests_that_try_them() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8").split("## What it does")[1].split("\n## ")[0]
+    manual = (ROOT / "docs" / "manual" / "en.md").read_text("utf-8")
+    bullets = re.findall(r"^- \*\*(.+?):?\*\*", readme, re.MULTILINE)
+    sections = re.findall(r"^## (.+)$", manual, re.MULTILINE)
+    assert [*bullets, *sections] == list(EVIDENCE)
+    for statement, places in EVIDENCE.items():
+        for place in places.split():
+            path = ROOT / "tests" / place
+            files = [path] if path.suffix else list(path.rglob("test_*.py"))
+            assert any("\ndef test_" in one.read_text("utf-8") for one in files), (statement, place)
+
+
 # --- figures
 
 

@@ -162,6 +162,7 @@ CASES: dict[str, BenchCase] = {
     "formats-3b": BenchCase("cases.transformer:format_rows", "3b"),
     "formats-7b": BenchCase("cases.transformer:format_rows", "7b"),
     "streaming": BenchCase("cases.transformer:streaming_rows"),
+    "launches": BenchCase("cases.transformer:launch_rows"),
     "seedvr2-job": BenchCase("cases.video:seedvr2_job_rows"),
     "workers": BenchCase("cases.workers:worker_rows"),
     "farm": BenchCase("cases.farm:farm_rows"),
@@ -169,7 +170,6 @@ CASES: dict[str, BenchCase] = {
     "streams": BenchCase("cases.video:stream_rows"),
     "facts": BenchCase("cases.device:fact_rows"),
     "kernel-errors": BenchCase("cases.device:kernel_error_rows"),
-    "launches": BenchCase("cases.device:launch_rows"),
     "memory-pressure": BenchCase("cases.device:pressure_rows"),
     "gpu-tests": BenchCase("cases.device:gpu_test_rows"),
 }

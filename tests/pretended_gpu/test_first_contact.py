@@ -60,7 +60,6 @@ def small_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         device: {
             "probe_convolution": lambda *_: ALWAYS_3D,
             "_ROOT": tmp_path,
-            "_LAUNCHES": 3,
             "_BLOCK_BYTES": 8 * MIB,
             "_BEYOND_BYTES": 32 * MIB,
             "_SETTLE_S": 0.0,
@@ -77,7 +76,12 @@ def small_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             "_VALUES": {"cuda": 2**13},
             "_ROUNDS": 10,
         },
-        transformer: {"_COPIED_BYTES": MIB, "_COMMON": FORMATS, "STORED": frozenset()},
+        transformer: {
+            "_LAUNCHES": 3,
+            "_COPIED_BYTES": MIB,
+            "_COMMON": FORMATS,
+            "STORED": frozenset(),
+        },
         seedvr2: {"matrix_ceiling": lambda *_, **__: 1e12},
         frame_conv: {"choose_convolution": lambda *_: ALWAYS_3D},
         vae: {"matrix_ceiling": lambda *_, **__: 1e12},

@@ -1,8 +1,7 @@
-"""Cases of the device: `facts`, `kernel-errors`, `launches`, `memory-pressure` and `gpu-tests`.
+"""Cases of the device itself: `facts`, `kernel-errors`, `memory-pressure` and `gpu-tests`.
 
 `facts` states GPU, driver and libraries, without names of users, folders or other programs;
-`kernel-errors` whether each family of CUDA kernels works; `launches` how long the host takes for a
-launch, which decides whether CUDA graphs could pay. `memory-pressure` fills the GPU beyond
+`kernel-errors` whether each family of CUDA kernels works. `memory-pressure` fills the GPU beyond
 its memory on purpose: where the system refuses (Linux), torch reports it; Windows moves memory to
 main memory without a word, and the spill guard has to notice. It was seen on Linux only.
 `gpu-tests` runs the tests marked `gpu`, where the source code and pytest are installed.
@@ -18,8 +17,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -38,15 +36,11 @@ from engine.hardware import devices, gpu_reading, nvml, shared_memory, torch_mem
 from engine.hardware.out_of_memory import free_memory
 from engine.hardware.process import NO_CONSOLE
 from engine.hardware.spill_guard import Spilled, SpillGuard
-from engine.models.seedvr2.dit import cost
-from engine.models.seedvr2.dit.config import DIT_3B
 from engine.ops.conv.trial import probe_convolution
-from engine.ops.kernels import build, nvrtc, token_rows
+from engine.ops.kernels import build, nvrtc
 from engine.ops.kernels.families import FAMILIES
-from engine.ops.norm.token_passes import add_gated
 
 _PACKAGES = ("triton", "triton-windows", "flash-attn", "xformers", "sageattention", "sageattn3")
-_LAUNCHES, _WARM_UPS = 500, 20
 _BLOCK_BYTES = 128 * 2**20
 _BEYOND_BYTES = 2**30  # that are taken in addition to what is free
 _LEFT_RAM_BYTES = 3 * 2**30  # of main memory, so that the system itself does not stall
@@ -139,45 +133,6 @@ def kernel_error_rows(options: BenchOptions) -> Iterator[Row]:
     finally:
         trial.removeHandler(lines)
         trial.setLevel(before)
-
-
-def launch_rows(options: BenchOptions) -> Iterator[Row]:
-    """A row for each kind of launch, then one for a forward pass of the transformer.
-
-    `host_us` is the time until the host can go on, `with_gpu_us` that until the GPU has finished as
-    well, for each of many launches in a row. Each kernel has hardly any work. `host_ms` is the time
-    of the host for as many launches as a forward of the 3B has.
-    """
-    device = torch.device(require_gpu(options))
-    tokens, gate = torch.ones(2, 16, DIT_3B.dim, device=device, dtype=torch.float16)
-    scale = torch.ones(DIT_3B.dim, device=device)
-    works: dict[str, Callable[[], object]] = {"torch": partial(tokens.mul_, 1.0)}
-    if token_rows.working(device, tokens.dtype):
-        works["our kernels"] = partial(add_gated, tokens, gate, scale, kernels=True)
-    found: Row = {}
-    for name, work in works.items():
-        found = _launch_times(work)
-        yield {"launch": name, **found}
-    count = cost.launches(DIT_3B, rounds=False)
-    yield {
-        "launch": "a forward pass of the 3B",
-        "launches": count,
-        "host_ms": count * found["host_us"] / 1e3,
-    }
-
-
-def _launch_times(work: Callable[[], object]) -> Row:
-    """Times of one of many calls; fewer than the driver's queue holds, so that it never waits."""
-    for _ in range(_WARM_UPS):
-        work()
-    torch.cuda.synchronize()
-    begin = time.perf_counter()
-    for _ in range(_LAUNCHES):
-        work()
-    host = time.perf_counter() - begin
-    torch.cuda.synchronize()
-    whole = time.perf_counter() - begin
-    return {"host_us": host / _LAUNCHES * 1e6, "with_gpu_us": whole / _LAUNCHES * 1e6}
 
 
 class _LogLines(logging.Handler):
