@@ -9,14 +9,16 @@ figures of `bench optimisations --json` or `measure` in docs/benchmarks
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from engine.bench.report import (
     MACHINE,
     Claim,
+    ClaimState,
     Row,
     claims,
     figures_text,
@@ -68,6 +70,8 @@ The state of a claim is the same word everywhere: **met**, **met in part** and *
 measured, or counted where the claim is about memory or operations; **unconfirmed** claims were
 neither measured nor can a count decide them; **not used** is what Upreel does without, for the
 reason given. No claim was measured on an RTX GPU.
+
+States {counts}.
 
 A ratio is the value with the switch divided by the value without it, with all other switches at
 their defaults; below 1 the switch helps. ± is the standard error.
@@ -167,9 +171,18 @@ def page(found: Sequence[MeasuredMachine], counts: Mapping[str, SwitchCount]) ->
             for name, claim in claims().items()
         ),
     ]
+    head = _HEAD.format(counts=_state_counts())
     graphs = _GRAPHS.format(launch=LAUNCH_S * 1e6, then=launches(DIT_3B, rounds=False))
     generations = [_GENERATIONS, *piped(_generations()), ""]
-    return "\n".join([_HEAD, *piped(grid), "", graphs, *piped(_graphs()), "", *generations])
+    return "\n".join([head, *piped(grid), "", graphs, *piped(_graphs()), "", *generations])
+
+
+def _state_counts() -> str:
+    """Number of claims, of all and in each state: "of 10 claims: 4 met, 6 unconfirmed"."""
+    count = Counter(claim.state for claim in claims().values())
+    texts = {state: text_of(message(f"claim-state.{state}")) for state in get_args(ClaimState)}
+    numbers = (f"{count[state]} {text}" for state, text in texts.items())
+    return f"of {count.total()} claims: {', '.join(numbers)}"
 
 
 def host_shares(step: str) -> tuple[float, ...]:

@@ -2,10 +2,10 @@
 
 Weights are random; on a CPU the models are narrower than the published ones. `dit-3b` and `dit-7b`
 compare both variants with a lower bound: the matrix products and the attention of the fast variant
-alone. All are timed round by round, so that other load of the computer slows each of them. The
-formats and streaming measure the fast variant in every format of weights, and with its blocks
-streamed. `launches` is how long the host takes for a launch, which decides whether CUDA graphs
-could pay.
+alone. All are timed round by round, so that other load of the computer slows each of them.
+`formats` and `streaming` measure the fast variant in every format of weights, and with its blocks
+streamed; `launches` how long the host takes for a launch, which decides whether CUDA graphs could
+pay.
 """
 
 from __future__ import annotations
