@@ -20,8 +20,8 @@ from engine.core.plain_text import one_line
 _LARGEST_BYTES = 1_000_000  # of the program's file
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _INDENT = "    "  # of lines that belong to a record
-VARIABLE = "UPREEL_LOG"
-LEVELS = {
+_VARIABLE = "UPREEL_LOG"
+_LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
     "warning": logging.WARNING,
@@ -67,15 +67,15 @@ def setup(*, is_verbose: bool = False) -> None:
     note_crashes()
     if is_verbose:
         root.addHandler(_formatted(logging.StreamHandler()))
-    word = os.environ.get(VARIABLE, "")
-    if word.lower() not in ("", *LEVELS):
-        logger.warning("%s=%s is none of %s", VARIABLE, word, ", ".join(LEVELS))
+    word = os.environ.get(_VARIABLE, "")
+    if word.lower() not in ("", *_LEVELS):
+        logger.warning("%s=%s is none of %s", _VARIABLE, word, ", ".join(_LEVELS))
 
 
 def choose_level() -> None:
     """Let this process log from the level of `UPREEL_LOG` on."""
-    word = os.environ.get(VARIABLE, "").lower()
-    logging.getLogger().setLevel(LEVELS.get(word, logging.INFO))
+    word = os.environ.get(_VARIABLE, "").lower()
+    logging.getLogger().setLevel(_LEVELS.get(word, logging.INFO))
 
 
 def note_crashes() -> None:
