@@ -83,7 +83,7 @@ def _kernel(x: Tensor, weight: Tensor, out: Tensor) -> ConvKernel | None:
         return None
     outer, inner = weight.shape
     count = len(x) // _WIDTH * _WIDTH
-    store = _work(x[:count], out[:count], None, 1.0).store
+    store = _work(x[:count], None, out[:count], 1.0).store
     kernel = find(Taps(outer, inner, 1, 1, 1), x.device, store=store)
     return kernel if kernel is not None and kernel.program.promote else None
 
@@ -92,12 +92,12 @@ def _multiply(
     kernel: ConvKernel, x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, share: float
 ) -> None:
     count = len(x) // _WIDTH * _WIDTH
-    _convolve(kernel, weight, _work(x[:count], out[:count], bias, share), share)
+    _convolve(kernel, weight, _work(x[:count], bias, out[:count], share), share)
     if count < len(x):
         product(x[count:], weight, bias, out[count:], share=share)
 
 
-def _work(x: Tensor, out: Tensor, bias: Tensor | None, share: float) -> Work:
+def _work(x: Tensor, bias: Tensor | None, out: Tensor, share: float) -> Work:
     """Tokens as frames [1, C, N / 16, 16]."""
     lines = -1, _WIDTH
     frames, into = (torch.unflatten(rows, 0, lines)[None].permute(0, 3, 1, 2) for rows in (x, out))
@@ -189,7 +189,7 @@ def _tried(kernel: ConvKernel, device: torch.device) -> _Trial:
         exact = (x[rows].double() * weight[columns].double()).sum(1)
         x, weight = x.to(device), weight.to(device)
         out = torch.empty(_TRIAL_ROWS, taps.outer, dtype=DTYPE, device=device)
-        work = _work(x, out, None, 1.0)
+        work = _work(x, None, out, 1.0)
         try:
             _convolve(kernel, weight, work, 1.0)
             found = out[rows.to(device), columns.to(device)].double().cpu()
