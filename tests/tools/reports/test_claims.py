@@ -1,6 +1,7 @@
 import json
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -22,12 +23,18 @@ def cells(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
 
 
+@cache
+def written() -> str:
+    """The page as the command writes it."""
+    return page(machines(), known())
+
+
 def test_the_page_is_what_the_command_writes() -> None:
-    assert PAGE.read_text("utf-8") == page(machines(), known())
+    assert PAGE.read_text("utf-8") == written()
 
 
 def test_every_claim_has_a_row_without_an_empty_cell() -> None:
-    rows = cells(page(machines(), known()))
+    rows = cells(written())
     assert len(rows) == len(claims())
     for row in rows:
         assert len(row) == len(rows[0])
@@ -35,7 +42,7 @@ def test_every_claim_has_a_row_without_an_empty_cell() -> None:
 
 
 def test_each_generation_has_a_reason_for_what_is_off() -> None:
-    text = page(machines(), known()).partition("\n## ")[2]
+    text = written().partition("\n## ")[2]
     rows = {row.split("|")[1].strip(): row for row in text.splitlines() if row.startswith("| ")}
     assert {"turing", "ampere", "ada", "blackwell"} <= set(rows)
     assert "nvfp4" in rows["blackwell"]
@@ -63,13 +70,13 @@ def test_names_that_look_like_switches_are_switches() -> None:
     for name, claim in claims().items():
         for row in claim.rows:
             assert row in known_keys | values or not is_switch(row), (name, row)
-    column = [row[4] for row in cells(page(machines(), known()))]
+    column = [row[4] for row in cells(written())]
     for name in re.findall(r"`((?:vae|dit|run|plan)\.[\w.=-]+)`", " ".join(column)):
         assert name in known_keys | values, name
 
 
 def test_an_unconfirmed_claim_has_no_other_name_anywhere() -> None:
-    rows = cells(page(machines(), known()))
+    rows = cells(written())
     states = {text_of(message(f"claim-state.{state}")) for state in get_args(ClaimState)}
     assert {row[2] for row in rows} == states
     for name, claim in claims().items():
@@ -93,17 +100,23 @@ def numbers(text: str) -> set[float]:
     return {float(one.replace(",", "")) for one in NUMBER.findall(text)}
 
 
+@cache
+def numbers_on(page_name: str) -> set[float]:
+    """Numbers on a page."""
+    return numbers((ROOT / page_name).read_text("utf-8"))
+
+
 @pytest.mark.parametrize("name", claims())
 def test_figures_of_other_pages_are_on_those_pages(name: str) -> None:
     claim = claims()[name]
-    h100 = numbers((ROOT / "docs" / "benchmarks" / "h100.md").read_text("utf-8"))
+    h100 = numbers_on("docs/benchmarks/h100.md")
     in_ms_and_us = {round(one * unit, 3) for one in h100 for unit in (1e3, 1e6)}
     assert numbers(claim.on_gpu) <= h100 | in_ms_and_us
     cited = re.findall(r"\((docs/[\w/.-]+\.md)\)", claim.measured)
     assert bool(cited) == bool(claim.measured.replace("`bench models`", "")), name
     said = set[float]()
     for page_name in cited:
-        said |= numbers((ROOT / page_name).read_text("utf-8"))
+        said |= numbers_on(page_name)
     rounded = {round(one, digits) for one in said for digits in (0, 1, 2)}
     assert name in DERIVED or numbers(claim.measured.partition("(docs/")[0]) <= said | rounded
 
@@ -173,7 +186,7 @@ def test_ratios_in_words_are_those_of_the_benchmark() -> None:
 
 
 def _counts_of(claim: Claim) -> str:
-    return " ".join(row[-1] for row in cells(page(machines(), known())) if claim.words in row)
+    return " ".join(row[-1] for row in cells(written()) if claim.words in row)
 
 
 def test_the_reason_against_graphs_has_the_figures_of_the_table() -> None:
