@@ -233,5 +233,8 @@ class Gauges(QAbstractButton):
         self._show_loads()
         if gpu is not None:
             self._video_memory.show_reading(gpu, self._model.planned_bytes)
+            times = self._model.work_times
+            waits = labels.gpu_waits(times.waits_for, times.waiting)
+            about = "\n".join(filter(None, (waits, about_gpu(gpu))))
             load = f"{gpu.load_percent} % · {gpu.temperature_c} °C"
-            self._gpu.show_figure("–" if gpu.is_pretended else load, about_gpu(gpu))
+            self._gpu.show_figure("–" if gpu.is_pretended else load, about)

@@ -31,7 +31,8 @@ _STAGES = {
     "restore": mark("Restore"),
     "write": mark("Write"),
     "compile": mark("Compile"),
-    "wait": mark("Wait for reading and writing"),
+    "wait-read": mark("Wait for reading"),
+    "wait-write": mark("Wait for writing"),
     "verify": mark("Verify"),
 }
 
@@ -46,6 +47,21 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return tr("{minutes} min", minutes=round(whole / 60))
     return tr("{hours} h {minutes} min", hours=whole // 3600, minutes=f"{whole % 3600 // 60:02d}")
+
+
+def gpu_waits(waits_for: str, share: float) -> str:
+    """Sentence about the GPU waiting for "read" or "write", a share of the time; "" for ""."""
+    texts = {
+        "": "",
+        "read": tr(
+            "The GPU waits for frames of the source: {share} of the last ten seconds",
+            share=f"{share:.0%}",
+        ),
+        "write": tr(
+            "The GPU waits for the encoder: {share} of the last ten seconds", share=f"{share:.0%}"
+        ),
+    }
+    return texts[waits_for]
 
 
 def expected(plan: Plan) -> str:

@@ -14,7 +14,7 @@ from app.i18n import mark, tr
 from app.state.telemetry_model import HISTORY_S, Sample, TelemetryModel
 from app.theme import tokens
 from app.widgets.controls import ChoiceBox
-from app.widgets.layouts import LEFT, MIDDLE, RIGHT, STRETCH, TOP, column, grid, row
+from app.widgets.layouts import LEFT, MIDDLE, RIGHT, STRETCH, column, grid, row
 from app.widgets.parts import label, named
 from app.widgets.plain import Label, Legend
 
@@ -101,10 +101,12 @@ class LastMinute(QFrame):
         self._gpus.chosen.connect(model.show_gpu)
         self._curves = {quantity: CurveRow(quantity) for quantity in QUANTITIES}
         self._stages = TimesTable()
+        self._waits = label(kind="warning", name="gpuWaits", wraps=True)
         title = label("Last minute", "title")
         curves = column(title, self._gpus, *self._curves.values(), spacing=10)
         # Side by side it is as low as the smallest window.
-        row(curves, (self._stages, 0, TOP), spacing=28, margins=(16, 12, 16, 14), on=self)
+        work = column(self._stages, self._waits, STRETCH, spacing=10)
+        row(curves, work, spacing=28, margins=(16, 12, 16, 14), on=self)
         model.read.connect(self._show)
         self._show()
 
@@ -131,6 +133,9 @@ class LastMinute(QFrame):
             planned = self._model.planned_bytes / 2**20 if quantity is VIDEO_MEMORY else 0.0
             curve.show_samples(samples, planned)
         self._stages.show_times(self._model)
+        times = self._model.work_times
+        self._waits.setText(labels.gpu_waits(times.waits_for, times.waiting))
+        self._waits.setVisible(bool(times.waits_for))
         self._place()
 
 
@@ -308,7 +313,7 @@ def _rows_inside(
     taken: Mapping[str, float], planned: Mapping[str, float]
 ) -> Iterator[tuple[str, str, str]]:
     """Lines of stages that take turns or run in parallel; none of 0 s."""
-    for stage in dict.fromkeys(("load", *planned, "wait")):
+    for stage in dict.fromkeys(("load", *planned, "wait-read", "wait-write")):
         seconds, plan = taken.get(stage), planned.get(stage, 0.0)
         if stage not in _AROUND and (round(seconds or 0.0) or round(plan)):
             yield (

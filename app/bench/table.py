@@ -66,7 +66,7 @@ _TIPS = {
     3: mark("Time when on, relative to off; lower is faster"),
     4: mark("Peak memory when on, relative to off"),
     5: mark("Error of the result compared with float64"),
-    6: mark("Claims by others, not measured on this computer"),
+    6: mark("Claims by others and their state; not measured on this computer"),
 }
 
 

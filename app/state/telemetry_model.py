@@ -29,10 +29,13 @@ class WorkTimes:
 
     Attributes:
         inside: Seconds of the stages inside of "run", as in `events.StagesTimed`.
+        waits_for: "read" or "write" while the GPU waits for it; else "".
+        waiting: Share of waiting in the last ten seconds.
     """
 
     def __init__(self) -> None:
         self.inside: Mapping[str, float] = {}
+        self.waits_for, self.waiting = "", 0.0
         self._job_id, self._stage, self._since = "", "", 0.0
         self._taken: dict[str, float] = {}
 
@@ -47,6 +50,7 @@ class WorkTimes:
                 self._taken.setdefault(event.stage, 0.0)
             case events.StagesTimed() if event.job_id == self._job_id:
                 self.inside = event.seconds
+                self.waits_for, self.waiting = event.waits_for, event.waiting
             case events.JobPaused() if event.job_id == self._job_id:
                 self._stop(event.at)
             case events.JobResumed() if event.job_id == self._job_id and self._taken:
@@ -65,7 +69,7 @@ class WorkTimes:
 
     def _stop(self, at: float) -> None:
         self._taken = self.seconds(at)
-        self._stage = ""
+        self._stage = self.waits_for = ""
 
 
 class TelemetryModel(QObject):

@@ -79,7 +79,7 @@ def _ratio_bar(line: MeasuredSwitch) -> ChartBar:
     is_equal = abs(value - 1) <= max(2 * (line.scatter or 0.0), 0.01)
     end = _position(value)
     return ChartBar(
-        name=line.name + ("" if line.is_default else " (off)"),
+        name=line.name + (" (off)" if line.exactness and not line.is_default else ""),
         figure=time_text(line) + (" →" if end in (0.0, 1.0) else ""),
         begin=_position(1.0),
         end=end,

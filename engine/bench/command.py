@@ -46,12 +46,7 @@ def register(add: Callable[..., Any]) -> None:
         "cases",
         nargs="*",
         metavar="CASE",
-        help="default: speed (used by plans), lite, pipeline, colour, read and write; others: "
-        "models, vae (vae-encode, vae-decode, vae-parts; with a clip round-trip), "
-        "dit (dit-3b, dit-7b), formats (-3b, -7b), seedvr2, seedvr2-job, streams, flicker, "
-        "optimisations (-vae, -dit, -around, -claims), kernels, convolutions, attention and "
-        "products, which take minutes on a CPU; workers (several processes); facts; with a GPU "
-        "kernel-errors, streaming, memory-pressure, gpu-tests; `measure` runs most of these",
+        help=_cases_help(),
     )
     command.add_argument(
         "--quick",
@@ -73,6 +68,18 @@ def register(add: Callable[..., Any]) -> None:
         command.add_argument(f"--{name}", type=Path, metavar="FILE", help=what)
     command.set_defaults(json=False)
     _video_models(command.add_argument_group("vae, dit, optimisations, kernels"))
+
+
+def _cases_help() -> str:
+    """Names of all cases and groups."""
+    grouped = {name for names in run.GROUPS.values() for name in names}
+    usual = [name for name, case in run.CASES.items() if case.is_default]
+    groups = [f"{group} ({', '.join(names)})" for group, names in run.GROUPS.items()]
+    others = [name for name in run.CASES if name not in (*usual, *grouped)]
+    return (
+        f"default: {', '.join(usual)} (plans use the speed); others, some of which take minutes on "
+        f"a CPU or need a GPU: {', '.join((*groups, *others))}; `measure` runs most of these"
+    )
 
 
 def register_measure(add: Callable[..., Any]) -> None:

@@ -66,7 +66,7 @@ class ContactPart:
 
 
 PARTS = (  # the most important first
-    ContactPart(case="facts", share=25),
+    ContactPart(case="facts", share=20),
     ContactPart(case="kernel-errors", share=30, needs_gpu=True),
     ContactPart(
         case="vae",
@@ -75,14 +75,16 @@ PARTS = (  # the most important first
         sizes=(Size(848, 480), Size(1280, 720), Size(1920, 1080)),
     ),
     ContactPart(case="convolutions", share=25, changes={"runs": 3}, needs_gpu=True),
-    ContactPart(case="seedvr2-job", share=140, package="av"),
+    ContactPart(case="layer-products", share=15, needs_gpu=True),
+    ContactPart(case="launches", share=10, needs_gpu=True),
+    ContactPart(case="seedvr2-job", share=130, package="av"),
     ContactPart(case="formats-3b", share=45, changes={"runs": 1}),
     ContactPart(case="seedvr2", share=40, changes={"frames": (9,)}),
     ContactPart(case="streaming", share=25, needs_gpu=True),
     ContactPart(case="attention", share=25),
     ContactPart(case="memory-pressure", share=15, needs_gpu=True),
-    ContactPart(case="speed", share=45),
-    ContactPart(case="formats-7b", share=35, changes={"runs": 1}),
+    ContactPart(case="speed", share=40),
+    ContactPart(case="formats-7b", share=30, changes={"runs": 1}),
     ContactPart(case="pipeline", share=20, changes={"quick": True}, package="av"),
     ContactPart(case="optimisations", share=30, changes={"quick": True}),
     ContactPart(case="gpu-tests", share=20, needs_gpu=True, package="pytest"),

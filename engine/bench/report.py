@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from engine.core import atomic_file
 from engine.core.errors import OutputUnwritable
@@ -39,16 +39,6 @@ _FACTS = ("processor", "threads", "memory", "card", "driver", "system", "python"
 USUAL = "usual"  # row of a group: what it is measured with
 _COMMAND = "`bench optimisations`"
 _ENTRIES: dict[str, SwitchEntry] = {entry.key: entry for entry in (*optimisations(), *choices())}
-_MEASURED_TOO: dict[str, tuple[Exactness, bool]] = {  # no switch: exactness, whether users have it
-    "plan.slices": ("exact", True),
-    "plan.tiles": ("inexact", False),
-    "plan.cached_ramps": ("exact", True),
-    "plan.separable_blending": ("exact", False),
-    "plan.repeated": ("exact", True),
-    "vae.attention": ("exact", True),
-    "vae.pixel_shuffle": ("exact", False),
-    "dit.sampling": ("exact", False),
-}
 _HEAD = (
     "switch",
     "what",
@@ -115,6 +105,11 @@ def write_file(path: Path, text: str) -> None:
 # --- promises of documents, and the cases that answer them: `resources/claims.toml`
 
 
+ClaimState = Literal["met", "in-part", "not-met", "unconfirmed", "not-used"]
+"""Outcome of measurements and counts: "unconfirmed" where none decides, "not-used" where Upreel
+does without it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """A promise in a document; its texts are `claim.<name>` in the catalogue.
@@ -123,10 +118,13 @@ class Claim:
     """
 
     source: str  # document that makes it
+    state: ClaimState
+    words: str  # sentences about the evidence, in English
     rows: tuple[str, ...] = ()  # names of the optimisation cases that answer it
     modules: tuple[str, ...] = ()  # files that do it
     settings: tuple[str, ...] = ()  # assignments that choose it, besides the switches of the rows
     measured: str = ""  # measurements of other documents, in English
+    on_gpu: str = ""  # figures of docs/benchmarks/h100.md, in English
 
 
 @cache
@@ -137,9 +135,9 @@ def claims() -> Mapping[str, Claim]:
 
 
 def claim_of(row: str) -> Message | None:
-    """Promise for a row; the first one where there are several."""
+    """Promise for a row, and its state; the first one where there are several."""
     name = next((name for name, claim in claims().items() if row in claim.rows), "")
-    return _promise(name) if name else None
+    return promise_of(name) if name else None
 
 
 def why_not(name: str) -> str:
@@ -157,14 +155,22 @@ def unmeasured() -> Iterator[MeasuredSwitch]:
                 title=title(code),
                 exactness="",
                 is_default=False,
-                claim=_promise(name),
+                claim=promise_of(name),
                 note=message(code).hint,
             )
 
 
-def _promise(name: str) -> Message:
+def promise_of(name: str) -> Message:
+    """Title, promise and state of a claim."""
     code = f"claim.{name}"
-    return message("bench.claim", title=title(code), promise=message(code))
+    return message(
+        "bench.claim", title=title(code), promise=message(code), state=state_of(claims()[name])
+    )
+
+
+def state_of(claim: Claim) -> Message:
+    """Words for the state of a claim."""
+    return message(f"claim-state.{claim.state}")
 
 
 # --- rows of the optimisation cases as lines of a table
@@ -180,14 +186,18 @@ def about(rows: Iterable[Row]) -> tuple[Message, ...]:
     return tuple(row["about"] for row in rows if "switch" in row and _is_usual(row))
 
 
-def claim_results(lines: Sequence[MeasuredSwitch]) -> list[tuple[str, str, str, str]]:
-    """Title, promise and source of each claim in English, with figures or why there are none."""
+def claim_results(lines: Sequence[MeasuredSwitch]) -> list[tuple[str, str, str, str, str]]:
+    """Title, promise, source and state of each claim, and figures or why there are none.
+
+    All in English.
+    """
     found = {line.name: line for line in lines}
     return [
         (
             text_of(title(f"claim.{name}")),
             text_of(message(f"claim.{name}")),
             claim.source,
+            text_of(state_of(claim)),
             _found(name, found),
         )
         for name, claim in claims().items()
@@ -202,7 +212,7 @@ def _line(row: Row) -> MeasuredSwitch:
     name = str(row["switch"])
     key, _, value = name.partition("=")
     exactness, is_default = _facts(key)
-    heading = title(f"switch.{key}")
+    heading = title(f"switch.{key}" if is_switch(name) else f"operation.{key}")
     return MeasuredSwitch(
         name=name,
         title=message("bench.variant", title=heading, value=value) if value else heading,
@@ -218,12 +228,17 @@ def _line(row: Row) -> MeasuredSwitch:
     )
 
 
-def _facts(key: str) -> tuple[Exactness, bool]:
-    """Exactness, and whether users have it."""
+def is_switch(row: str) -> bool:
+    """Whether a row is about a switch or a choice, which have a group; else about an operation."""
+    return "." in row
+
+
+def _facts(key: str) -> tuple[Exactness | Literal[""], bool]:
+    """Exactness, and whether users have it; "" and False for an operation that is no switch."""
+    if not is_switch(key):
+        return "", False
     if key.endswith(f".{ALL}"):
         return "exact", True
-    if key in _MEASURED_TOO:
-        return _MEASURED_TOO[key]
     entry = _ENTRIES[key]
     return entry.exactness, isinstance(entry, Optimisation) and entry.default
 
@@ -268,7 +283,9 @@ def markdown(rows: Sequence[Row], command: str = "") -> str:
         models = (f"- {model}" for model in about(rows))
         lines += ["## Optimisations", "", _LEGEND, "", *models, ""]
         lines += [*piped([_HEAD, *map(_long, switches)]), "", "## Claims of documents", ""]
-        lines += piped([("claim", "promise", "source", "measured"), *claim_results(switches)])
+        lines += piped(
+            [("claim", "promise", "source", "state", "measured"), *claim_results(switches)]
+        )
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -311,8 +328,8 @@ def switch_lines(rows: Sequence[Row]) -> list[str]:
     for cells, note in zip(aligned(grid), notes, strict=True):
         lines += [f"  {cells}", *([f"      {note}"] if note else [])]
     lines += ["", "claims of documents, and what was measured"]
-    for heading, promise, source, found in claim_results(switches):
-        lines += [f"  {heading}: {promise} ({source})", f"      {found}"]
+    for heading, promise, source, state, found in claim_results(switches):
+        lines += [f"  {heading}: {promise} ({source}): {state}", f"      {found}"]
     return lines
 
 
@@ -336,7 +353,7 @@ def _short(line: MeasuredSwitch) -> tuple[str, ...]:
     return (
         line.name,
         line.exactness,
-        "on" if line.is_default else "off",
+        "" if not line.exactness else "on" if line.is_default else "off",
         time_text(line),
         "" if line.memory is None else f"{line.memory:.2f}",
         "" if line.error is None else f"{line.error:.1e}",

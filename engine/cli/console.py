@@ -44,13 +44,17 @@ _PROPERTIES = {
 class Console:
     """Two streams and the rule which text belongs to which; foreign text cannot begin a line.
 
-    With `json` standard output carries JSON only, and `say` goes to standard error.
+    With `json` standard output carries JSON only, and `say` goes to standard error; `is_verbose`
+    says that the log goes there, too.
     """
 
-    def __init__(self, out: IO[str], err: IO[str], *, json: bool = False) -> None:
+    def __init__(
+        self, out: IO[str], err: IO[str], *, json: bool = False, is_verbose: bool = False
+    ) -> None:
         self.out = out
         self.err = err
         self.json = json
+        self.is_verbose = is_verbose
 
     def say(self, *lines: str) -> None:
         """The answer as text."""
@@ -87,12 +91,12 @@ class Console:
         _write(self.err, f"{word}[{code}]: {message}", *([f"  hint: {hint}"] if hint else []))
 
 
-def standard(*, json: bool = False) -> Console:
+def standard(*, json: bool = False, is_verbose: bool = False) -> Console:
     """The process's own streams, in UTF-8 whatever the code page of the window is.
 
     A windowed program has none: then text is dropped.
     """
-    return Console(_utf8(sys.stdout), _utf8(sys.stderr), json=json)
+    return Console(_utf8(sys.stdout), _utf8(sys.stderr), json=json, is_verbose=is_verbose)
 
 
 def _utf8(stream: IO[str] | None) -> IO[str]:

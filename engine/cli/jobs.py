@@ -122,7 +122,7 @@ class _Listener:
     def __init__(
         self, context: CommandContext, engine: Session, jobs: Sequence[c.AddJob | c.AdoptJob]
     ) -> None:
-        self.progress: ProgressDisplay = progress_on(context.console.err)
+        self.progress: ProgressDisplay = progress_on(context.console)
         self._console = context.console
         self._engine = engine
         self._open = dict.fromkeys(job.job_id for job in jobs)
@@ -151,6 +151,8 @@ class _Listener:
                 self.progress.show(event)
             case e.WorkerProgress():
                 self.progress.show_worker(event)
+            case e.StagesTimed():
+                self.progress.show_times(event)
             case e.PlanChosen() | e.PlanDowngraded():
                 self._plans[event.job_id] = event.plan
                 if isinstance(event, e.PlanDowngraded) and event.notice is not None:

@@ -93,7 +93,7 @@ def encode(args: argparse.Namespace, context: CommandContext) -> int:
     """Write the file in this thread, with its progress."""
     wanted = _own(args, ["latents=" + ("normalised" if args.normalised else "raw")])
     wanted.model = "none"
-    progress = progress_on(context.console.err)
+    progress = progress_on(context.console)
 
     def tell(done: int, total: int) -> None:
         progress.show(StageProgress(job_id="", stage="encode", done=done, total=total))

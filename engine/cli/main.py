@@ -48,8 +48,10 @@ def run(argv: Sequence[str], services: Callable[[], ApiServices]) -> int:
         args = commands.parse_args(argv)
         if not hasattr(args, "run"):
             commands.error("a command is missing")
-        log.setup()
-        return _command(args, standard(json=args.json), services)
+        is_verbose = "verbose" in args
+        log.setup(is_verbose=is_verbose)
+        console = standard(json=args.json, is_verbose=is_verbose)
+        return _command(args, console, services)
     except SystemExit as end:  # argparse has printed why
         _flush()
         return end.code if isinstance(end.code, int) else context.FAILED

@@ -47,7 +47,18 @@ def add_verb(verbs: Any, name: str, do: Callable[..., object], help: str) -> Any
     )
     verb.set_defaults(verb=do, usage_error=verb.error)
     verb.add_argument("--json", action="store_true", help="print JSON")
+    add_verbose(verb)
     return verb
+
+
+def add_verbose(command: argparse.ArgumentParser) -> None:
+    """Put `--verbose` on a command; it may stand before and after the command's name."""
+    command.add_argument(
+        "--verbose",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="print the log to standard error; UPREEL_LOG=debug logs more",
+    )
 
 
 def job_settings(args: argparse.Namespace, pretend: Sequence[GpuSpec] = ()) -> JobSettings:

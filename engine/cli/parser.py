@@ -16,7 +16,7 @@ from engine.cli import (
     presets,
 )
 from engine.cli.context import CommandContext
-from engine.cli.options import DEVICE_HELP, settings_help
+from engine.cli.options import DEVICE_HELP, add_verbose, settings_help
 from engine.core.plain_text import one_line
 from engine.core.wings import wings
 
@@ -67,6 +67,7 @@ def build() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"Upreel {__version__}")
+    add_verbose(parser)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     add = partial(_add, commands)
     _upscale(add)
@@ -93,6 +94,7 @@ def _add(
         allow_abbrev=False,
     )
     command.set_defaults(run=run, usage_error=command.error)
+    add_verbose(command)
     return command
 
 

@@ -6,9 +6,10 @@ import os
 import time
 from typing import IO, Any, Protocol
 
+from engine.cli.console import Console
 from engine.core.plain_text import one_line
 from engine.core.units import duration_text
-from engine.protocol.events import StageProgress, TaskProgress, WorkerProgress
+from engine.protocol.events import StageProgress, StagesTimed, TaskProgress, WorkerProgress
 from engine.protocol.tasks import TaskKind
 
 _LINE_EVERY_S = 10.0
@@ -20,6 +21,7 @@ _STAGES = {
     "mux": "joining",
     "verify": "verifying",
 }
+_WAITS_FOR = {"read": "frames of the source", "write": "the encoder"}
 _OF_FRAMES = ("decode", "encode", "upscale")
 _PHASES = {
     "download": "downloading",
@@ -55,27 +57,37 @@ class ProgressDisplay(Protocol):
         """Draw with the next `show` where a worker process is."""
         ...
 
+    def show_times(self, event: StagesTimed) -> None:
+        """Draw with the next `show` what the GPU waits for."""
+        ...
+
     def clear(self) -> None:
         """Make room for other text; the next `show` draws again."""
         ...
 
 
-def progress_on(stream: IO[str]) -> ProgressDisplay:
-    """A bar in a terminal, else lines."""
-    return _Bar(stream) if _is_terminal(stream) else _Lines(stream)
+def progress_on(console: Console) -> ProgressDisplay:
+    """A bar in a terminal that shows no log, else lines."""
+    has_bar = _is_terminal(console.err) and not console.is_verbose
+    return _Bar(console.err) if has_bar else _Lines(console.err)
 
 
-class _Workers:
-    """Progress of the worker processes of a job."""
+class _Words:
+    """Words about the progress of a job, its worker processes and what its GPU waits for."""
 
     def __init__(self) -> None:
         self._seen: dict[int, WorkerProgress] = {}
+        self._waits_for, self._waiting = "", 0.0
 
     def show_worker(self, event: WorkerProgress) -> None:
         self._seen[event.worker] = event
 
+    def show_times(self, event: StagesTimed) -> None:
+        self._waits_for, self._waiting = event.waits_for, event.waiting
+
     def clear(self) -> None:
         self._seen.clear()
+        self._waits_for, self._waiting = "", 0.0
 
     def words(self, event: StageProgress) -> list[str]:
         """Progress of a stage, its speed, and each worker: "process 2 at frame 480, 1.5 fps"."""
@@ -92,10 +104,13 @@ class _Workers:
         for number, one in sorted(self._seen.items() if event.stage == "upscale" else ()):
             name = one_line(one.name) or f"process {number}"  # a GPU or a computer has a name
             words.append(f"{name} at frame {one.frame}, {one.frames_per_second:.1f} fps")
+        if self._waits_for and event.stage == "upscale":
+            waits_for = _WAITS_FOR[self._waits_for]
+            words.append(f"the GPU waits for {waits_for} ({self._waiting:.0%} of the time)")
         return words
 
 
-class _Lines(_Workers):
+class _Lines(_Words):
     """A line when a stage is over and every ten seconds between."""
 
     def __init__(self, stream: IO[str]) -> None:
@@ -119,7 +134,7 @@ class _Lines(_Workers):
         self._over = ""
 
 
-class _Bar(_Workers):
+class _Bar(_Words):
     """One bar of the rich library for the stage that runs; removed when it is over."""
 
     def __init__(self, stream: IO[str]) -> None:

@@ -1,4 +1,7 @@
-"""Logging: one format, one file for the program; `job_log` adds a file for one job."""
+"""Logging: one format, one file for the program; `job_log` adds a file for one job.
+
+`UPREEL_LOG` chooses what is logged: debug, info (as without it), warning or error.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import contextlib
 import faulthandler
 import logging
 import logging.handlers
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +20,15 @@ from engine.core.plain_text import one_line
 _LARGEST_BYTES = 1_000_000  # of the program's file
 _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _INDENT = "    "  # of lines that belong to a record
+_VARIABLE = "UPREEL_LOG"
+_LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+
+logger = logging.getLogger(__name__)
 
 
 class _Plain(logging.Formatter):
@@ -38,21 +51,31 @@ class _Plain(logging.Formatter):
         return "\n".join(shown)
 
 
-def setup(*, to_stderr: bool = False) -> None:
-    """Log to the program's file (1 MB, three backups), and warnings to standard error on request.
+def setup(*, is_verbose: bool = False) -> None:
+    """Log to the program's file (1 MB, three backups).
 
     Without a writable folder the program starts without a log file.
+
+    Args:
+        is_verbose: Whether all records go to standard error, too.
     """
     root = logging.getLogger()
-    root.setLevel(logging.INFO)
+    choose_level()
     with contextlib.suppress(OSError):
         paths.logs_folder().mkdir(parents=True, exist_ok=True)
         root.addHandler(_LogFile(paths.logs_folder() / "upreel.log", _LARGEST_BYTES))
     note_crashes()
-    if to_stderr:
-        stream = _formatted(logging.StreamHandler())
-        stream.setLevel(logging.WARNING)
-        root.addHandler(stream)
+    if is_verbose:
+        root.addHandler(_formatted(logging.StreamHandler()))
+    word = os.environ.get(_VARIABLE, "")
+    if word.lower() not in ("", *_LEVELS):
+        logger.warning("%s=%s is none of %s", _VARIABLE, word, ", ".join(_LEVELS))
+
+
+def choose_level() -> None:
+    """Let this process log from the level of `UPREEL_LOG` on."""
+    word = os.environ.get(_VARIABLE, "").lower()
+    logging.getLogger().setLevel(_LEVELS.get(word, logging.INFO))
 
 
 def note_crashes() -> None:

@@ -83,15 +83,20 @@ def known_faults() -> Mapping[str, KnownFault]:
 
 
 def lines() -> Iterator[DoctorLine]:
-    """Lines of the self-test: versions, each fault that they have, losses; none without a GPU."""
+    """Lines of the self-test: versions, each fault that they have, losses of the GPU.
+
+    Without a GPU there are versions alone, and none of a torch for CPUs.
+    """
     gpu = devices.in_use()
-    if gpu is None:
+    found = versions("" if gpu is None else gpu.driver)
+    if gpu is None and "cuda" not in found:
         return
-    found = versions(gpu.driver)
     titles = {"torch": "torch", "cuda": "CUDA", "cudnn": "cuDNN", "driver": "driver"}
     named = tuple(f"{titles[part]} {version}" for part, version in found.items())
     text = message("doctor.gpu-libraries", versions=named)
     yield DoctorLine(name=_LIBRARIES, state="ok", message=text)
+    if gpu is None:
+        return
     for name, fault in known_faults().items():
         if fault.is_in(found, gpu.capability, sys.platform):
             effect = message(f"known-fault.{name}")

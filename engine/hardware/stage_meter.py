@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -15,6 +15,10 @@ from engine.hardware import torch_memory
 from engine.protocol.report import MemoryPeak
 
 _PASSES = 4  # of a part that are measured: later ones are alike, and cost nothing
+_ASIDE = ("read", "write")  # stages with threads of their own
+_WAITS = {"wait-read": "read", "wait-write": "write"}
+_JUDGED_S = 10.0  # of work; a shorter time says nothing about the next
+_LEAST_LOAD = 0.8  # with less of it something is worth changing
 _this_thread = threading.local()
 
 
@@ -157,3 +161,35 @@ class _PieceEnd:
         paused = self.host - before.host - worked
         passed = float(before.event.elapsed_time(self.event)) / 1000
         return max(0.0, passed - paused)
+
+
+class Waits:
+    """Waiting of the device for the threads that read and write, out of the seconds of stages."""
+
+    def __init__(self) -> None:
+        self._seen: deque[dict[str, float]] = deque()  # of about the last `_JUDGED_S`
+
+    def of(self, seconds: Mapping[str, float]) -> tuple[str, float]:
+        """Stage that the device waits for, and its share of waiting in the last ten seconds.
+
+        Args:
+            seconds: Seconds of each stage so far, as of `StageMeter.seconds`.
+
+        Returns:
+            "read" or "write", the one that it waited for longer, and the share of both; ("", 0.0)
+            where the device works at least 80 % of the time.
+        """
+        now = {stage: taken for stage, taken in seconds.items() if stage not in _ASIDE}
+        self._seen.append(now)
+        whole = sum(now.values())
+        while len(self._seen) > 1 and whole - sum(self._seen[1].values()) >= _JUDGED_S:
+            self._seen.popleft()
+        first = self._seen[0]
+        passed = whole - sum(first.values())
+        if passed < _JUDGED_S:
+            return "", 0.0
+        waited = {of: now.get(at, 0.0) - first.get(at, 0.0) for at, of in _WAITS.items()}
+        share = sum(waited.values()) / passed
+        if share <= 1 - _LEAST_LOAD:
+            return "", 0.0
+        return max(waited, key=waited.__getitem__), share

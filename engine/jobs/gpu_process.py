@@ -306,7 +306,7 @@ PROCESS = GpuProcess()
 def _serve(pipe: Connection, preloaded: tuple[str, ...]) -> None:
     """The main function of the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process of the window
-    logging.getLogger().setLevel(logging.INFO)
+    log.choose_level()
     log.note_crashes()
     for name in preloaded:
         importlib.import_module(name)

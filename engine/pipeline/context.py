@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import Protocol
 
 from engine.core.control import Control
 from engine.hardware.spill_guard import SpillGuard
-from engine.hardware.stage_meter import StageMeter
+from engine.hardware.stage_meter import StageMeter, Waits
 from engine.pipeline.segments import SegmentLog, SegmentRecord
 from engine.pipeline.source_watch import SourceWatch
 from engine.protocol.commands import Command
@@ -17,6 +18,8 @@ from engine.protocol.events import EventSink, StagesTimed
 from engine.protocol.gpu_reading import GpuProcess
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Notice, Plan
+
+logger = logging.getLogger(__name__)
 
 SHORT_PAUSE_S = 2.0  # of a pause in which the model stays on the GPU
 
@@ -77,6 +80,7 @@ class JobContext:
     gpu_users: Callable[[], tuple[GpuProcess, ...]] = tuple  # processes that hold GPU memory
     plan_changes: list[Notice] = field(default_factory=list)  # notices of plans that took over
     meter: StageMeter = field(init=False)  # meter of the stages inside "run"
+    waits: Waits = field(default_factory=Waits)
     began: float = field(init=False)  # s of `control.work_seconds`
     picture_due: Throttle = field(default_factory=lambda: Throttle(1 / 12))
     preview_due: Throttle = field(default_factory=lambda: Throttle(1.0))
@@ -112,7 +116,15 @@ class JobContext:
         """
         self.meter.end(stage)
         if self.times_due():
-            self.events.emit(StagesTimed(job_id=self.job_id, seconds=self.meter.seconds()))
+            seconds = self.meter.seconds()
+            waits_for, waiting = self.waits.of(seconds)
+            if self.plan.work.device == "cpu":  # which reads and writes, too
+                waits_for, waiting = "", 0.0
+            timed = StagesTimed(
+                job_id=self.job_id, seconds=seconds, waits_for=waits_for, waiting=waiting
+            )
+            self.events.emit(timed)
+            logger.debug("seconds of stages: %s; waits for %s", seconds, waits_for or "nothing")
 
     def check(self, kind: str = "", *, may_end: bool = True) -> None:
         """Called by the device's thread between pieces of work: waits while paused.

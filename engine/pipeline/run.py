@@ -111,7 +111,7 @@ def _make_missing(context: JobContext, segments: SegmentLog) -> None:
         context.events.emit(StageStarted(job_id=context.job_id, stage="run"))
         _make_segments(context, segments)
         lacks = _lacks(context, segments)
-        context.end_piece("wait")  # for what was written to be checked
+        context.end_piece("wait-write")  # for what was written to be checked
     if not segments.records:
         raise UnreadableMedia("nothing-in-part", name=context.media.path.name)
 

@@ -89,7 +89,7 @@ class SpanMaker:
                         ready.close()
                         writer.join()
                 raise
-        context.end_piece("wait")  # for the last frames to be written
+        context.end_piece("wait-write")  # for the last frames to be written
         for problem in reader.problems:
             notice = Notice(code="source-damaged", severity="warning", params={"problem": problem})
             context.events.emit(Warned(job_id=context.job_id, notice=notice))

@@ -130,12 +130,15 @@ class WorkerProgress(JobEvent):
 class StagesTimed(JobEvent):
     """Seconds that the stages inside of "run" took so far, about once a second.
 
-    Next to the stages of the plan there are "load" (models get ready, and give memory back) and
-    "wait" (for frames, and for pieces to be checked). "read" and "write" go on next to the others,
-    which take turns and are all of "run".
+    Next to the stages of the plan there are "load" (models get ready, and give memory back),
+    "wait-read" (for frames of the source) and "wait-write" (for room in the queue of finished
+    frames, and for pieces to be checked). "read" and "write" go on next to the others, which take
+    turns and are all of "run".
     """
 
     seconds: Mapping[str, float]
+    waits_for: str = ""  # "read" or "write" where the GPU waits for it; "" where it is busy enough
+    waiting: float = 0.0  # share of the last ten seconds in which the GPU waited for either
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from PySide6.QtWidgets import QApplication, QLabel, QWidget
 
 from app import labels
 from app.bridge.engine_bridge import EventHub
+from app.gauges import Gauge
 from app.last_minute import Curve, LastMinute
 from app.state.telemetry_model import TelemetryModel, WorkTimes
 from engine.protocol import events
@@ -113,6 +114,27 @@ def test_times_inside_of_upscaling_are_those_of_the_job():
     assert not times.inside
 
 
+def test_what_the_gpu_waits_for_is_named_while_it_waits(bench):
+    bench.measure(GPU)
+    bench.emit(events.StageStarted(job_id="a", stage="run", at=0.0))
+    times = events.StagesTimed(job_id="a", seconds={"decode": 9.0})
+    bench.emit(times)
+    bench.emit(reading(1.0))
+    opened = open_it(bench)
+    waits = opened.findChild(QLabel, "gpuWaits")
+    assert not waits.isVisible()
+    bench.emit(replace(times, waits_for="read", waiting=0.437))
+    bench.emit(reading(2.0))
+    text = "The GPU waits for frames of the source: 44% of the last ten seconds"
+    assert (waits.text(), waits.isVisible()) == (text, True)
+    assert not unreadable(opened)
+    described = [one.accessibleDescription() for one in bench.find("gauges").findChildren(Gauge)]
+    assert any(text in one for one in described)
+    bench.emit(events.JobPaused(job_id="a", at=3.0))
+    bench.emit(reading(3.0))
+    assert not waits.isVisible()
+
+
 def test_a_click_on_any_gauge_opens_the_last_minute(bench):
     bench.measure(GPU)
     assert popup() is None
@@ -194,7 +216,7 @@ def test_work_times_stand_next_to_the_planned_ones(bench, theme):
     assert inside
     rows = [(labels.stage_name(one.stage), "", labels.duration(one.seconds)) for one in inside]
     assert shown[at + 9 :] == [text for row in rows for text in row]
-    seconds = {one.stage: 12.0 for one in inside} | {"load": 7.0, "wait": 0.2}
+    seconds = {one.stage: 12.0 for one in inside} | {"load": 7.0, "wait-read": 0.2}
     bench.emit(events.StagesTimed(job_id=job_id, seconds=seconds))
     bench.emit(reading(149.0))
     shown = [label.text().strip() for label in opened.findChildren(QLabel) if label.isVisible()]

@@ -7,10 +7,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from engine.bench.report import unmeasured
+from engine.bench.report import promise_of, unmeasured
 from engine.core.errors import ErrorInfo
 from engine.core.geometry import Size
-from engine.core.messages import Message, message, title
+from engine.core.messages import message, title
 from engine.protocol import events
 from engine.protocol.delivery import RuntimeState, UpdateState
 from engine.protocol.machines import MachineInfo, MachinesState
@@ -164,11 +164,6 @@ def make_presets() -> tuple[Preset, ...]:
     )
 
 
-def _claim(name: str) -> Message:
-    code = f"claim.{name}"
-    return message("bench.claim", title=title(code), promise=message(code))
-
-
 def _switch(
     name: str, exactness: Any, *, is_default: bool = True, **measured: Any
 ) -> MeasuredSwitch:
@@ -179,8 +174,8 @@ def _switch(
 
 
 _FOLD = {"time": 0.71, "scatter": 0.02, "memory": 0.64, "error": 2e-7, "error_without": 3e-7}
-_FUSED = {"time": 1.03, "memory": 1.0, "error": 0.0, "claim": _claim("fused-activation")}
-_CUDNN = {"claim": _claim("cudnn-benchmark"), "note": message("bench.needs-gpu")}
+_FUSED = {"time": 1.03, "memory": 1.0, "error": 0.0, "claim": promise_of("fused-activation")}
+_CUDNN = {"claim": promise_of("cudnn-benchmark"), "note": message("bench.needs-gpu")}
 SWITCHES = (
     _switch("vae.upsampler_fold", "exact", **_FOLD),
     _switch("run.cudnn_benchmark", "exact", is_default=False, **_CUDNN),

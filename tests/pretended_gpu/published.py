@@ -33,7 +33,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "benchmarks" / "pretended-gpu.md"
 BASELINE = Path(__file__).with_suffix(".json")
 GPU: dict[str, Any] = {"has_values": False, "processors": 60, "total_bytes": 192 * 2**30}
 SIZES = {"720p": Size(1280, 720), "1080p": Size(1920, 1088), "4K tile": Size(1088, 1088)}
-CLIP = 6  # latents, 21 frames
+SMALL = Size(256, 256)  # of the smallest tiles of the VAE
+CLIP, SHORT_CLIP = 6, 2  # latents, 21 and 5 frames
 TEXT = 58  # tokens
 VAE = VaeSwitches(convolution="3d")
 DIT = DitSwitches(attention="efficient", fp16_sums=False)
@@ -126,6 +127,8 @@ def transformer_step(
     switches: DitSwitches = DIT,
     stored: str = "",
     dtype: torch.dtype = torch.bfloat16,
+    *,
+    clip: int = CLIP,
 ) -> Figures:
     """A clip through the transformer, the second one, with the weights on the GPU.
 
@@ -135,6 +138,7 @@ def transformer_step(
         switches: Optimisations.
         stored: Format of the matrices in the blocks, as a file names it; "": `dtype`.
         dtype: Type that is computed in; float16 has its residual stream in float32.
+        clip: Latents.
     """
     with pretended_gpu(**GPU) as gpu:
         with torch.device("meta"):
@@ -148,7 +152,7 @@ def transformer_step(
         dit.load_state_dict(weights, assign=True)
         dit.requires_grad_(False)
         dit.finish_loading()
-        shape = CLIP, -(-size.height // 16) * 2, -(-size.width // 16) * 2, config.in_channels
+        shape = clip, -(-size.height // 16) * 2, -(-size.width // 16) * 2, config.in_channels
         latent = torch.empty(shape, device="cuda", dtype=dtype)
         text = torch.empty(TEXT, config.text_in_dim, device="cuda", dtype=dtype)
         dit(latent, text, 1000.0)
@@ -169,7 +173,14 @@ def all_figures() -> dict[str, Figures]:
             found[f"{name} {title}"] = transformer_step(config, size)
             narrow = transformer_step(config, size, dtype=torch.float16)
             found[f"{name}, float16 {title}"] = narrow
-    return found
+    return found | small_figures()
+
+
+def small_figures() -> dict[str, Figures]:
+    """Steps in which launches weigh most: a small tile, and a short clip."""
+    found = {f"{name} 256 px": step for name, step in vae_steps(SMALL)}
+    short = transformer_step(DIT_3B, SIZES["720p"], clip=SHORT_CLIP)
+    return {**found, "3B 720p, 5 frames": short}
 
 
 def known() -> tuple[dict[str, Figures], dict[str, Figures]]:
@@ -197,6 +208,7 @@ def page(found: dict[str, Figures], before: dict[str, Figures]) -> str:
         "Launches, bytes and operations are counted; no time is measured. Encode and decode are a",
         "later slice of four frames, 3B and 7B a clip of 21 frames. At 1080p the decoder has a",
         "convolution with more than 2^31 values, which is computed in parts ([h100.md](h100.md)).",
+        "The last rows, a small tile and a short clip, have the most launches for their work.",
         'In rows with "kernel", Upreel computes the convolutions that its kernel can; "before" is',
         "then the row above, in which cuDNN does. Its bytes include those of the residual stream.",
         "Launches are divided so that none takes longer than half a second on the GPU that runs",
@@ -213,13 +225,16 @@ def page(found: dict[str, Figures], before: dict[str, Figures]) -> str:
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, figures in found.items():
-        earlier = before[name]
+        earlier = before.get(name)
+        compared = ("", "", "")
+        if earlier is not None:
+            change = f"{figures.gigabytes / earlier.gigabytes - 1:+.1%}"
+            compared = f"{earlier.launches:,}", f"{earlier.gigabytes:.1f}", change
         cells = (
             f"{figures.launches:,}",
-            f"{earlier.launches:,}",
+            compared[0],
             f"{figures.gigabytes:.1f}",
-            f"{earlier.gigabytes:.1f}",
-            f"{figures.gigabytes / earlier.gigabytes - 1:+.1%}",
+            *compared[1:],
             f"{figures.besides:.1f}" if figures.besides else "",
             f"{figures.teraflops:.2f}",
             str(figures.waits),
@@ -237,7 +252,11 @@ def main() -> None:
     options = parser.parse_args()
     found, (_, before) = all_figures(), known()
     for kind in (", kernel", ", float16"):
-        before |= {name: found[name.replace(kind, "")] for name in found if kind in name}
+        before |= {
+            name: found[name.replace(kind, "")]
+            for name in found
+            if kind in name and "256" not in name
+        }
     text = page(found, before)
     print(text)
     if options.write:

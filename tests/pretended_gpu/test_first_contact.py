@@ -70,13 +70,18 @@ def small_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
                 map(attrgetter("name"), candidates), 1.0
             ),
         },
-        operators: {"_LENGTHS": (16,)},
+        operators: {"_LENGTHS": (16,), "_LAYERS": ((64, 72),), "_LAYER_TOKENS": 4 * 1030},
         convolutions: {
             "LAYERS": {"128 to 3": LAYERS["last, 128 to 3"]},
             "_VALUES": {"cuda": 2**13},
             "_ROUNDS": 10,
         },
-        transformer: {"_COPIED_BYTES": MIB, "_COMMON": FORMATS, "STORED": frozenset()},
+        transformer: {
+            "_LAUNCHES": 3,
+            "_COPIED_BYTES": MIB,
+            "_COMMON": FORMATS,
+            "STORED": frozenset(),
+        },
         seedvr2: {"matrix_ceiling": lambda *_, **__: 1e12},
         frame_conv: {"choose_convolution": lambda *_: ALWAYS_3D},
         vae: {"matrix_ceiling": lambda *_, **__: 1e12},
@@ -139,6 +144,13 @@ def test_every_stage_is_measured(tmp_path: Path) -> None:
     assert 0 <= pinned["overlap"] <= 1
     assert pinned["pinned_mib"] > 0 == pageable["pinned_mib"]
     assert all(row["allocated_gib"] > 0 for row in rows["seedvr2"])
+    ways = [row["way"] for row in rows["layer-products"]]
+    assert ways == ["torch, float16", "kernel, float16, promoted every 128", "torch, bfloat16"]
+    assert all(0 < row["error"] < 0.01 for row in rows["layer-products"])
+    *launches, forward = rows["launches"]
+    assert [row["launch"] for row in launches] == ["torch", "our kernels"]
+    assert all(0 < row["host_us"] <= row["with_gpu_us"] for row in launches)
+    assert forward["host_ms"] > 0
     sums = [row["sums"] for row in rows["convolutions"] if row["layer"] == "128 to 3"]
     assert sums == ["torch", *convolutions._SUMS]
 

@@ -23,6 +23,7 @@ from tests.pretended_gpu.published import (
     TEXT,
     known,
     page,
+    small_figures,
     transformer_step,
     vae_steps,
 )
@@ -48,6 +49,14 @@ def test_steps_take_no_more_than_the_baseline() -> None:
             assert before / MOST <= now <= before * MOST, f"{name}: {kind} {before} -> {now}"
         assert figures.waits <= committed.waits, name
         assert figures.convolutions <= committed.convolutions, name
+
+
+@pytest.mark.extended
+def test_small_steps_have_the_launches_of_the_baseline() -> None:
+    baseline, _ = known()
+    for name, figures in small_figures().items():
+        assert figures.launches == pytest.approx(baseline[name].launches, rel=MOST - 1), name
+        assert figures.teraflops == pytest.approx(baseline[name].teraflops, rel=MOST - 1), name
 
 
 def test_our_kernel_spares_what_is_besides_convolutions() -> None:

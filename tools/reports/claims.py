@@ -2,42 +2,62 @@
 
 `python -m tools.reports.claims > docs/claims.md` writes it, from `resources/claims.toml`, the
 figures of `bench optimisations --json` or `measure` in docs/benchmarks
-(optimisations-*.json, first-contact-*.json), and the counts of
-`tests.pretended_gpu.published_switches`. Nothing is measured for it.
+(optimisations-*.json, first-contact-*.json), and the counts of `tests.pretended_gpu.published` and
+`published_switches`. Nothing is measured for it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from engine.bench.report import (
     MACHINE,
     Claim,
+    ClaimState,
     Row,
     claims,
     figures_text,
+    is_switch,
     machine_of,
     measured,
     piped,
+    state_of,
     why_not,
 )
 from engine.core.messages import hint_of, message, text_of, title
+from engine.hardware import gpu_table
 from engine.hardware.gpu_table import CAPABILITIES
+from engine.models.contracts import StageWork
+from engine.models.seedvr2.dit.config import DIT_3B
+from engine.models.seedvr2.dit.cost import launches, passed_bytes
+from engine.planner.times import LAUNCH_S, compute_seconds
 from engine.protocol.report import MeasuredSwitch
 from engine.settings.optimisations import SwitchEntry, choices, optimisations
 from engine.settings.requirements import CUDA, Requirement
+from tests.pretended_gpu import published
 from tests.pretended_gpu.published_switches import SwitchCount, known
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "claims.md"
 FIGURES = ROOT / "docs" / "benchmarks"
 _FILES = ("optimisations-*.json", "first-contact-*.json")
-NEEDS_GPU = "needs a GPU"
+H100 = "NVIDIA H100, torch 2.11.0+cu130 (docs/benchmarks/h100.md)"
+NOT_MEASURED = "not measured"
 NOTHING = "nothing to measure"
+_GRAPH_GPUS = ("RTX 5070 Ti", "RTX 5090")
+_GRAPH_STEPS = {  # by their names in the counts
+    "decode 720p": "decoder, a slice of 4 frames of 720p",
+    "decode, kernel 720p": "the same with our kernel of convolutions",
+    "decode 256 px": "decoder, a slice of 4 frames of a tile of 256 px",
+    "decode, kernel 256 px": "the same with our kernel of convolutions",
+    "3B 720p, 5 frames": "transformer 3B, 5 frames of 720p (7,200 tokens)",
+    "3B 720p": "transformer 3B, 21 frames of 720p",
+}
 
 _HEAD = """# Claims about optimisations, and what was measured
 
@@ -45,6 +65,13 @@ Guides for SeedVR2 and for the VAEs of Wan on Windows make many claims. This pag
 the corresponding feature of Upreel, and the measured effect. It is written by
 `python -m tools.reports.claims > docs/claims.md`, and a test compares it. The window shows the same
 list: the full table of the speed test, which can be filtered.
+
+The state of a claim is the same word everywhere: **met**, **met in part** and **not met** are
+measured, or counted where the claim is about memory or operations; **unconfirmed** claims were
+neither measured nor can a count decide them; **not used** is what Upreel does without, for the
+reason given. No claim was measured on an RTX GPU.
+
+States {counts}.
 
 A ratio is the value with the switch divided by the value without it, with all other switches at
 their defaults; below 1 the switch helps. ± is the standard error.
@@ -56,6 +83,18 @@ The pretended GPU counts launches, bytes and operations at a published size, wit
 switch, and measures no time
 ([benchmarks/pretended-gpu-switches.md](benchmarks/pretended-gpu-switches.md)). "Not counted" means
 that the row is no switch of decoder or transformer.
+"""
+
+_GRAPHS = """## CUDA graphs
+
+A graph launches many kernels at once, so it saves time of the host. Capture by hand with static,
+planned buffers is possible; what decides is arithmetic. A launch takes the host {launch:.0f} µs
+(from a forward pass that waited for the host of the H100, [predictions.md](predictions.md)). The
+host is ahead of the GPU, so its time counts only where it exceeds the GPU's, as on the H100 for a
+forward pass of 7,200 tokens, which took 0.073 s with about {then:,} launches
+([benchmarks/h100.md](benchmarks/h100.md)). Launches are counted, seconds of RTX GPUs are
+predicted; the percentage is the host's time divided by the GPU's: below 100 % a graph saves
+nothing. `measure` times launches on a PC.
 """
 
 _GENERATIONS = """## Recommended set for each GPU generation
@@ -115,22 +154,73 @@ def _rows(data: dict[str, Any]) -> list[Row]:
 
 def page(found: Sequence[MeasuredMachine], counts: Mapping[str, SwitchCount]) -> str:
     """The page: a table with a line for each claim, then the sets of the generations."""
-    columns = [*found] if any(one.has_gpu for one in found) else [*found, None]
-    heads = [one.title if one else "GPU" for one in columns]
+    heads = (*(one.title for one in found), H100, "counted on the pretended GPU")
     grid = [
-        ("claim", "source", "in Upreel", *heads, "counted on the pretended GPU"),
+        ("claim", "source", "state", "what is known", "in Upreel", *heads),
         *(
             (
                 _promise(name),
                 claim.source,
+                text_of(state_of(claim)),
+                claim.words,
                 _parts(name, claim),
-                *(_figures(claim, machine) for machine in columns),
+                *(_figures(claim, machine) for machine in found),
+                claim.on_gpu or (NOT_MEASURED if claim.rows else NOTHING),
                 _counted(claim, counts),
             )
             for name, claim in claims().items()
         ),
     ]
-    return "\n".join([_HEAD, *piped(grid), "", _GENERATIONS, *piped(_generations()), ""])
+    head = _HEAD.format(counts=_state_counts())
+    graphs = _GRAPHS.format(launch=LAUNCH_S * 1e6, then=launches(DIT_3B, rounds=False))
+    generations = [_GENERATIONS, *piped(_generations()), ""]
+    return "\n".join([head, *piped(grid), "", graphs, *piped(_graphs()), "", *generations])
+
+
+def _state_counts() -> str:
+    """Number of claims, of all and in each state: "of 10 claims: 4 met, 6 unconfirmed"."""
+    count = Counter(claim.state for claim in claims().values())
+    texts = {state: text_of(message(f"claim-state.{state}")) for state in get_args(ClaimState)}
+    numbers = (f"{count[state]} {text}" for state, text in texts.items())
+    return f"of {count.total()} claims: {', '.join(numbers)}"
+
+
+def host_shares(step: str) -> tuple[float, ...]:
+    """Time of the host for the launches of a step, divided by that of each GPU of the table."""
+    host = LAUNCH_S * published.known()[0][step].launches
+    return tuple(host / seconds for seconds in _gpu_seconds(step))
+
+
+def _graphs() -> list[tuple[str, ...]]:
+    """A row for each step, under its head."""
+    rows = [("step", "launches", "TFLOP", "host", *_GRAPH_GPUS)]
+    for step, what in _GRAPH_STEPS.items():
+        count = published.known()[0][step]
+        pairs = zip(_gpu_seconds(step), host_shares(step), strict=True)
+        cells = [f"{seconds * 1e3:.0f} ms: {share:.1%}" for seconds, share in pairs]
+        host = f"{LAUNCH_S * count.launches * 1e3:.0f} ms"
+        rows.append((what, f"{count.launches:,}", f"{count.teraflops:.1f}", host, *cells))
+    return rows
+
+
+def _gpu_seconds(step: str) -> Iterator[float]:
+    """Predicted seconds of a step on each GPU, without its launches."""
+    count, is_vae = published.known()[0][step], step.startswith("decode")
+    operations, passed = count.teraflops * 1e12, count.besides * 1e9
+    if not is_vae:
+        size = published.SIZES["720p"]
+        clip = published.SHORT_CLIP if "5 frames" in step else published.CLIP
+        grid = clip, size.height // 8, size.width // 8
+        passed = passed_bytes(DIT_3B, grid, "bfloat16")
+    work = StageWork(
+        kind="vae" if is_vae else "transformer",
+        dtype="float16" if is_vae else "bfloat16",
+        operations=operations,
+        products=0.0 if is_vae else operations,
+        passed_bytes=passed,
+    )
+    for name in _GRAPH_GPUS:
+        yield compute_seconds(gpu_table.named(name), work)
 
 
 def _generations() -> list[tuple[str, ...]]:
@@ -164,20 +254,18 @@ def _promise(name: str) -> str:
 
 def _parts(name: str, claim: Claim) -> str:
     """Switches, settings and modules, the reason for their absence, or both."""
-    names = [*claim.rows, *claim.settings, *claim.modules]
+    names = [*filter(is_switch, claim.rows), *claim.settings, *claim.modules]
     return "; ".join(filter(None, (", ".join(f"`{one}`" for one in names), why_not(name))))
 
 
-def _figures(claim: Claim, machine: MeasuredMachine | None) -> str:
+def _figures(claim: Claim, machine: MeasuredMachine) -> str:
     """Figures of one computer for a claim; those of other pages are for a CPU."""
     if not claim.rows and not claim.measured:
         return NOTHING
-    if machine is None:
-        return NEEDS_GPU if claim.rows else NOTHING
     cells = [figures_text(machine.lines[row]) for row in claim.rows if row in machine.lines]
     if not machine.has_gpu and claim.measured:
         cells.append(claim.measured)
-    return _joined(cells) or "not measured"
+    return _joined(cells) or NOT_MEASURED
 
 
 def _counted(claim: Claim, counts: Mapping[str, SwitchCount]) -> str:

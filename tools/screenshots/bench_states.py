@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtWidgets import QLineEdit
 
 from app.i18n import current_language
-from engine.bench.report import unmeasured
+from engine.bench.report import promise_of, unmeasured
 from engine.core.errors import ErrorInfo
 from engine.core.messages import message, title
 from engine.protocol import events
@@ -35,7 +35,6 @@ def _row(
     is_default: bool = True,
 ) -> MeasuredSwitch:
     time, memory, error = figures or (None, None, None)
-    code = f"claim.{claim}"
     return MeasuredSwitch(
         name=name,
         title=title(f"switch.{name}"),
@@ -45,7 +44,7 @@ def _row(
         scatter=None if time is None else 0.02,
         memory=memory,
         error=error,
-        claim=message("bench.claim", title=title(code), promise=message(code)) if claim else None,
+        claim=promise_of(claim) if claim else None,
         note=None if figures else message("bench.needs-gpu"),
     )
 

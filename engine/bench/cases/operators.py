@@ -1,4 +1,4 @@
-"""Cases `kernels`, `attention` and `products`: single operators of the models.
+"""Cases `kernels`, `attention`, `products` and `layer-products`: single operators of the models.
 
 `kernels`: how fast passes over frames and tokens move bytes, compared with a copy. Passes over
 frames are those of the VAEs (a norm and SiLU: GroupNorm in SeedVR2, an RMS norm of each position in
@@ -8,6 +8,9 @@ Wan), passes over tokens those between the matrix products of the transformer.
 activations are random, like those of a transformer: tokens after an RMS norm, scaled and shifted
 channel by channel. "Outliers" are one channel in 64 that is 20x as large: trained transformers have
 a few of those.
+
+`layer-products`: the products of a layer of the 3B transformer on a GPU, by torch and by our kernel
+with promoted sums.
 """
 
 from __future__ import annotations
@@ -26,13 +29,15 @@ from engine.bench.accuracy import relative_error
 from engine.bench.report import Row
 from engine.bench.run import BenchOptions
 from engine.bench.timing import measure
-from engine.bench.workload import device_of, dit_run
+from engine.bench.workload import device_of, dit_run, require_gpu
 from engine.core.geometry import Size
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig
 from engine.ops.attention import attention
 from engine.ops.attention.backends import BACKENDS
 from engine.ops.attention.qk_rope import HeadNorm, Placement, gather_qk
 from engine.ops.kernels import channel_norm, group_norm, heads, token_rows
+from engine.ops.kernels.conv_tiles import PROMOTE
+from engine.ops.linear import promoted
 from engine.ops.linear.eight_bit import FP8
 from engine.ops.linear.formats import (
     PRODUCTS,
@@ -42,6 +47,7 @@ from engine.ops.linear.formats import (
     rounded,
     working,
 )
+from engine.ops.linear.matmul import product
 from engine.ops.norm import group_norm as norm
 from engine.ops.norm.rms_norm import rms_norm_silu
 from engine.ops.norm.token_passes import add_gated, rms_modulate, swiglu
@@ -52,6 +58,14 @@ _DIM, _HEADS, _HEAD_DIM, _HIDDEN = 2560, 20, 128, 6912  # of the 3B transformer
 _WINDOW = 405  # tokens of a window of a 16:9 frame
 _PAIRS = 63  # pairs of channels that RoPE rotates
 _LENGTHS = (463, 926, 2546)  # tokens of 16:9 windows of 2, 5 and 20 latent steps with the text
+_LAYERS = (  # input and output channels of the products of a layer
+    (_DIM, 3 * _DIM),  # q, k, v
+    (_DIM, _DIM),
+    (_DIM, 2 * _HIDDEN),  # SwiGLU
+    (_HIDDEN, _DIM),
+)
+_LAYER_TOKENS = 7200  # of five frames of 720p
+_SPOTS = 64  # results that are compared with float64
 _SEED = 20261120
 _SIZES: dict[str, Any] = {"dim": 128, "text_in_dim": 96, "heads": 2, "head_dim": 64, "layers": 6}
 _MODELS = {
@@ -286,6 +300,49 @@ def matmul_speed(name: str, device: torch.device, options: BenchOptions) -> Row:
         for work in (partial(layer, x), partial(F.linear, x, weight))
     )
     return {"work": f"linear {width}, {dtype_name}", "of_float": narrow / usual}
+
+
+def layer_product_rows(options: BenchOptions) -> Iterator[Row]:
+    """A row for each product of a layer and way: seconds, TFLOP/s, error against float64.
+
+    Our kernel brings the weight into its order in each call, as in a job; it exists for float16
+    alone.
+    """
+    device, runs = torch.device(require_gpu(options)), options.runs or (3 if options.quick else 9)
+    count = _LAYER_TOKENS // (4 if options.quick else 1)
+    random = torch.Generator().manual_seed(_SEED)
+    for inner, outer in _LAYERS:
+        x = torch.randn(count, inner, generator=random)
+        weight = torch.randn(outer, inner, generator=random) / math.sqrt(inner)
+        rows, columns = (
+            torch.randint(size, (_SPOTS,), generator=random) for size in (count, outer)
+        )
+        for way, compute, out, operands in _product_ways(x, weight, device):
+            seconds = measure(compute, device.type, runs=runs, warm_ups=2).seconds
+            tokens, matrix = (one.double().cpu() for one in operands)
+            exact = (tokens[rows] * matrix[columns]).sum(1)
+            found = out[rows.to(device), columns.to(device)].double().cpu()
+            yield {
+                "product": f"{count} tokens, {inner} to {outer}",
+                "way": way,
+                "seconds": seconds,
+                "tflops": 2 * count * inner * outer / seconds / 1e12,
+                "error": relative_error(found, exact),
+            }
+
+
+def _product_ways(
+    x: Tensor, weight: Tensor, device: torch.device
+) -> Iterator[tuple[str, Callable[[], object], Tensor, tuple[Tensor, Tensor]]]:
+    """Name, work, its result and its operands of each way to multiply."""
+    for dtype in (torch.float16, torch.bfloat16):
+        given = x.to(device, dtype), weight.to(device, dtype)
+        out = torch.empty(len(x), len(weight), dtype=dtype, device=device)
+        name = str(dtype).removeprefix("torch.")
+        yield f"torch, {name}", partial(product, *given, None, out), out, given
+        ours = promoted.by_kernel(*given, out)
+        if ours is not None:
+            yield f"kernel, {name}, promoted every {PROMOTE}", ours, out, given
 
 
 def matmul_error(name: str, device: torch.device) -> float:

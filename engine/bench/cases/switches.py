@@ -92,10 +92,10 @@ def other_switch_rows(options: BenchOptions) -> Iterator[Row]:
     """Rows as of the VAE for what is no switch of a model."""
     yield from _machine_rows(options)
     vae = MeasuredVae(options)
-    yield {"switch": "plan.slices", **_slices(vae, options)}
-    yield {"switch": "plan.tiles", **_tiles(vae, options)}
-    yield {"switch": "vae.attention", **_vae_attention(options)}
-    yield {"switch": "dit.sampling", **_sampling(MeasuredDit(options), options)}
+    yield {"switch": "slices", **_slices(vae, options)}
+    yield {"switch": "tiles", **_tiles(vae, options)}
+    yield {"switch": "wide-head-attention", **_vae_attention(options)}
+    yield {"switch": "sampling-sums", **_sampling(MeasuredDit(options), options)}
     for name in PRODUCTS:
         yield {"switch": f"dit.matmul={name}", **_matmul(name, options)}
 
@@ -316,10 +316,10 @@ def claim_rows(options: BenchOptions) -> Iterator[Row]:
     vae = MeasuredVae(options)
     for dtype in ("float16", "bfloat16"):
         yield {"switch": f"vae.precision={dtype}", **_precision(vae, dtype, options)}
-    yield {"switch": "vae.pixel_shuffle", **_pixel_shuffle(options)}
-    yield {"switch": "plan.cached_ramps", **_cached_ramps(options)}
-    yield {"switch": "plan.separable_blending", **_separable_blending(options)}
-    yield {"switch": "plan.repeated", **_repeated(vae, options)}
+    yield {"switch": "pixel-shuffle", **_pixel_shuffle(options)}
+    yield {"switch": "cached-ramps", **_cached_ramps(options)}
+    yield {"switch": "separable-blending", **_separable_blending(options)}
+    yield {"switch": "repeated-clips", **_repeated(vae, options)}
 
 
 def _precision(vae: MeasuredVae, dtype: str, options: BenchOptions) -> Row:

@@ -1,14 +1,17 @@
-"""Cases of SeedVR2's transformer: `dit-3b`, `dit-7b`, `formats-3b`, `formats-7b` and `streaming`.
+"""Cases of the transformer: `dit-3b`, `-7b`, `formats-3b`, `-7b`, `streaming` and `launches`.
 
 Weights are random; on a CPU the models are narrower than the published ones. `dit-3b` and `dit-7b`
 compare both variants with a lower bound: the matrix products and the attention of the fast variant
-alone. All are timed round by round, so that other load of the computer slows each of them. The
-other cases measure the fast variant in every format of weights, and with its blocks streamed.
+alone. All are timed round by round, so that other load of the computer slows each of them.
+`formats` and `streaming` measure the fast variant in every format of weights, and with its blocks
+streamed; `launches` how long the host takes for a launch, which decides whether CUDA graphs could
+pay.
 """
 
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -35,11 +38,13 @@ from engine.hardware.devices import ram
 from engine.hardware.out_of_memory import free_memory
 from engine.models.seedvr2 import files
 from engine.models.seedvr2.dit import cost
-from engine.models.seedvr2.dit.config import FORMAT_BYTES, windows
+from engine.models.seedvr2.dit.config import DIT_3B, FORMAT_BYTES, windows
 from engine.models.seedvr2.dit.load import LoadOptions
 from engine.models.seedvr2.dit.random_dit import TEXT_LENGTH, DitRun, Kind
 from engine.models.seedvr2.dit.random_file import RandomFile
+from engine.ops.kernels import token_rows
 from engine.ops.linear.formats import PRODUCTS, STORED, working
+from engine.ops.norm.token_passes import add_gated
 from engine.ops.transfer.pinned import HostBytes
 
 _FRAMES = (5,)
@@ -47,6 +52,7 @@ _MIB = 2**20
 _BOUND = "products and attention"
 _SIZE = Size(1280, 720)  # on a GPU
 _COMMON = ("", "F8_E4M3", "Q8_0", "Q4_K", "fp8", "int8", "nvfp4")  # measured first
+_LAUNCHES, _WARM_UPS = 500, 20  # fewer than the driver's queue holds: it never waits
 _COPIED_BYTES = 256 * _MIB
 _LEFT_BYTES = 2 * 2**30  # of main memory, for everything but weights
 
@@ -305,3 +311,45 @@ def _copy_rate(run: DitRun) -> float:
     seconds = measure(work, run.device, runs=5, warm_ups=1).seconds
     host.release()
     return _COPIED_BYTES / seconds
+
+
+# --- launches
+
+
+def launch_rows(options: BenchOptions) -> Iterator[Row]:
+    """A row for each kind of launch, then one for a forward pass of the transformer.
+
+    `host_us` is the time until the host can go on, `with_gpu_us` that until the GPU has finished as
+    well, for each of many launches in a row. Each kernel has hardly any work. `host_ms` is the time
+    of the host for as many launches as a forward of the 3B has.
+    """
+    device = torch.device(require_gpu(options))
+    tokens, gate = torch.ones(2, 16, DIT_3B.dim, device=device, dtype=torch.float16)
+    scale = torch.ones(DIT_3B.dim, device=device)
+    works: dict[str, Callable[[], object]] = {"torch": partial(tokens.mul_, 1.0)}
+    if token_rows.working(device, tokens.dtype):
+        works["our kernels"] = partial(add_gated, tokens, gate, scale, kernels=True)
+    found: Row = {}
+    for name, work in works.items():
+        found = _launch_times(work)
+        yield {"launch": name, **found}
+    count = cost.launches(DIT_3B, rounds=False)
+    yield {
+        "launch": "a forward pass of the 3B",
+        "launches": count,
+        "host_ms": count * found["host_us"] / 1e3,
+    }
+
+
+def _launch_times(work: Callable[[], object]) -> Row:
+    """Times of one of many calls."""
+    for _ in range(_WARM_UPS):
+        work()
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for _ in range(_LAUNCHES):
+        work()
+    host = time.perf_counter() - begin
+    torch.cuda.synchronize()
+    whole = time.perf_counter() - begin
+    return {"host_us": host / _LAUNCHES * 1e6, "with_gpu_us": whole / _LAUNCHES * 1e6}

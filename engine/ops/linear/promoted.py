@@ -64,18 +64,37 @@ def multiply(
 
     Memory: a copy of the weight.
     """
+    kernel = _kernel(x, weight, out)
+    if kernel is None or not _is_chosen(kernel, x.device):
+        return False
+    _multiply(kernel, x, weight, bias, out, share)
+    return True
+
+
+def by_kernel(x: Tensor, weight: Tensor, out: Tensor) -> Callable[[], None] | None:
+    """The product without a bias by the kernel, whatever a trial prefers; None without a kernel."""
+    kernel = _kernel(x, weight, out)
+    return None if kernel is None else partial(_multiply, kernel, x, weight, None, out, 1.0)
+
+
+def _kernel(x: Tensor, weight: Tensor, out: Tensor) -> ConvKernel | None:
+    """The kernel for a product; None where it does not exist, and for few tokens."""
     if x.device.type != "cuda" or x.dtype != DTYPE or len(x) < _LEAST_ROWS:
-        return False
-    count = len(x) // _WIDTH * _WIDTH
-    work = _work(x[:count], bias, out[:count], share)
+        return None
     outer, inner = weight.shape
-    kernel = find(Taps(outer, inner, 1, 1, 1), x.device, store=work.store)
-    if kernel is None or not kernel.program.promote or not _is_chosen(kernel, x.device):
-        return False
-    _convolve(kernel, weight, work, share)
+    count = len(x) // _WIDTH * _WIDTH
+    store = _work(x[:count], None, out[:count], 1.0).store
+    kernel = find(Taps(outer, inner, 1, 1, 1), x.device, store=store)
+    return kernel if kernel is not None and kernel.program.promote else None
+
+
+def _multiply(
+    kernel: ConvKernel, x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor, share: float
+) -> None:
+    count = len(x) // _WIDTH * _WIDTH
+    _convolve(kernel, weight, _work(x[:count], bias, out[:count], share), share)
     if count < len(x):
         product(x[count:], weight, bias, out[count:], share=share)
-    return True
 
 
 def _work(x: Tensor, bias: Tensor | None, out: Tensor, share: float) -> Work:

@@ -58,11 +58,11 @@ class Shots:
     def run(self, source: Stream[ShotSlice], target: Stream[DoneClip]) -> None:
         """Work until the span or the source ends."""
         for piece in source:
-            self._context.end_piece("wait")
+            self._context.end_piece("wait-read")
             self._context.check()
             for done in self._feed(piece):
                 target.put(done)
-                self._context.end_piece("wait")
+                self._context.end_piece("wait-write")
                 self._progress.add(len(done.frames))
             if self._made not in self._span:
                 source.enough()

@@ -192,14 +192,14 @@ class Device:
             clips = chain.from_iterable(self._one(clip, span) for clip in source)
             for finished in chain(clips, self._last(span)):
                 target.put(finished)
-                self._context.end_piece("wait")
+                self._context.end_piece("wait-write")
                 progress.add(len(finished.frames))
         self._upscale.finish()
         target.close()
 
     def _one(self, clip: Clip, span: Span) -> Iterator[DoneClip]:
         """Finished frames of a span once a clip is known."""
-        self._context.end_piece("wait")
+        self._context.end_piece("wait-read")
         for part in self._steadied(self._enlarged(clip)):
             if part.first in span:
                 yield self._finished(part)

@@ -77,9 +77,9 @@ def test_the_full_table_has_a_row_for_each_switch_in_each_language(bench):
     assert (second[1], second[3], second[7]) == ("off", "–", str(SWITCHES[1].note))
     assert (third[2], third[4], third[5]) == ("rounding", "±0 %", "0")
     assert last[0] == "VAE · all combined"
-    assert second[6] == "cuDNN benchmark: 15-30 % faster"
+    assert second[6] == "cuDNN benchmark: 15-30 % faster (unconfirmed)"
     assert claim[:4] == ["CUDA graphs", "–", "–", "–"]
-    assert claim[6] == "CUDA graphs: no launch overhead"
+    assert claim[6] == "CUDA graphs: no launch overhead (not used)"
     assert claim[7].startswith("Not implemented: ")
     assert "before frames are enlarged" in model.index(0, 0).data(Qt.ItemDataRole.ToolTipRole)
     assert model.index(0, 3).data(Qt.ItemDataRole.ToolTipRole).startswith("0.710×")
@@ -90,7 +90,7 @@ def test_the_full_table_has_a_row_for_each_switch_in_each_language(bench):
     model = table(bench).model()
     assert model.headerData(3, Qt.Orientation.Horizontal) == "时间"
     assert model.index(0, 0).data() == "VAE · 上采样折叠"
-    assert model.index(1, 6).data() == "cuDNN 基准选择：快 15–30 %"
+    assert model.index(1, 6).data() == "cuDNN 基准选择：快 15–30 %（未证实）"
 
 
 def shown(bench: Bench) -> list[str]:

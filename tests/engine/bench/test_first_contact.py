@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -231,6 +232,14 @@ def test_a_part_is_killed_as_soon_as_the_user_stops() -> None:
     with pytest.raises(Cancelled):
         list(rows_of_process(FACTS, BenchOptions(device="cpu"), 60.0, control))
     assert time.monotonic() - began < 10
+
+
+def test_the_document_has_the_parts_of_the_measurement() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "first-contact.md").read_text("utf-8")
+    rows = [line.split("|")[2] for line in text.splitlines() if line.startswith("| ")]
+    listed = [name for cell in rows[1:] for name in re.findall(r"`([\w-]+)`", cell)]
+    assert sorted(listed) == sorted(BY_CASE)
+    assert set(listed) <= {*run.CASES, *run.GROUPS}
 
 
 def test_unused_time_goes_to_later_parts(tmp_path: Path) -> None:

@@ -46,6 +46,16 @@ def test_help_ends_with_0(command_line: CommandLine) -> None:
     assert command_line("--version").out == f"Upreel {__version__}\n"
 
 
+@pytest.mark.parametrize("words", ["--verbose doctor", "doctor --verbose", "models list --verbose"])
+def test_verbose_prints_the_log(
+    words: str, command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPREEL_LOG", "loud")
+    warning = "UPREEL_LOG=loud is none of debug, info, warning, error"
+    assert warning not in command_line(*words.replace("--verbose", "").split()).err
+    assert warning in command_line(*words.split()).err
+
+
 def test_an_error_is_a_code_a_sentence_and_a_hint(command_line: CommandLine) -> None:
     command_line.services.error = SourceMissing("no-such-file", file=Path("a.mp4"))
     ended = command_line("probe", "a.mp4")

@@ -1,10 +1,12 @@
 import io
 import time
+from dataclasses import replace
 
 import pytest
 
+from engine.cli.console import Console
 from engine.cli.progress import TaskLine, progress_on, progress_text
-from engine.protocol.events import StageProgress, TaskProgress, WorkerProgress
+from engine.protocol.events import StageProgress, StagesTimed, TaskProgress, WorkerProgress
 from engine.protocol.tasks import TaskKind
 from tests.helpers.command_line import Terminal
 
@@ -19,7 +21,7 @@ def test_a_file_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> Non
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     stream = io.StringIO()
-    progress = progress_on(stream)
+    progress = progress_on(Console(stream, stream))
     for done in range(1, 101):
         now[0] += 0.3
         progress.show(at(done))
@@ -34,7 +36,7 @@ def test_a_file_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_gpu_has_its_name_next_to_the_progress_of_all() -> None:
     stream = io.StringIO()
-    progress = progress_on(stream)
+    progress = progress_on(Console(stream, stream))
     for worker, gpu in ((1, "RTX 4090, 24 GB"), (2, ""), (3, "a\n[red]b\x1b[31m")):
         progress.show_worker(
             WorkerProgress(job_id="a", worker=worker, frame=48, frames_per_second=1.25, name=gpu)
@@ -48,7 +50,7 @@ def test_a_gpu_has_its_name_next_to_the_progress_of_all() -> None:
 def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     stream = Terminal()
-    progress = progress_on(stream)
+    progress = progress_on(Console(stream, stream))
     progress.show(at(10))
     progress.show(at(40))
     progress.show(at(50, "verify"))
@@ -68,10 +70,30 @@ def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -
     assert r"a\n[link=file:b]c\x1b[31m at frame 4" in stream.getvalue()
 
 
+def test_what_the_gpu_waits_for_stands_next_to_the_progress() -> None:
+    stream = io.StringIO()
+    progress = progress_on(Console(stream, stream))
+    times = StagesTimed(job_id="a", seconds={}, waits_for="write", waiting=0.43)
+    progress.show_times(times)
+    progress.show(at(100))
+    progress.show_times(replace(times, waits_for=""))
+    progress.show(at(100, "mux"))
+    first, second = stream.getvalue().splitlines()
+    assert first.endswith("left, the GPU waits for the encoder (43% of the time)")
+    assert "waits" not in second
+
+
+def test_a_terminal_that_shows_the_log_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    progress_on(Console(stream, stream, is_verbose=True)).show(at(100))
+    assert stream.getvalue().startswith("upscaling: 100/100 frames, 100 %")
+
+
 def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     stream = Terminal()
-    progress_on(stream).show(at(100))
+    progress_on(Console(stream, stream)).show(at(100))
     assert stream.getvalue().startswith("upscaling: 100/100 frames, 100 %")
 
 

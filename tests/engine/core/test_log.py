@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.core import log
 from engine.core.log import job_log
 
 _CRASH = "import faulthandler; from engine.core import log; log.setup(); faulthandler._sigsegv()"
@@ -20,6 +21,18 @@ def test_a_crash_of_a_library_leaves_where_it_was(tmp_path: Path) -> None:
     text = (data / "logs" / "crash.log").read_text("utf-8")
     assert "most recent call first" in text
     assert 'File "<string>", line 1' in text
+
+
+@pytest.mark.parametrize(
+    ("word", "level"),
+    [("", "INFO"), ("debug", "DEBUG"), ("WARNING", "WARNING"), ("error", "ERROR"), ("x", "INFO")],
+)
+def test_a_variable_chooses_what_is_logged(
+    word: str, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPREEL_LOG", word)
+    log.choose_level()
+    assert logging.getLogger().level == getattr(logging, level)
 
 
 def test_nothing_that_a_message_quotes_looks_like_a_record(tmp_path: Path) -> None:

@@ -116,6 +116,12 @@ def test_without_a_gpu_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert examined() == []
 
 
+def test_a_build_for_gpus_has_its_versions_without_a_driver(machine: pytest.MonkeyPatch) -> None:
+    machine.setattr(devices, "in_use", lambda: None)
+    (line,) = examined()
+    assert str(line.message) == "torch 2.13.0, CUDA 13.0, cuDNN 9.19.0"
+
+
 def test_a_build_for_the_processor_has_neither_cuda_nor_cudnn(machine: pytest.MonkeyPatch) -> None:
     import torch
 

@@ -9,7 +9,7 @@ from threading import Thread
 import pytest
 
 from engine.hardware import stage_meter, torch_memory
-from engine.hardware.stage_meter import StageMeter
+from engine.hardware.stage_meter import StageMeter, Waits
 from engine.protocol.report import MemoryPeak
 
 
@@ -146,3 +146,15 @@ def test_another_try_adds_its_times_without_what_was_between(
         meter.end("encode")
     meter.add("read", 5.0)
     assert meter.seconds() == {"encode": 3.0, "read": 5.0}
+
+
+def test_the_device_waits_for_what_it_waited_for_longer() -> None:
+    waits = Waits()
+    assert waits.of({"decode": 1.0, "read": 50.0}) == ("", 0.0)
+    assert waits.of({"decode": 6.0, "wait-write": 4.0}) == ("", 0.0), "too early to say"
+    found, share = waits.of({"decode": 7.0, "wait-write": 4.0, "wait-read": 1.0, "write": 90.0})
+    assert (found, share) == ("write", pytest.approx(5 / 11))
+    busy = {"decode": 17.0, "wait-write": 4.5, "wait-read": 1.0}
+    assert waits.of(busy) == ("", 0.0), "95 % of the last ten seconds"
+    found, share = waits.of(busy | {"wait-read": 13.5})
+    assert (found, share) == ("read", pytest.approx(1.0))

@@ -1,10 +1,19 @@
 import json
+import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import get_args
 
-from engine.bench.report import claims
+import pytest
+
+from engine.bench.chart import svg_of
+from engine.bench.report import Claim, ClaimState, claim_of, claims, is_switch, markdown
+from engine.core.messages import message, text_of
+from engine.planner.times import LAUNCH_S
+from engine.settings.optimisations import choices, optimisations
 from tests.pretended_gpu.published_switches import known
-from tools.reports.claims import NEEDS_GPU, PAGE, MeasuredMachine, machines, page
+from tools.reports.claims import H100, PAGE, ROOT, MeasuredMachine, host_shares, machines, page
 
 
 def cells(text: str) -> list[list[str]]:
@@ -14,12 +23,18 @@ def cells(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
 
 
+@cache
+def written() -> str:
+    """The page as the command writes it."""
+    return page(machines(), known())
+
+
 def test_the_page_is_what_the_command_writes() -> None:
-    assert PAGE.read_text("utf-8") == page(machines(), known())
+    assert PAGE.read_text("utf-8") == written()
 
 
 def test_every_claim_has_a_row_without_an_empty_cell() -> None:
-    rows = cells(page(machines(), known()))
+    rows = cells(written())
     assert len(rows) == len(claims())
     for row in rows:
         assert len(row) == len(rows[0])
@@ -27,7 +42,7 @@ def test_every_claim_has_a_row_without_an_empty_cell() -> None:
 
 
 def test_each_generation_has_a_reason_for_what_is_off() -> None:
-    text = page(machines(), known()).partition("\n## ")[2]
+    text = written().partition("\n## ")[2]
     rows = {row.split("|")[1].strip(): row for row in text.splitlines() if row.startswith("| ")}
     assert {"turing", "ampere", "ada", "blackwell"} <= set(rows)
     assert "nvfp4" in rows["blackwell"]
@@ -48,10 +63,153 @@ def test_every_row_of_a_claim_was_measured_or_says_what_it_needs() -> None:
             assert line.time is not None or line.memory is not None or line.note, (name, row)
 
 
+def test_names_that_look_like_switches_are_switches() -> None:
+    entries = (*optimisations(), *choices())
+    known_keys = {entry.key for entry in entries} | {f"{group}.all" for group in ("vae", "dit")}
+    values = {f"{one.key}={value}" for one in choices() for value in one.values}
+    for name, claim in claims().items():
+        for row in claim.rows:
+            assert row in known_keys | values or not is_switch(row), (name, row)
+    column = [row[4] for row in cells(written())]
+    for name in re.findall(r"`((?:vae|dit|run|plan)\.[\w.=-]+)`", " ".join(column)):
+        assert name in known_keys | values, name
+
+
+def test_an_unconfirmed_claim_has_no_other_name_anywhere() -> None:
+    rows = cells(written())
+    states = {text_of(message(f"claim-state.{state}")) for state in get_args(ClaimState)}
+    assert {row[2] for row in rows} == states
+    for name, claim in claims().items():
+        promise = str(claim_of(claim.rows[0])) if claim.rows else ""
+        assert claim.state != "met" or claim.rows or claim.measured or claim.on_gpu, name
+        assert "unconfirmed" not in claim.words, name
+        assert not promise or promise.endswith(")"), name
+
+
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e-\d+)?")
+DERIVED = {  # figures that follow from those of the page
+    "fp4-pair": "an error in dB",
+    "narrow-files": "a difference of bytes",
+    "eight-gigabytes": "the plans of many GPUs",
+    "near-real-time": "the plans of many GPUs",
+}
+
+
+def numbers(text: str) -> set[float]:
+    """Numbers in a text, thousands with or without commas."""
+    return {float(one.replace(",", "")) for one in NUMBER.findall(text)}
+
+
+@cache
+def numbers_on(page_name: str) -> set[float]:
+    """Numbers on a page."""
+    return numbers((ROOT / page_name).read_text("utf-8"))
+
+
+@pytest.mark.parametrize("name", claims())
+def test_figures_of_other_pages_are_on_those_pages(name: str) -> None:
+    claim = claims()[name]
+    h100 = numbers_on("docs/benchmarks/h100.md")
+    in_ms_and_us = {round(one * unit, 3) for one in h100 for unit in (1e3, 1e6)}
+    assert numbers(claim.on_gpu) <= h100 | in_ms_and_us
+    cited = re.findall(r"\((docs/[\w/.-]+\.md)\)", claim.measured)
+    assert bool(cited) == bool(claim.measured.replace("`bench models`", "")), name
+    said = set[float]()
+    for page_name in cited:
+        said |= numbers_on(page_name)
+    rounded = {round(one, digits) for one in said for digits in (0, 1, 2)}
+    assert name in DERIVED or numbers(claim.measured.partition("(docs/")[0]) <= said | rounded
+
+
+def less(before: float, after: float) -> str:
+    """A saving in whole per cent."""
+    return f"{round(100 * (1 - after / before))} %"
+
+
+def test_words_about_counts_are_those_of_the_pretended_gpu() -> None:
+    found = known()
+    vae, dit = found["vae.all"], found["dit.all"]
+    ring, chunks = found["vae.ring_buffers"], found["vae.chunked_upsampling"]
+    winograd = found["vae.temporal_winograd"]
+    buffers = [found[f"{group}.planned_buffers"] for group in ("vae", "dit")]
+    in_place = [found["vae.in_place"], found["dit.in_place_residual"]]
+    steps = found["dit.fused_steps"]
+    expected = {
+        "total-time": [
+            less(vae.off.gigabytes, vae.on.gigabytes) + " of the decoder's bytes",
+            less(vae.off.teraflops, vae.on.teraflops) + " of its operations",
+            less(dit.off.gigabytes, dit.on.gigabytes) + " of the transformer's bytes",
+        ],
+        "total-memory": [f"{less(one.off.peak_gib, one.on.peak_gib)}" for one in (vae, dit)],
+        "chunked-upsampling": [
+            f"{100 * (1 - chunks.on.peak_gib / chunks.off.peak_gib):.1f} % less",
+            f"{chunks.on.peak_gib:.2f} GiB instead of {chunks.off.peak_gib:.2f}",
+        ],
+        "no-concatenation": [
+            less(ring.off.gigabytes, ring.on.gigabytes) + " fewer bytes",
+            less(ring.off.peak_gib, ring.on.peak_gib) + " lower",
+        ],
+        "in-place": [
+            less(in_place[1].off.peak_gib, in_place[1].on.peak_gib) + " lower",
+            " and ".join(less(one.off.gigabytes, one.on.gigabytes) for one in in_place),
+        ],
+        "fused-activation": [less(steps.off.gigabytes, steps.on.gigabytes)],
+        "memory-pools": [
+            f"{round(100 * (one.on.peak_gib / one.off.peak_gib - 1))} % more" for one in buffers
+        ],
+        "grouped-windows": [
+            "{0.on.launches:,} launches instead of {0.off.launches:,}".format(
+                found["dit.grouped_windows"]
+            )
+        ],
+        "temporal-winograd": [
+            f"{winograd.off.teraflops / winograd.on.teraflops:.2f} times fewer operations",
+            f"{winograd.on.gigabytes / winograd.off.gigabytes:.1f} times the bytes",
+            f"{winograd.on.peak_gib / winograd.off.peak_gib:.1f} times the memory",
+        ],
+        "upsampler-fold": [f"{vae.off.teraflops / vae.on.teraflops:.2f} times fewer"],
+    }
+    for name, words in expected.items():
+        for one in words:
+            assert one in claims()[name].words, (name, one)
+
+
+def test_ratios_in_words_are_those_of_the_benchmark() -> None:
+    """Only two digits after the point are ratios; the rest are per cent and counts."""
+    processor = machines()[0].lines
+    for name, claim in claims().items():
+        lines = [processor[row] for row in claim.rows]
+        known_ratios = {f"{one:.2f}" for line in lines for one in (line.time, line.memory) if one}
+        others = claim.measured + claim.on_gpu + _counts_of(claim)
+        for ratio in re.findall(r"(?<![\d.])(0\.\d\d|1\.\d\d)(?!\d)(?= of| times as)", claim.words):
+            assert ratio in known_ratios or ratio in others, (name, ratio)
+
+
+def _counts_of(claim: Claim) -> str:
+    return " ".join(row[-1] for row in cells(written()) if claim.words in row)
+
+
+def test_the_reason_against_graphs_has_the_figures_of_the_table() -> None:
+    slice_share, tile_share = (host_shares(step)[0] for step in ("decode 720p", "decode 256 px"))
+    for language in ("en", "zh_CN"):
+        hint = text_of(message("claim.cuda-graphs").hint, language)
+        for share in (slice_share, tile_share):
+            assert f"{round(100 * share)} %" in hint, language
+        assert f"{round(LAUNCH_S * 1e6)}" in hint
+
+
+def test_the_page_and_the_chart_of_a_cpu_are_those_of_its_figures() -> None:
+    folder = ROOT / "docs" / "benchmarks"
+    rows = json.loads((folder / "optimisations-cpu.json").read_text("utf-8"))["results"]
+    page_text = (folder / "optimisations-cpu.md").read_text("utf-8")
+    assert page_text == markdown(rows, "bench optimisations")
+    assert (folder / "optimisations-cpu.svg").read_text("utf-8") == svg_of(rows)
+
+
 def test_figures_of_a_gpu_get_a_column_of_their_own(tmp_path: Path) -> None:
     (processor, *_) = machines()
     without = page([processor], known())
-    assert NEEDS_GPU in without
+    assert H100 in without
     rows = [
         {"case": "machine", "processor": "A processor", "card": "Some GPU", "torch": "2.13"},
         {"case": "optimisations-vae", "switch": "vae.fused_norm", "time": 0.5, "memory": 0.75},

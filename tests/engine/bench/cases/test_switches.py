@@ -126,10 +126,10 @@ def test_what_documents_promise_besides_has_lines() -> None:
     assert rows["run.cudnn_benchmark"]["note"] == message("bench.needs-gpu")
     assert "UPREEL_RUN_PASSIVE_THREADS" in str(rows["run.passive_threads"]["note"])
     assert {entry.key for entry in RunSwitches.optimisations()} < set(rows)
-    assert rows["plan.slices"]["memory"] > 0
-    assert rows["plan.tiles"]["memory"] < 1
-    assert rows["vae.attention"]["error"] < 1e-5
-    assert 0.5 < rows["dit.sampling"]["time"] < 1
+    assert rows["slices"]["memory"] > 0
+    assert rows["tiles"]["memory"] < 1
+    assert rows["wide-head-attention"]["error"] < 1e-5
+    assert 0.5 < rows["sampling-sums"]["time"] < 1
     assert rows["dit.matmul=fp8"]["error"] > rows["dit.matmul=int8"]["error"] > 1e-3
     assert rows["dit.matmul=nvfp4"]["note"] == message("bench.no-matmul")
 
@@ -237,11 +237,11 @@ def test_what_documents_claim_besides_switches_has_lines(claim_lines: dict[str, 
     assert claim_lines["vae.precision=float16"]["note"] == message("bench.needs-gpu")
     half = claim_lines["vae.precision=bfloat16"]
     assert half["error"] > 1e-3 > 1e-5 > half["error_without"]
-    for name in ("vae.pixel_shuffle", "plan.separable_blending"):
+    for name in ("pixel-shuffle", "separable-blending"):
         assert claim_lines[name]["time"] > 0
         assert claim_lines[name]["error"] < 1e-6
-    assert claim_lines["plan.separable_blending"]["memory"] < 1  # no weight of every pixel
-    assert claim_lines["plan.cached_ramps"]["time"] > 0
+    assert claim_lines["separable-blending"]["memory"] < 1  # no weight of every pixel
+    assert claim_lines["cached-ramps"]["time"] > 0
 
 
 def test_runs_that_differ_in_memory_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
