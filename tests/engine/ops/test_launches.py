@@ -18,7 +18,7 @@ from engine.ops import launches
 from engine.ops.attention import single_head
 from engine.ops.attention.backends import Backend
 from engine.ops.conv.temporal_conv import TemporalConv, laid_out
-from engine.planner.times import OF_GENERATION, SHARES
+from engine.planner.gpu_speed import OF_GENERATION, SHARES
 from tools.reports.plan_table import case_of
 
 CUDA = torch.device("cuda")
