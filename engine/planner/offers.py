@@ -93,13 +93,14 @@ def slow_notice(
         The notice with "offers" among its params, as `with_offers` has them, and their times.
     """
     times = plan.seconds * float(plan.picture.frame_rate) / plan.frames
-    if not plan.work.is_single_frames and times <= _SLOW:
+    flickers = plan.work.is_single_frames and settings.clip_frames != 1
+    if not flickers and times <= _SLOW:
         return None
     found = dict(_faster(plan, settings, planned))
     advice = message("advice.instead", choices=tuple(found.values())) if found else ""
     return Notice(
         code="plan-slow",
-        case="flickers" if plan.work.is_single_frames else "takes-long",
+        case="flickers" if flickers else "takes-long",
         severity="warning",
         params={
             "time": minutes_message(plan.seconds),
@@ -114,6 +115,7 @@ def _faster(
     plan: Plan, settings: JobSettings, planned: Callable[[JobSettings], Plan]
 ) -> Iterator[tuple[str, Message]]:
     """Settings to change, and their names with the times that they take."""
+    most = plan.seconds * (1 if plan.work.is_single_frames else _WORTH_IT)
     small = registry.family_of(plan.work).smaller_model(settings)
     offers = [f"model={small},precision=auto"] if small and not settings.dit else []
     if plan.work.takes_shots and settings.working_size > _WORKING_SIZE:
@@ -127,7 +129,7 @@ def _faster(
         except EngineError:  # such a job cannot be at all
             continue
         fits = all(notice.code != "plan-does-not-fit" for notice in other.notices)
-        if fits and not other.work.is_single_frames and other.seconds < _WORTH_IT * plan.seconds:
+        if fits and not other.work.is_single_frames and other.seconds < most:
             title, time = registry.title_of(asked.model), minutes_message(other.seconds)
             about = {"title": title, "time": time, "share": str(asked.working_size)}
             small_size = asked.working_size < settings.working_size

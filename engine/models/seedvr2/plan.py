@@ -114,7 +114,7 @@ class SeedVr2Plan(VaePlan):
         parts = [
             *(self.model, self.device, f"{self.dtype} (VAE {self.vae_dtype})"),
             *(() if self.result is None else (f"processed at {self.size}",)),
-            f"clips of {self.frames} frames",
+            "single frames" if self.frames == 1 else f"clips of {self.frames} frames",
             *self.tile_parts,
         ]
         if self.device == "cuda":

@@ -14,7 +14,7 @@ from engine.planner.plan_job import Request, bare_plan, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
-from tests.helpers.plans import a_media
+from tests.helpers.plans import a_budget, a_media
 
 GB = 10**9
 TURING, AMPERE = requested("RTX 2080 Ti"), requested("RTX 3080 12 GB")
@@ -125,6 +125,16 @@ def test_switches_scale_what_the_speed_test_measured() -> None:
     assert fast.seconds < usual.seconds < slow.seconds
     assert usual.seconds_high == pytest.approx(1.6 * usual.seconds)  # the kernel is in it
     assert fast.seconds_high > 1.6 * fast.seconds  # the format is not
+
+
+def test_formats_count_on_a_processor_as_they_were_measured_there() -> None:
+    found = {}
+    for kind in ("none", "int8", "fp8"):
+        settings = JobSettings(model="seedvr2-3b", scale=2, matmul=kind)
+        plan = bare_plan(Request(media=a_media(), settings=settings), a_budget(), Rates())
+        found[kind] = {stage.stage: stage.seconds for stage in plan.stages}["transformer"]
+    assert found["int8"] == pytest.approx(0.47 * found["none"], rel=0.05)
+    assert found["fp8"] == pytest.approx(1.66 * found["none"], rel=0.05)
 
 
 def test_formats_that_the_gpu_has_are_one_step_away() -> None:

@@ -48,17 +48,22 @@ def test_twelve_minutes_for_four_seconds_are_told_with_what_is_faster() -> None:
 
 
 def test_clips_of_one_frame_are_told_as_flicker() -> None:
-    gpu = "RTX 2060 6 GB"
-    plan = planned(gpu, model="seedvr2-3b", height=2160)
+    gpu = "RTX 3050 Laptop GPU"
+    plan = planned(gpu, height=720)
     assert plan.work.is_single_frames
     (slow,) = notices(plan, "plan-slow")
     assert slow.case == "flickers"
-    for offer in str(slow.params["offers"]).split(";"):
-        other = planned(gpu, *offer.split(","), model="seedvr2-3b", height=2160)
+    offers = str(slow.params["offers"]).split(";")
+    assert {"model=seedvr2-3b,precision=auto", "model=lite"} < set(offers)
+    for offer in offers:
+        other = planned(gpu, *offer.split(","), height=720)
         assert not other.work.is_single_frames
+        assert other.seconds < plan.seconds
+    (chosen,) = notices(planned(gpu, height=720, clip_frames=1), "plan-slow")
+    assert chosen.case == "takes-long"
     still = a_media(frame_count=1, frame_count_is_exact=True)
     budget = pretended_budget(requested(gpu), ram_bytes=24 * GIB)
-    settings = JobSettings(model="seedvr2-3b", scale=2)
+    settings = JobSettings(model="seedvr2-7b-sharp", height=720)
     image = plan_job(Request(media=still, settings=settings), budget, Rates())
     assert not image.work.is_single_frames
 
