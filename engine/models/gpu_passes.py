@@ -122,14 +122,16 @@ def of_layer(name: str, dtype: str, products: str, switches: DitSwitches) -> Lay
 
 
 def layer_name(dtype: str, switches: DitSwitches) -> str:
-    """Name of an entry: type, and switches that are off."""
-    off = (one for one in BYTES_SWITCHES if not getattr(switches, one))
+    """Name of an entry: type, and switches that are off; only fused steps have kernels."""
+    names = [one for one in BYTES_SWITCHES if one != "kernels" or switches.fused_steps]
+    off = (one for one in names if not getattr(switches, one))
     return ", ".join((dtype, *(f"without {one}" for one in off)))
 
 
 def products_name(dtype: str, products: str, switches: DitSwitches) -> str:
-    """Name of what a format of products adds."""
-    return f"{dtype}, {products}{'' if switches.kernels else ', without kernels'}"
+    """Name of what a format of products adds; operators of torch round to nvfp4."""
+    is_plain = products != "nvfp4" and not switches.kernels
+    return f"{dtype}, {products}{', without kernels' if is_plain else ''}"
 
 
 @cache

@@ -16,7 +16,6 @@ from engine.settings.assignments import with_text
 from engine.settings.schema import JobSettings
 
 _HEIGHTS = (2160, 1440, 1080, 720, 540, 480, 360, 240)  # px, of a result
-_SLOW = 100  # times as long as the video lasts
 _WORTH_IT = 0.7  # of the time takes, at most, what is offered as faster
 _WORKING_SIZE = 70  # %, the smallest that is offered
 Fits = Callable[[JobSettings], bool]
@@ -80,22 +79,24 @@ def _heights(source: Size, wanted: Size) -> list[int]:
 
 
 def slow_notice(
-    plan: Plan, settings: JobSettings, planned: Callable[[JobSettings], Plan]
-) -> Notice | None:
-    """A warning of a plan that flickers, or that takes very long; None for all others.
+    plan: Plan,
+    settings: JobSettings,
+    planned: Callable[[JobSettings], Plan],
+    *,
+    flickers: bool,
+) -> Notice:
+    """A warning of a plan that flickers, or that takes very long.
 
     Args:
         plan: Plan with its predictions.
         settings: Settings of the user; the model is named.
         planned: The plan of other settings.
+        flickers: Memory only holds clips of one frame.
 
     Returns:
         The notice with "offers" among its params, as `with_offers` has them, and their times.
     """
-    times = plan.seconds * float(plan.picture.frame_rate) / plan.frames
-    flickers = plan.work.is_single_frames and settings.clip_frames != 1
-    if not flickers and times <= _SLOW:
-        return None
+    times = plan.seconds * float(plan.picture.frame_rate) / max(1, plan.frames)
     found = dict(_faster(plan, settings, planned))
     advice = message("advice.instead", choices=tuple(found.values())) if found else ""
     return Notice(

@@ -53,6 +53,7 @@ from engine.settings.switches import switches_of
 from engine.video import film_preparation
 from engine.video.write import codecs, containers
 
+_SLOW = 100  # times as long as the video lasts
 _MOST_HALVED = 3  # times that tiles are halved because a GPU was lost as often
 
 
@@ -95,8 +96,9 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
 
     refusal = refusal_of(plan)
     if refusal is None:
-        slow = slow_notice(plan, request.settings, planned)
-        if slow is not None:
+        flickers = plan.work.is_single_frames and request.settings.clip_frames != 1
+        if flickers or plan.seconds * plan.picture.frame_rate > _SLOW * plan.frames:
+            slow = slow_notice(plan, request.settings, planned, flickers=flickers)
             plan = replace(plan, notices=in_order((*plan.notices, slow)))
         if reasons.limited_by == "commit" and budget.commit is not None:
             plan = replace(plan, notices=(*plan.notices, commit_limits(plan, budget.commit)))

@@ -34,8 +34,8 @@ GUESSED_GPU = Spread(0.9, 2.5)
 _GUESSED = Spread.of_error(1.0)
 _TESTED_GPU = Spread(0.7, 1.6)  # convolutions and products; not how well stages overlap
 _TESTED = Spread.of_error(0.3)
-# Of the time of products in float32, those of the blocks of a transformer on a CPU with AVX-512 VNNI
-# (docs/benchmarks/products.md, whole forwards: 1.8 and 6.3 CPU seconds for 3.8).
+# Times as long as products in float32 take those of a transformer's blocks on a CPU with AVX-512
+# VNNI (docs/benchmarks/products.md, whole forwards: 1.8 and 6.3 CPU seconds for 3.8).
 _NARROW = {"int8": 0.45, "fp8": 1.7}
 _LEAST_ERROR, _MOST_ERROR = 0.08, 0.5  # of what jobs taught
 

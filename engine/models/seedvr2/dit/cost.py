@@ -155,7 +155,7 @@ class DitFlops:
 
     linear: int
     attention: int
-    ends: int  # of `linear`, before and after the blocks, which no narrow format multiplies
+    ends: int  # part of `linear` before and after the blocks, which no narrow format multiplies
 
     @property
     def total(self) -> int:
