@@ -120,8 +120,7 @@ def _faster(
     small = registry.family_of(plan.work).smaller_model(settings)
     offers = [f"model={small},precision=auto"] if small and not settings.dit else []
     if plan.work.takes_shots and settings.working_size > _WORKING_SIZE:
-        size = f"working_size={_WORKING_SIZE}"
-        offers += [size, *(f"{one},{size}" for one in offers)]
+        offers.append(f"working_size={_WORKING_SIZE}")
     offers += [f"model={model}" for model in registry.built_in() if model != settings.model]
     for offer in offers:
         asked = with_text(settings, offer.split(","))
