@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 from engine.cli import formatting, options
@@ -10,6 +11,7 @@ from engine.cli.console import encode
 from engine.cli.context import DONE, FAILED, CommandContext
 from engine.core.messages import message
 from engine.hardware.devices import pretended
+from engine.planner.notices import in_order
 from engine.protocol.plan import Plan
 
 _MARKS = {"ok": "ok", "warning": "warning", "problem": "PROBLEM"}
@@ -29,14 +31,15 @@ def probe(args: argparse.Namespace, context: CommandContext) -> int:
 def plan(args: argparse.Namespace, context: CommandContext) -> int:
     """Show the plan; the exit status is 1 when it could not be started.
 
-    For a pretended GPU it is 0 when it would fit there: that it is not here is no news, and
-    files of models need not be loaded for the question.
+    For a pretended GPU it is 0 when it would fit there.
     """
     pretend = pretended(*args.pretend_gpu, memory=args.pretend_vram or "")
     output = Path(args.output) if args.output is not None else None
     settings = options.job_settings(args, pretend)
-    found = context.services.plan(
-        Path(args.input), settings, output, options.engine_settings(args, context), pretend
+    found = _answered(
+        context.services.plan(
+            Path(args.input), settings, output, options.engine_settings(args, context), pretend
+        )
     )
     if context.console.json:
         context.console.data(found)
@@ -44,12 +47,16 @@ def plan(args: argparse.Namespace, context: CommandContext) -> int:
         context.console.say(*formatting.plan_words(found))
     for notice in found.notices:
         context.console.notice(notice)
-    return DONE if _would_do(found) else FAILED
+    return FAILED if any(notice.severity == "refusal" for notice in found.notices) else DONE
 
 
-def _would_do(plan: Plan) -> bool:
-    expected = {"pretended-card", "weights-missing"} if plan.is_pretended else set()
-    return all(notice.severity != "refusal" or notice.code in expected for notice in plan.notices)
+def _answered(plan: Plan) -> Plan:
+    """A plan for a pretended GPU: what is missing to start it here does not refuse it there."""
+    if not plan.is_pretended:
+        return plan
+    missing = ("pretended-card", "weights-missing")
+    notices = (replace(n, severity="info") if n.code in missing else n for n in plan.notices)
+    return replace(plan, notices=in_order(notices))
 
 
 def verify(args: argparse.Namespace, context: CommandContext) -> int:

@@ -118,7 +118,8 @@ def _upscale(add: Any) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help='plan for another GPU, for example "RTX 5070 Ti"; repeat for several GPUs',
+        help='plan for another GPU, for example "RTX 5070 Ti" or "RTX 3080 10 GB"; '
+        "repeat for several GPUs",
     )
     command.add_argument(
         "--pretend-vram", metavar="SIZE", help="plan for a GPU with this memory, for example 16GiB"

@@ -297,16 +297,17 @@ def pretended(*names: str, memory: str = "") -> tuple[GpuSpec, ...]:
     """The GPUs that texts request; () where all are empty.
 
     Args:
-        names: Names in the table; none with a memory means this computer's own GPUs.
+        names: Names in the table, with a size where GPUs of one name differ: "RTX 3080 10 GB". None
+            with a memory means this computer's own GPUs.
         memory: Size that each is given, as "16GiB"; "" for what it has.
 
     Raises:
-        SettingsError: There is no such GPU, or no such size.
+        SettingsError: There is no such GPU, or no such size, or more than one of that name.
     """
     size = parse_memory(memory) if memory else 0
     wanted = tuple(filter(None, map(str.strip, names)))
     if wanted or not size:
-        return tuple(gpu_table.named(name, size) for name in wanted)
+        return tuple(gpu_table.requested(name, size) for name in wanted)
     own = in_use()
     if own is None:
         raise SettingsError("no-gpu-to-pretend")

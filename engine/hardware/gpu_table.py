@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -52,6 +53,11 @@ class GpuSpec:
         return CAPABILITIES[self.generation]
 
     @property
+    def is_geforce(self) -> bool:
+        """Whether half precision with sums in float32 has half of its rate with narrower sums."""
+        return self.form_factor in ("desktop", "laptop")
+
+    @property
     def title(self) -> str:
         """Short name with its memory: "RTX 5070 Ti, 16 GB"."""
         short = self.name.removeprefix("NVIDIA ").removeprefix("GeForce ")
@@ -78,6 +84,29 @@ def find(name: str, memory_bytes: int = 0) -> GpuSpec | None:
         return None
     aim = memory_bytes or max(gpu.memory_bytes for gpu in found)
     return min(found, key=lambda gpu: abs(gpu.memory_bytes - aim))
+
+
+_WITH_SIZE = re.compile(r"(.+?)[, ]\s*(\d+)\s*gi?b", re.IGNORECASE)  # "RTX 3080, 10 GB"
+
+
+def requested(text: str, memory_bytes: int = 0) -> GpuSpec:
+    """The GPU that a text names, with its memory where GPUs of that name differ.
+
+    Args:
+        text: Name as for `named`, or a title: "RTX 3080, 10 GB".
+        memory_bytes: Memory it is given; 0 for what it has.
+
+    Raises:
+        SettingsError: There is no such GPU, or there are several and the text does not tell which.
+    """
+    parts = _WITH_SIZE.fullmatch(text.strip())
+    if parts is not None:
+        return named(parts[1], memory_bytes or int(parts[2]) * GIB)
+    gpu = named(text, memory_bytes)
+    titles = [one.title for one in gpu_specs() if one.name == gpu.name]
+    if memory_bytes or len(titles) == 1:
+        return gpu
+    raise SettingsError("gpu-of-several-sizes", name=text, titles=" / ".join(titles))
 
 
 def named(name: str, memory_bytes: int = 0) -> GpuSpec:

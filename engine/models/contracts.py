@@ -22,7 +22,7 @@ from engine.protocol.model_file_state import Kind, NetworkFacts
 from engine.protocol.plan import Notice, PicturePlan, WorkPlan
 from engine.protocol.report import State
 from engine.settings.schema import JobSettings
-from engine.settings.switches import Switches
+from engine.settings.switches import Switches, default_switches
 
 if TYPE_CHECKING:
     from engine.models.latents import LatentFormat
@@ -86,14 +86,23 @@ class StageWork:
         operations: Floating-point; a multiply-add is two.
         products: Operations of them in matrix products; all others are convolutions. Of a VAE
             they are attention with one head.
+        narrow: Operations of products in a narrow format.
+        narrow_format: Name of that format, as the setting `matmul` has it.
+        attended: Operations of products in attention with many heads.
+        attention: Backend of that attention, as the setting of its name has it.
+        half_sums: Whether a kernel of ours with sums in float16 may be chosen.
+        tf32: Whether float32 is multiplied as TF32.
+        is_counted: Bytes and operations are counts of the program's code, not guesses.
         passed_bytes: To and from the GPU's memory, by passes between convolutions and products.
-        launches: Kernels, where the GPU may wait for the host; 0 where it never does.
+        packed_bytes: To and from it, by bringing weights into the order of that kernel.
+        launches: Kernels, for which the GPU may wait for the host; 0 where it never does.
         processor: Name of the cost that counts on a CPU, as in `planner.rates.COSTS`, and
             its units; None for 10^12 operations of the kind.
         pinned_bytes: Weights copied to the GPU meanwhile, from pinned main memory.
         paged_bytes: Bytes copied from pageable RAM.
         parked_bytes: Carries copied to pageable main memory and back, for which the GPU waits.
         parked_pinned_bytes: Bytes parked in pinned RAM.
+        hides_copies: Whether weights are copied while the GPU computes.
         moved_bytes: To and from the GPU's memory, by work that the speed test does not measure.
     """
 
@@ -101,13 +110,22 @@ class StageWork:
     dtype: str
     operations: float
     products: float = 0.0
+    narrow: float = 0.0
+    narrow_format: str = "none"
+    attended: float = 0.0
+    attention: str = "auto"
+    half_sums: bool = False
+    tf32: bool = False
+    is_counted: bool = False
     passed_bytes: float = 0.0
+    packed_bytes: float = 0.0
     launches: float = 0.0
     processor: tuple[str, float] | None = None
     pinned_bytes: float = 0.0
     paged_bytes: float = 0.0
     parked_bytes: float = 0.0
     parked_pinned_bytes: float = 0.0
+    hides_copies: bool = True
     moved_bytes: float = 0.0
 
     def cost(self, device: str) -> tuple[str, float]:
@@ -125,12 +143,15 @@ class Step:
         code, message, params: Text of the choice, like that of `Alternative`.
         work: The plan.
         is_more: Whether it needs more memory than the present plan.
+        setting: Setting that it takes, as "matmul=fp8": it is no step where the device cannot do
+            that. "" for a plan of the same settings.
     """
 
     code: str
     message: Message
     work: WorkPlan
     is_more: bool
+    setting: str = ""
     params: dict[str, str] = field(default_factory=dict)
 
 
@@ -255,6 +276,10 @@ class ModelFamily(ABC, Generic[W]):
     @abstractmethod
     def stage_work(self, work: W, frames: int) -> dict[str, StageWork]:
         """Work of each stage for n frames of the source."""
+
+    def as_tested(self, work: W) -> W:
+        """The plan with the switches and formats that the speed test measures."""
+        return replace(work, switches=default_switches(work.device))
 
     def frames_around(self, work: W) -> tuple[int, int]:
         """Frames of a shot before some (at most) and after them that their result takes."""

@@ -37,6 +37,11 @@ class FramePlan(WorkPlan):
         return self.frame.scaled(self.scale)
 
     @property
+    def step_values(self) -> dict[str, str]:
+        """The longer side of a tile."""
+        return {"tile": str(max(self.tile.width, self.tile.height))}
+
+    @property
     def tiles(self) -> int:
         """Tiles of a frame."""
         return len(tile_grid(self.frame, self.tile, self.overlap))

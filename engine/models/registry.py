@@ -46,6 +46,11 @@ def families() -> tuple[AnyFamily, ...]:
     return tuple(family(name) for name in (*_registered, *NAMES))
 
 
+def built_in() -> tuple[str, ...]:
+    """Models that come with the program and make results larger than their source."""
+    return tuple(model for one in families() if one.is_built_in for model in one.models)
+
+
 def family_of(work: WorkPlan) -> AnyFamily:
     """The family of a plan."""
     return family(work.family)

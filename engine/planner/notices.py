@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from engine.core.geometry import Size
@@ -16,9 +16,9 @@ from engine.models.latents import Guess
 from engine.planner import latents, peaks, workers
 from engine.planner.joining import other_computers
 from engine.protocol.media import ChapterOrder, Findings, MediaInfo, Reading, VideoInfo
-from engine.protocol.plan import LatentPlan, Notice, Plan
+from engine.protocol.plan import LatentPlan, Notice, Plan, WorkPlan
 from engine.settings.optimisations import SwitchChoice, SwitchEntry, Value, optimisations
-from engine.settings.schema import JobSettings, with_environment
+from engine.settings.schema import JobSettings, describe, with_environment
 from engine.settings.switches import entries, named_changes
 from engine.video import film_preparation
 from engine.video.colour_tags import assumed_matrix
@@ -30,8 +30,16 @@ SPARE_BYTES = 200 * 10**6  # left free on every disk
 _DOWNLOAD_RATE = 50e6 / 8  # bytes/s; assumed, as no download was measured
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """Request in sizes: of the result, and the largest plan, which has what the user chose."""
+
+    size: Size
+    work: WorkPlan
+
+
 def notices_of(
-    plan: Plan, media: MediaInfo, settings: JobSettings, budget: Budget, wanted: Size
+    plan: Plan, media: MediaInfo, settings: JobSettings, budget: Budget, asked: Asked
 ) -> tuple[Notice, ...]:
     """Everything worth knowing about this plan, refusals first.
 
@@ -40,10 +48,12 @@ def notices_of(
         media: The source.
         settings: Settings as the user chose them.
         budget: Budget of the computer.
-        wanted: Size asked for, before the codec rounded it.
+        asked: Request in sizes, before codec and memory changed them.
     """
     found = [
         *choice_notices(plan, settings, budget),
+        *_unused(plan, settings),
+        *_lowered(plan.work, settings, asked.work),
         *_gone(plan, settings, budget),
         *_losses(plan, budget),
         *_memory(plan, budget),
@@ -56,13 +66,18 @@ def notices_of(
         *_damage(media, settings),
         *_source(media),
         *source_notices(media, settings),
-        *_size(plan, wanted),
+        *_size(plan, asked.size),
         *codecs.picture_notices(media, plan.picture),
         *containers.stream_notices(media, plan.container),
         *(statement_notices(media, StatedResult.of_plan(plan)) if media.statements else ()),
     ]
+    return in_order(found)
+
+
+def in_order(notices: Iterable[Notice]) -> tuple[Notice, ...]:
+    """Notices, refusals first, information last."""
     order = {"refusal": 0, "warning": 1, "info": 2}
-    return tuple(sorted(found, key=lambda notice: order[notice.severity]))
+    return tuple(sorted(notices, key=lambda notice: order[notice.severity]))
 
 
 def _gone(plan: Plan, settings: JobSettings, budget: Budget) -> Iterator[Notice]:
@@ -219,8 +234,7 @@ def _built_in(plan: Plan) -> list[str]:
     """Models that need nothing downloaded and can make the result of a plan."""
     size, source = plan.picture.size, plan.source_size
     is_larger = size.width > source.width or size.height > source.height
-    families = [one for one in registry.families() if one.is_built_in]
-    return [model for one in families if is_larger for model in one.models]
+    return list(registry.built_in()) if is_larger else []
 
 
 def _disk(plan: Plan, budget: Budget) -> Iterator[Notice]:
@@ -337,6 +351,40 @@ def _chosen(
         value = getattr(settings, setting) if setting else by_name.get(entry.key)
         if value is not None and any(map(entry.counts_for, families)):
             yield setting or entry.key, entry, value
+
+
+def _unused(plan: Plan, settings: JobSettings) -> Iterator[Notice]:
+    """A notice of each choice that no model of a job looks at."""
+    families = {work.family for work in plan.passes} | ({"latents"} if plan.latent else set())
+    if plan.latent is not None:
+        families.add(registry.latent_family(plan.latent.model).name)
+    usual = JobSettings()
+    for name, entry in describe(JobSettings).items():
+        is_used = not entry.families or families.intersection(entry.families)
+        if not is_used and getattr(settings, name) != getattr(usual, name):
+            params: dict[str, Param] = {
+                "setting": name,
+                "heading": title(f"setting.{name}"),
+                "model": registry.title_of(plan.work.model),
+            }
+            yield Notice(code="setting-unused", severity="info", params=params)
+
+
+def _lowered(work: WorkPlan, settings: JobSettings, asked: WorkPlan) -> Iterator[Notice]:
+    """A notice for each size that the user chose and that is smaller in the plan."""
+    if work.family != asked.family:
+        return
+    usual = JobSettings()
+    for name, value in work.step_values.items():
+        wanted = getattr(settings, name)
+        if wanted != getattr(usual, name) and value != asked.step_values[name]:
+            params: dict[str, Param] = {
+                "setting": name,
+                "heading": title(f"setting.{name}"),
+                "value": value,
+                "wanted": str(wanted),
+            }
+            yield Notice(code="setting-lowered", severity="info", params=params)
 
 
 # --- sources of latents

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from engine.core.errors import EngineError, NoUsableGpu
-from engine.core.geometry import FrameSpan, Size
-from engine.core.messages import Message, message
+from engine.core.errors import NoUsableGpu
+from engine.core.geometry import FrameSpan
 from engine.core.units import memory_text
 from engine.hardware.budget import Budget
 from engine.models import registry
 from engine.models.contracts import Step, WorkRequest
-from engine.models.planning.candidates import first_fit
 from engine.models.planning.memory import PhaseMemory, Room
 from engine.planner import first_pass, gpu_team, latents, peaks, times, vae_dtype, workers
 from engine.planner.joining import other_computers
-from engine.planner.notices import commit_limits, notices_of, other_model, refusal_of
+from engine.planner.notices import (
+    Asked,
+    commit_limits,
+    in_order,
+    notices_of,
+    other_model,
+    refusal_of,
+)
+from engine.planner.offers import slow_notice, with_offers
 from engine.planner.rates import Rates
 from engine.planner.target import (
     check_size,
@@ -41,11 +47,13 @@ from engine.protocol.plan import (
     StagePlan,
     WorkPlan,
 )
+from engine.settings.optimisations import choices
 from engine.settings.schema import JobSettings, with_environment
 from engine.settings.switches import switches_of
 from engine.video import film_preparation
 from engine.video.write import codecs, containers
 
+_SLOW = 100  # times as long as the video lasts
 _MOST_HALVED = 3  # times that tiles are halved because a GPU was lost as often
 
 
@@ -82,18 +90,24 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
     team = gpu_team.budget_of(plan, budget) if budget.gpus else budget
     reasons = reasons_of(plan, request, team, rates)
     plan = replace(plan, reasons=reasons)
+
+    def planned(settings: JobSettings) -> Plan:
+        return bare_plan(replace(request, settings=settings), budget, rates)
+
     refusal = refusal_of(plan)
     if refusal is None:
+        flickers = plan.work.is_single_frames and request.settings.clip_frames != 1
+        if flickers or plan.seconds * plan.picture.frame_rate > _SLOW * plan.frames:
+            slow = slow_notice(plan, request.settings, planned, flickers=flickers)
+            plan = replace(plan, notices=in_order((*plan.notices, slow)))
         if reasons.limited_by == "commit" and budget.commit is not None:
             plan = replace(plan, notices=(*plan.notices, commit_limits(plan, budget.commit)))
         return plan
 
-    def fits(settings: JobSettings) -> bool:
-        other = bare_plan(replace(request, settings=settings), budget, rates)
-        return refusal_of(other) is None
-
     sizes = plan.source_size, plan.picture.size
-    better = with_offers(refusal, request.settings, sizes, fits)
+    better = with_offers(
+        refusal, request.settings, sizes, lambda settings: refusal_of(planned(settings)) is None
+    )
     return replace(plan, notices=tuple(better if n is refusal else n for n in plan.notices))
 
 
@@ -186,7 +200,7 @@ def _plan_within(request: Request, budget: Budget, rates: Rates) -> Plan:
         plan = workers.added(plan, settings.workers, budget)
     if settings.machines != "off":
         plan = other_computers().let_in(plan, media)
-    return _predicted(plan, request, budget, rates, wanted)
+    return _predicted(plan, request, budget, rates, Asked(size=wanted, work=work))
 
 
 def _largest(
@@ -268,7 +282,7 @@ def room_of(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Room:
     )
 
 
-def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wanted: Size) -> Plan:
+def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, asked: Asked) -> Plan:
     """The plan with peak, time, size and notices."""
     seconds, spread = times.seconds(plan, budget, rates), times.spread(plan, budget, rates)
     on_gpu, peak = plan.work.device == "cuda", peaks.job_peak(plan)
@@ -289,7 +303,7 @@ def _predicted(plan: Plan, request: Request, budget: Budget, rates: Rates, wante
         output_bytes=output_bytes(plan, request.media),
         free_disk_bytes=budget.free_output_bytes,
     )
-    return replace(plan, notices=notices_of(plan, request.media, request.settings, budget, wanted))
+    return replace(plan, notices=notices_of(plan, request.media, request.settings, budget, asked))
 
 
 def _stages(plan: Plan, budget: Budget, rates: Rates) -> tuple[StagePlan, ...]:
@@ -320,6 +334,7 @@ def reasons_of(plan: Plan, request: Request, budget: Budget, rates: Rates) -> Re
     fits = all(notice.code != "plan-does-not-fit" for notice in plan.notices)
     # the smallest plan, which does not fit, has nothing to be compared with
     steps = sorted(family.steps(plan.work), key=lambda step: not step.is_more) if fits else []
+    steps = [step for step in steps if _is_possible(step, plan, budget)]
     found = [_alternative(plan, budget, rates, step) for step in steps]
     more = [one for one, step in zip(found, steps, strict=True) if step.is_more]
     limited_by = _limit(plan, request.settings, more, budget)
@@ -403,6 +418,13 @@ def _itself(plan: Plan) -> Alternative:
 # --- one step away
 
 
+def _is_possible(step: Step, plan: Plan, budget: Budget) -> bool:
+    """Whether the device can carry out the setting of a step."""
+    name, _, value = step.setting.partition("=")
+    entry = next((one for one in choices() if name and one.setting == name), None)
+    return entry is None or entry.missing(value, plan.work.device, budget.capability) is None
+
+
 def _alternative(plan: Plan, budget: Budget, rates: Rates, step: Step) -> Alternative:
     """Seconds of the whole job with another plan of its model."""
     other = replace(plan, work=step.work)
@@ -417,64 +439,3 @@ def _alternative(plan: Plan, budget: Budget, rates: Rates, step: Step) -> Altern
         fits=fits_gpu and peak.host <= peaks.most_ram(other, budget),
         params=step.params,
     )
-
-
-# --- what would fit in place of a plan that does not
-
-_HEIGHTS = (2160, 1440, 1080, 720, 540, 480, 360, 240)  # px, of a result
-Fits = Callable[[JobSettings], bool]
-
-
-def with_offers(
-    notice: Notice, settings: JobSettings, sizes: tuple[Size, Size], fits: Fits
-) -> Notice:
-    """A refusal with what would fit instead.
-
-    Args:
-        notice: The refusal.
-        settings: Settings of the user.
-        sizes: Sizes of the source and of the wanted result, px.
-        fits: Whether a job with other settings would fit.
-
-    Returns:
-        The notice with "offers" among its params: settings as for `with_text`, parted by ";", the
-        most helpful first; a hint that names the first of them.
-    """
-    found = list(_offers(settings, sizes, fits))
-    if not found:
-        return notice
-    offers = ";".join(offer for offer, _ in found)
-    params = {**notice.params, "offers": offers, "advice": found[0][1]}
-    return replace(notice, params=params)
-
-
-def _offers(
-    settings: JobSettings, sizes: tuple[Size, Size], fits: Fits
-) -> Iterator[tuple[str, Message]]:
-    """Settings to change, and a sentence about it."""
-    family, _ = registry.family_for(settings)
-    precision = family.smaller_file(settings)
-    if precision and _fits(replace(settings, precision=precision), fits):
-        yield f"precision={precision}", message("advice.smaller-file", precision=precision)
-    lower = [replace(settings, height=height, width=0) for height in _heights(*sizes)]
-    for one in first_fit(lower, lambda one: _fits(one, fits))[:1]:
-        yield f"height={one.height},width=0", message("advice.lower-result", height=one.height)
-    built_in = [model for one in registry.families() if one.is_built_in for model in one.models]
-    for model in (family.smaller_model(settings), *built_in):
-        if model and model != settings.model and not settings.dit:
-            smaller = replace(settings, model=model, precision="auto")
-            if _fits(smaller, fits):
-                title = registry.title_of(model)
-                yield f"model={model}", message("advice.other-model", title=title)
-
-
-def _fits(settings: JobSettings, fits: Fits) -> bool:
-    try:
-        return fits(settings)
-    except EngineError:  # such a job cannot be at all
-        return False
-
-
-def _heights(source: Size, wanted: Size) -> list[int]:
-    """Usual heights below the wanted one that are not below the source's, the largest first."""
-    return [height for height in _HEIGHTS if source.height <= height < wanted.height]

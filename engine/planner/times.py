@@ -1,21 +1,18 @@
 """Predicted time of a plan, from its work and the rates of this machine.
 
-GPUs differ by what their matrix units, their memory and the link to main memory can do at most
-(`resources/gpus.toml`). The shares of it that convolutions, products and passes reach come from an
-H100 that ran Upreel and from public logs of RTX GPUs (`docs/predictions.md`); Upreel has run on
-none of those. The speed test and every finished job correct them for the GPU they ran on.
+Seconds on a GPU are those of `gpu_speed` until something was measured on it: the speed test and
+every finished job correct them for the GPU they ran on.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from engine.hardware import devices, gpu_table
 from engine.hardware.budget import Budget
-from engine.hardware.gpu_table import Generation, GpuSpec, counted_gpu
+from engine.hardware.gpu_table import GpuSpec, counted_gpu
 from engine.models import registry
 from engine.models.contracts import StageWork
-from engine.planner import rates, sharing, workers
+from engine.planner import gpu_speed, rates, sharing, workers
+from engine.planner.gpu_speed import Case
 from engine.planner.rates import Learned, Rates, Spread
 from engine.protocol.plan import Plan, WorkPlan
 
@@ -30,12 +27,16 @@ FIRST = "latents"
 _OTHER_THREADS = ("read", "write")  # all other stages take turns in the device's thread
 
 
-# A GPU that was never measured: the lower end has room for our kernel of convolutions, the upper
-# one holds reports of users, whose GPUs were short of memory or throttled; docs/predictions.md.
-GUESSED_GPU = Spread(0.65, 2.5)
+# A GPU that was never measured. The lower end is the tenth by which counted and measured times of
+# an H100 differ, and what else the best case brings; the upper one holds reports of users, whose
+# GPUs were short of memory or throttled, and the worst case; docs/predictions.md.
+GUESSED_GPU = Spread(0.9, 2.5)
 _GUESSED = Spread.of_error(1.0)
 _TESTED_GPU = Spread(0.7, 1.6)  # convolutions and products; not how well stages overlap
 _TESTED = Spread.of_error(0.3)
+# Times as long as products in float32 take those of a transformer's blocks on a CPU with AVX-512
+# VNNI (docs/benchmarks/products.md, whole forwards: 1.8 and 6.3 CPU seconds for 3.8).
+_NARROW = {"int8": 0.45, "fp8": 1.7}
 _LEAST_ERROR, _MOST_ERROR = 0.08, 0.5  # of what jobs taught
 
 
@@ -171,12 +172,44 @@ def spread(plan: Plan, budget: Budget, known: Rates) -> Spread:
 def _spread(plan: Plan, budget: Budget, known: Rates) -> Spread:
     """Seconds on one GPU, or on the CPU."""
     learned = known.learned(kind(plan), gpu_title(plan.work, budget))
-    on_gpu = plan.work.device == "cuda"
+    on_gpu, is_known = plan.work.device == "cuda", True
     if learned is not None:
-        return Spread.of_error(min(_MOST_ERROR, max(_LEAST_ERROR, 2 * learned.error)))
-    if _is_tested(plan, budget, known):
-        return _TESTED_GPU if on_gpu else _TESTED
-    return GUESSED_GPU if on_gpu else _GUESSED
+        found = Spread.of_error(min(_MOST_ERROR, max(_LEAST_ERROR, 2 * learned.error)))
+    elif _is_tested(plan, budget, known):
+        found = _TESTED_GPU if on_gpu else _TESTED
+    else:
+        found, is_known = GUESSED_GPU if on_gpu else _GUESSED, False
+    if not on_gpu:
+        return found
+    low, high = (_case_factor(plan, budget, case, is_known) for case in ("best", "worst"))
+    return Spread(found.low * low, found.high * high)
+
+
+def _case_factor(plan: Plan, budget: Budget, case: Case, is_known: bool) -> float:
+    """Seconds of the models on a GPU in a case, of the likely ones.
+
+    Args:
+        plan: Plan of the job.
+        budget: The GPU.
+        case: "best" or "worst".
+        is_known: Whether the usual work was measured on it: only what differs is uncertain.
+    """
+    gpu, found, likely = gpu_of(budget), 0.0, 0.0
+    for work in plan.passes:
+        usual = tested_work(work, plan.frames) if is_known else {}
+        for name, stage in registry.family_of(work).stage_work(work, plan.frames).items():
+            seconds = gpu_speed.compute_seconds(gpu, stage)
+            likely += gpu_speed.copied(gpu, stage, seconds)
+            if stage != usual.get(name):
+                seconds = gpu_speed.compute_seconds(gpu, stage, case=case)
+            found += gpu_speed.copied(gpu, stage, seconds)
+    return found / likely if likely else 1.0
+
+
+def tested_work(work: WorkPlan, frames: int) -> dict[str, StageWork]:
+    """Work of each stage with the switches and formats that the speed test measures."""
+    family = registry.family_of(work)
+    return family.stage_work(family.as_tested(work), frames)
 
 
 def is_measured(plan: Plan, budget: Budget, known: Rates) -> bool:
@@ -252,7 +285,9 @@ def stages_alone(plan: Plan, budget: Budget, known: Rates) -> dict[str, float]:
         for work in plan.passes
         for stage, seconds in _on_gpu(work, plan.frames, budget, known).items()
     }
-    on_gpu["restore"] = restore_seconds(gpu_of(budget), plan.picture.size.pixels * plan.frames)
+    on_gpu["restore"] = gpu_speed.restore_seconds(
+        gpu_of(budget), plan.picture.size.pixels * plan.frames
+    )
     first = registry.decoding(plan)
     if first is not None and first.device == "cuda":
         found[FIRST] += sum(_on_gpu(first, plan.frames, budget, known).values())
@@ -319,22 +354,28 @@ def _on_processor(work: WorkPlan, frames: int, known: Rates) -> dict[str, float]
     found = {}
     for name, stage in stages.items():
         cost, units = stage.cost(work.device)
+        if stage.narrow and stage.dtype == "float32":
+            share = stage.narrow / stage.operations
+            units *= 1 + share * (_NARROW.get(stage.narrow_format, 1.0) - 1)
         found[name] = units * known.cost(cost)
     return found or {"upscale": 0.0}
 
 
 def _on_gpu(work: WorkPlan, frames: int, budget: Budget, known: Rates) -> dict[str, float]:
-    """Device seconds of each stage of the model, weights that are streamed meanwhile included."""
+    """Device seconds of each stage of the model, weights that are streamed meanwhile included.
+
+    A measured cost is that of the usual switches: others take as much longer as they are counted.
+    """
     gpu, title, found = gpu_of(budget), gpu_title(work, budget), dict[str, float]()
-    for name, stage in registry.family_of(work).stage_work(work, frames).items():
-        cost, units = stage.cost(work.device)
+    stages = registry.family_of(work).stage_work(work, frames)
+    usual = tested_work(work, frames) if title in known.gpus else stages
+    for name, stage in stages.items():
+        seconds = gpu_speed.compute_seconds(gpu, stage)
+        cost, units = usual[name].cost(work.device)
         measured = known.gpu_cost(title, cost)
-        found[name] = compute_seconds(gpu, stage) if measured is None else units * measured
-        if stage.pinned_bytes or stage.paged_bytes:
-            copying = copy_seconds(gpu, stage.pinned_bytes, stage.paged_bytes)
-            found[name] = with_copying(found[name], copying)
-        found[name] += copy_seconds(gpu, stage.parked_pinned_bytes, stage.parked_bytes)
-        found[name] += stage.moved_bytes / (gpu.bandwidth * SHARES.bandwidth)
+        if measured is not None and units:
+            seconds *= units * measured / gpu_speed.compute_seconds(gpu, usual[name])
+        found[name] = gpu_speed.copied(gpu, stage, seconds)
     return found or {"upscale": 0.0}
 
 
@@ -357,100 +398,3 @@ def name_of(gpu: GpuSpec | None, capability: tuple[int, int] | None) -> str:
     if gpu is not None:
         return gpu.title
     return "CUDA {}.{}".format(*(capability or (0, 0)))
-
-
-# --- speed of a GPU of which nothing was measured
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shares:
-    """Shares of the theoretical maximum of a GPU that kinds of work reach.
-
-    docs/predictions.md has the source of each, and compares the sums with reports of users.
-
-    Attributes:
-        convolutions: Share of the matrix units that cuDNN's convolutions reach, in half precision
-            with sums in float32.
-        products: Share that large matrix products reach.
-        single_head: Share that attention with one head of 512 channels reaches.
-        bandwidth: Share of the memory's bandwidth that passes reach.
-    """
-
-    convolutions: float = 0.79
-    products: float = 0.95
-    single_head: float = 0.15
-    bandwidth: float = 0.7
-
-
-SHARES = Shares()
-# Of the same share; on Turing large products reach less of the maximum.
-OF_GENERATION: dict[Generation, float] = {"turing": 0.87, "ampere": 1, "ada": 1, "blackwell": 1}
-UNCOUNTED = 1.1  # times the seconds of all counted parts is what an H100 took
-LAUNCH_S = 45e-6  # of the host for a kernel
-_LITE_SHARE = 0.2  # a guess
-_SINGLE_SHARE = 0.5  # in float32, which the matrix units do not compute
-_LITE_INTENSITY = 60  # operations of its few channels for a byte in half precision
-_PINNED_SHARE, _PAGED_SHARE = 0.8, 0.3  # of the link, from pinned memory and from any other
-_EXPOSED = 0.1  # of the shorter of computing and copying is not hidden by the other
-_RESTORE_BYTES = 100  # moved for a pixel of the result: exact size, colours, code values
-_TRANSFER_BYTES = 6  # of a pixel that goes to main memory
-_HALF = ("float16", "bfloat16")
-
-
-def compute_seconds(
-    gpu: GpuSpec, stage: StageWork, shares: Shares = SHARES, *, convolutions: float = 1.0
-) -> float:
-    """Seconds of the operations and passes of a stage: everything that the speed test measures.
-
-    TRAP: the convolutions are cuDNN's. Kernels of ours with sums in float16 are not counted, as
-    none has run on such a GPU: what the speed test and finished jobs measure has them in it.
-
-    Args:
-        gpu: Specification with its theoretical maxima; GPUs before Ampere do not multiply bfloat16
-            in matrix units.
-        stage: Its work.
-        shares: Shares of those maxima that it reaches.
-        convolutions: Factor by which they are faster than cuDNN's.
-    """
-    if stage.kind == "lite":
-        return _lite_seconds(gpu, stage)
-    others = stage.operations - stage.products
-    if _is_half(gpu, stage.dtype):
-        rate = gpu.half_flops * OF_GENERATION[gpu.generation]
-        is_vae = stage.kind == "vae"
-        product_rate = rate * (shares.single_head if is_vae else shares.products)
-        multiplying = others / (rate * shares.convolutions * convolutions)
-        multiplying += stage.products / product_rate
-    else:
-        multiplying = stage.operations / (gpu.single_flops * _SINGLE_SHARE)
-    passing = stage.passed_bytes / (gpu.bandwidth * shares.bandwidth)
-    return max(UNCOUNTED * (multiplying + passing), LAUNCH_S * stage.launches)
-
-
-def _lite_seconds(gpu: GpuSpec, stage: StageWork) -> float:
-    is_half = _is_half(gpu, stage.dtype)
-    rate = gpu.half_flops * _LITE_SHARE if is_half else gpu.single_flops * _SINGLE_SHARE
-    moved = stage.operations / _LITE_INTENSITY * (1 if stage.dtype in _HALF else 2)
-    return max(stage.operations / rate, moved / (gpu.bandwidth * SHARES.bandwidth))
-
-
-def _is_half(gpu: GpuSpec, dtype: str) -> bool:
-    """Whether the matrix units compute in a type."""
-    return dtype in _HALF and not (dtype == "bfloat16" and gpu.capability < (8, 0))
-
-
-def copy_seconds(gpu: GpuSpec, pinned_bytes: float, paged_bytes: float) -> float:
-    """Seconds of copying between the GPU and pinned main memory, and any other."""
-    link = gpu.link_bandwidth
-    return pinned_bytes / (link * _PINNED_SHARE) + paged_bytes / (link * _PAGED_SHARE)
-
-
-def with_copying(computing: float, copying: float) -> float:
-    """Seconds of a stage whose weights are copied while it computes; most of it hides."""
-    return max(computing, copying) + _EXPOSED * min(computing, copying)
-
-
-def restore_seconds(gpu: GpuSpec, pixels: float) -> float:
-    """Seconds of bringing n pixels of the result to their size and colours, and away."""
-    moving = pixels * _RESTORE_BYTES / (gpu.bandwidth * SHARES.bandwidth)
-    return moving + pixels * _TRANSFER_BYTES / (gpu.link_bandwidth * _PAGED_SHARE)

@@ -124,6 +124,16 @@ class WorkPlan:
         raise NotImplementedError
 
     @property
+    def is_single_frames(self) -> bool:
+        """Whether frames are restored each by itself by a model that is made for clips."""
+        return False
+
+    @property
+    def step_values(self) -> dict[str, str]:
+        """Settings with which the user gets this plan."""
+        return {}
+
+    @property
     def tiles(self) -> int:
         """Tiles that a frame is cut into where frames are redrawn one by one."""
         return 1

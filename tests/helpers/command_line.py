@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,8 @@ class FakeServices:
         self._fail()
         self.pretend = pretend
         self.asked.append((job, output, settings))
-        return make_plan(make_media(source), job, output=output, notices=self.notices)
+        plan = make_plan(make_media(source), job, output=output, notices=self.notices)
+        return replace(plan, is_pretended=bool(pretend))
 
     def verify(self, source: Path, output: Path, video_stream: int) -> Report:
         self._fail()

@@ -395,6 +395,9 @@ class PretendedGpu:
             writes = [part_of(x) for x in mine if key_of(x.held) in written]
             named = {id(x) for x in mine}
             writes += [part_of(x) for x in made if id(x) not in named]
+            if name in operators.PLACING:
+                placed = operators.tensors(args)[-1]
+                writes = [(key, placed.numel() * placed.element_size()) for key, _ in writes]
             self.launch(name, reads, writes)
         return out
 

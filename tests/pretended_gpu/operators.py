@@ -27,6 +27,7 @@ WITHOUT_KERNEL = {
     *("detach", "alias", "_unsafe_view", "_pin_memory", "is_pinned", "set_", "resize_"),
 }
 OVERWRITING = {"copy_", "fill_", "zero_", "normal_", "uniform_", "index_copy_", "index_put_"}
+PLACING = {"index_copy_", "index_put_"}  # write as much as their last argument has
 INDEXING = {"index", "index_put_", "index_put"}  # take indices of the host, copy them and wait
 # CUDA promotes nothing in these: floating-point arguments have one dtype.
 OF_ONE_DTYPE = {

@@ -66,7 +66,7 @@ _HEAD = f"""# Plans for every GPU
 This page is written by `python -m tools.reports.plan_table > docs/presets.md`, and a test compares
 it. Every figure is **predicted, not measured on a GPU**: memory comes from the networks' code,
 which runs without values, speed from the GPUs' specified rates and assumed shares of them
-(`engine/planner/times.py`).
+(`engine/planner/gpu_speed.py`).
 
 The plans are for each GPU of `resources/gpus.toml` in a PC with {RAM_GIB} GB of RAM, of which a
 job may use {SHARE:.0%}, and 8 threads. The video has 25 fps and half the width and height of the

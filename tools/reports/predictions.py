@@ -23,14 +23,15 @@ from engine.hardware.gpu_table import GIB, GpuSpec
 from engine.models import registry
 from engine.models.contracts import StageWork
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B
-from engine.models.seedvr2.dit.cost import forward_flops, passed_bytes
+from engine.models.seedvr2.dit.cost import DitUse, forward_flops, forward_passes
 from engine.models.seedvr2.files import TEXT_TOKENS
 from engine.models.seedvr2.plan import STEP, SeedVr2Plan, latents_of
 from engine.models.seedvr2.planning.requirements import stage_work
 from engine.models.seedvr2.planning.vae_memory import VAES
 from engine.models.seedvr2.vae.config import VAE
 from engine.models.video_vae.vae_use import VaeUse
-from engine.planner import times
+from engine.planner import gpu_speed, times
+from engine.planner.gpu_speed import Shares
 from engine.planner.plan_job import Request, bare_plan
 from engine.planner.rates import Rates
 from engine.protocol.media import MediaInfo, VideoInfo
@@ -71,11 +72,11 @@ _OUTLIERS = {
 _PARTS = """## Shares
 
 The seconds of a GPU are those of convolutions and of matrix products, by their operations, and of
-passes over values, by their bytes; the transformer takes at least as long as the host needs for its
+passes over values, by their bytes; a stage takes at least as long as the host needs for its
 launches. Operations, bytes and launches are counted: the program runs on tensors without values and
-on a pretended GPU. Each kind of work reaches a share of the GPU's theoretical maximum. These shares
-were fixed from the sources below before any ratio of the table above was computed with them, and no
-ratio is aimed at.
+on a pretended GPU, with each switch on and off; [switches.md](switches.md) has what follows. Each
+kind of work reaches a share of the GPU's theoretical maximum. These shares were fixed from the
+sources below before any ratio of the table above was computed with them, and no ratio is aimed at.
 
 | kind of work | share | source |
 |---|---:|---|"""
@@ -109,7 +110,18 @@ _OTHER_SOURCES = """
 - **Turing** is counted with {turing:.2f} of these shares of its matrix units: a TITAN RTX reached
   0.83 in the same product (zzc0721/torch-performance-test-data#127).
 - **A launch** takes the host {launch:.0f} µs: a forward of the 3B in fp8, which waited for the host
-  of the H100, took 0.152 s for about 3,360.
+  of the H100, took 0.152 s for about 2,720.
+- **Narrow formats**: GeForce GPUs multiply {int8:g} times as many values in int8, {fp8:g} times as
+  many in fp8 and {nvfp4:g} times as many in nvfp4 as in half precision with sums in float32 (white
+  papers), workstation GPUs half of that. Of that rate int8 is counted with {int8_share:.2f} and fp8
+  with {fp8_share:.2f}: on the H100 the product of a layer from 2560 to 13,824 took 0.65 ms in
+  bfloat16, 0.71 ms in int8 and, rounding taken off by its bytes, 0.37 ms in fp8. No GPU has
+  multiplied nvfp4 for Upreel: it counts with the lower share of the two. The range reaches from no
+  gain to all of the rate.
+- **Attention** by another backend than torch's own choice is counted as the H100 took it: flash
+  {flash:.2f} times as fast, efficient {efficient:.2f}, math {math:.3f}. Packages (SageAttention,
+  flash-attn 3) were not timed: they count as fast as what they replace, flash-attn 2 and xformers
+  as torch's flash attention, and the range has the rest.
 - **All parts together** count {uncounted:g} times, by what the H100 took:
 
 | part | frames | size | counted, s | measured, s | counted / measured |
@@ -129,8 +141,10 @@ workstation GPUs with the full rate. A trial on the user's GPU chooses between i
 Predicted times are those of cuDNN until something was measured on the GPU itself: a plan must not
 promise a speed that no GPU has shown. The speed test and the first finished job include the kernel
 where the trial chose it, so from then on it is in the prediction. Until then the lower end of the
-range makes room for it: the column *with our kernel* is {low:.2f} to {high:.2f} times the predicted
-seconds of the runs marked *check*. The kernel for attention with one head is not counted either.
+range is the time with it: the column *with our kernel* is {low:.2f} to {high:.2f} times the
+predicted seconds of the runs marked *check*. Products of transformers in float16 (RTX 20,
+`dit.fp16_sums`) count in the same way, with the bytes of bringing their weights into the kernel's
+order. The kernel for attention with one head is not counted either.
 """
 _LEFT_OUT = """Row numbers refer to a list of 35 reports. The missing ones do not state the GPU,
 the size or the number of frames (5, 16, 22, 24 to 27, 29 to 31, 33), concern a GPU generation for
@@ -142,8 +156,6 @@ _BEFORE = (
     *(1.15, 1.23, 0.93, 0.92, 0.61, 0.59, 0.79, 0.96, 0.73, 0.31),
     *(0.28, 0.22, 0.52, 0.49, 0.09, 0.19, 2.76, 0.10, 0.11, 0.70, 1.05),
 )
-KERNEL_GAIN = 1.6  # times as fast as cuDNN's are convolutions of our kernel, calculated
-
 # Seconds that an H100 took, docs/benchmarks/h100.md, with random weights of the published sizes.
 H100_TIMES = (
     ("encode", 5, Size(848, 480), 0.0436),
@@ -157,23 +169,17 @@ H100_TIMES = (
     ("3B", 5, Size(1280, 720), 0.0731),
     ("3B", 9, Size(1920, 1088), 0.244),
 )
-_H100_SHARES = times.Shares(convolutions=0.67, products=0.67, single_head=0.11, bandwidth=0.7)
-_H100_FLOPS, _H100_BANDWIDTH = 989e12, 3.35e12
+# Seconds of a forward of the 3B there by the format of its products: 5 frames of 1280x720.
+H100_FORMATS = {"none": 0.0731, "fp8": 0.152, "int8": 0.142}
+_H100_SHARES = Shares(convolutions=0.67, products=0.67, single_head=0.11, bandwidth=0.7)
+_H100 = {"form_factor": "server", "half_flops": 989e12, "bandwidth": 3.35e12}
 
 
 def h100_seconds(part: str, frames: int, size: Size) -> float:
     """Seconds counted for a clip in whole frames on an H100, nothing added to its parts."""
-    gpu = replace(gpu_table.gpu_specs()[-1], half_flops=_H100_FLOPS, bandwidth=_H100_BANDWIDTH)
+    gpu = replace(gpu_table.gpu_specs()[-1], **_H100)
     if part == "3B":
-        grid = (latents_of(frames), size.height // 8, size.width // 8)
-        operations = float(forward_flops(DIT_3B, grid, TEXT_TOKENS).total)
-        stage = StageWork(
-            kind="transformer",
-            dtype="bfloat16",
-            operations=operations,
-            products=operations,
-            passed_bytes=passed_bytes(DIT_3B, grid, "bfloat16"),
-        )
+        stage = replace(_forward(frames, size, "none"), launches=0.0)
     else:
         use = VaeUse(device="cuda", dtype="float16")
         made = VAES.work(VAE, f"{part}_slice", use, size).total(frames, STEP)
@@ -184,7 +190,33 @@ def h100_seconds(part: str, frames: int, size: Size) -> float:
             products=made.products,
             passed_bytes=made.passed,
         )
-    return times.compute_seconds(gpu, stage, _H100_SHARES) / times.UNCOUNTED
+    return gpu_speed.compute_seconds(gpu, stage, _H100_SHARES) / gpu_speed.UNCOUNTED
+
+
+def h100_forward(products: str) -> float:
+    """Seconds that are predicted for a forward with a format of products on an H100."""
+    stage = _forward(5, Size(1280, 720), products)
+    gpu = replace(gpu_table.named("RTX 4090"), **_H100)  # of a generation that has fp8
+    return gpu_speed.compute_seconds(gpu, stage, _H100_SHARES)
+
+
+def _forward(frames: int, size: Size, products: str) -> StageWork:
+    """A clip through the 3B in bfloat16, or with products in another format."""
+    grid = (latents_of(frames), size.height // 8, size.width // 8)
+    flops = forward_flops(DIT_3B, grid, TEXT_TOKENS)
+    passes = forward_passes(DIT_3B, grid, DitUse(dtype="bfloat16", products=products))
+    return StageWork(
+        kind="transformer",
+        dtype="bfloat16",
+        operations=flops.total,
+        products=flops.total,
+        narrow=flops.linear - flops.ends if products != "none" else 0.0,
+        narrow_format=products,
+        attended=flops.attention,
+        is_counted=True,
+        passed_bytes=passes.moved,
+        launches=passes.launches,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,12 +309,12 @@ class Comparison:
 
         The GPU takes longest in all of these jobs, so all that it saves is saved.
         """
-        if self.gpu.form_factor not in ("desktop", "laptop"):
+        if not self.gpu.is_geforce:
             return None
         family, saved = registry.family_of(self.plan.work), 0.0
         for stage in family.stage_work(self.plan.work, self.plan.frames).values():
-            saved += times.compute_seconds(self.gpu, stage)
-            saved -= times.compute_seconds(self.gpu, stage, convolutions=KERNEL_GAIN)
+            saved += gpu_speed.compute_seconds(self.gpu, stage)
+            saved -= gpu_speed.compute_seconds(self.gpu, stage, case="best")
         return self.plan.seconds - self.before - saved
 
     @property
@@ -417,13 +449,25 @@ def _with_kernel(one: Comparison) -> tuple[str, str]:
 def _share_section() -> Iterator[str]:
     yield from _PARTS.splitlines()
     for name, (what, source) in _SHARE_SOURCES.items():
-        yield f"| {what} | {getattr(times.SHARES, name):.2f} | {source} |"
-    facts = {"turing": times.OF_GENERATION["turing"], "launch": 1e6 * times.LAUNCH_S}
-    yield from _OTHER_SOURCES.format(**facts, uncounted=times.UNCOUNTED).splitlines()
+        yield f"| {what} | {getattr(gpu_speed.SHARES, name):.2f} | {source} |"
+    facts = {
+        "turing": gpu_speed.OF_GENERATION["turing"],
+        "launch": 1e6 * gpu_speed.LAUNCH_S,
+        "uncounted": gpu_speed.UNCOUNTED,
+        **{kind: rate for kind, (rate, _) in gpu_speed.FORMAT_RATES.items()},
+        **{f"{kind}_share": share for kind, share in gpu_speed.FORMAT_SHARES.items()},
+        **{name: pace.likely for name, pace in gpu_speed.ATTENTION.items()},
+    }
+    yield from _OTHER_SOURCES.format(**facts).splitlines()
     for part, frames, size, seconds in H100_TIMES:
         counted = h100_seconds(part, frames, size)
         cells = f"{counted:.3g} | {seconds:.3g} | {counted / seconds:.2f}"
         yield f"| {part} | {frames} | {size} | {cells} |"
+    for products, seconds in H100_FORMATS.items():
+        if products != "none":
+            counted = h100_forward(products)
+            cells = f"{counted:.3g} | {seconds:.3g} | {counted / seconds:.2f}"
+            yield f"| 3B, {products}: launches | 5 | 1280x720 | {cells} |"
     yield from _AFTER_PARTS.splitlines()
     yield ""
 
@@ -434,7 +478,8 @@ def _kernel_section(some: Sequence[Comparison]) -> Iterator[str]:
         for one in some
         if one.kernel_seconds is not None and one.use == "check"
     ]
-    yield from _KERNEL.format(times=KERNEL_GAIN, low=min(found), high=max(found)).splitlines()
+    gain = gpu_speed.HALF_SUMS.best
+    yield from _KERNEL.format(times=gain, low=min(found), high=max(found)).splitlines()
     yield ""
 
 
@@ -452,8 +497,10 @@ def _range_section(some: Sequence[Comparison]) -> Iterator[str]:
         f"The median of predicted / reported of the {len(plain)} runs marked *check* is "
         f"**{statistics.median(ratios):.2f}**, with our kernel "
         f"**{statistics.median(kernels):.2f}**. As long as nothing was measured on a GPU, its time "
-        f"is shown as a range from {spread.low:g} to {spread.high:g} times the predicted time. The "
-        "lower end is where our kernel would bring it, and the tenth by which counted and "
+        f"is shown as a range from {spread.low:g} to {spread.high:g} times the predicted time, the "
+        "lower end of the time in the best case and the upper one of that in the worst: with our "
+        "kernel, and with narrow formats at all of their rate or without any gain. "
+        f"{spread.low:g} is the tenth by which counted and "
         "measured times of the H100 differ. The upper end holds the slowest of these runs, scaled "
         f"by operations: {slowest:.1f} times the predicted time, on a GPU of 8 GB with swapped "
         "blocks; a GPU of a user may be as short of memory, or throttled. The reported times, "

@@ -186,42 +186,11 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
 
     def stage_work(self, work: SeedVr2Plan, frames: int) -> dict[str, StageWork]:
         """Both halves of the VAE, and the transformer with the weights that come meanwhile."""
-        found = requirements.stage_work(work, frames)
-        parked, share = requirements.parked_bytes(work, frames)
-        each = requirements.streamed_bytes(work)
-        pinned = min(work.pin_bytes, each) if work.pins else 0
-        clips = requirements.clips(work, frames)
-        return {
-            "encode": StageWork(
-                kind="vae",
-                dtype=work.vae_dtype,
-                operations=found["encode"].operations,
-                products=found["encode"].products,
-                passed_bytes=found["encode"].passed,
-                parked_bytes=parked["encode"] * (1 - share),
-                parked_pinned_bytes=parked["encode"] * share,
-            ),
-            "transformer": StageWork(
-                kind="transformer",
-                dtype=work.dtype,
-                operations=found["transformer"].operations,
-                products=found["transformer"].products,
-                passed_bytes=found["transformer"].passed,
-                launches=clips * requirements.launches(work),
-                pinned_bytes=clips * pinned,
-                paged_bytes=clips * (each - pinned),
-                moved_bytes=clips * requirements.unpacked_bytes(work),
-            ),
-            "decode": StageWork(
-                kind="vae",
-                dtype=work.vae_dtype,
-                operations=found["decode"].operations,
-                products=found["decode"].products,
-                passed_bytes=found["decode"].passed,
-                parked_bytes=parked["decode"] * (1 - share),
-                parked_pinned_bytes=parked["decode"] * share,
-            ),
-        }
+        return requirements.stage_work(work, frames)
+
+    def as_tested(self, work: SeedVr2Plan) -> SeedVr2Plan:
+        """The plan in half precision, with the attention that a trial chooses."""
+        return replace(super().as_tested(work), products="none", attention="auto")
 
     def loading_seconds(self, work: SeedVr2Plan) -> float:
         """Folding the weights of the VAE."""

@@ -89,6 +89,11 @@ class SeedVr2Plan(VaePlan):
         return STEP * self.shared if self.join == "latents" else self.shared
 
     @property
+    def is_single_frames(self) -> bool:
+        """Whether clips have one frame, of a video that has more."""
+        return self.frames == 1 and self.film != 1
+
+    @property
     def step_values(self) -> dict[str, str]:
         """Tiles, clips and blocks."""
         stay = self.blocks_on_device
@@ -109,7 +114,7 @@ class SeedVr2Plan(VaePlan):
         parts = [
             *(self.model, self.device, f"{self.dtype} (VAE {self.vae_dtype})"),
             *(() if self.result is None else (f"processed at {self.size}",)),
-            f"clips of {self.frames} frames",
+            "single frames" if self.frames == 1 else f"clips of {self.frames} frames",
             *self.tile_parts,
         ]
         if self.device == "cuda":

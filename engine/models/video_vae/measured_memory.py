@@ -18,6 +18,7 @@ from typing import Any
 
 from engine.core.geometry import Size
 from engine.core.paths import resource
+from engine.models import gpu_passes
 from engine.models.memory_cost import COMPILER_BYTES, DTYPE_BYTES
 from engine.models.video_vae.vae_use import (
     FIGURES,
@@ -56,16 +57,18 @@ class MeasuredVae(VaeCode):
         """Work of a call on frames of a size in px; slices are of one latent."""
         pixels, border = size.pixels, size.width + size.height
         usual = replace(use, slice_frames=4, is_image=False)
-        counted = _call(self, config, call, usual, pixels).operations
+        operations = _call(self, config, call, usual, pixels).operations
         item = DTYPE_BYTES[use.dtype] / 2
-        passes = dict(zip(SLICES, self.passes(config)[call], strict=True))
+        counted = gpu_passes.of_slices(self.passes(config), call, use.switches)
+        passes = dict(zip(SLICES, counted, strict=True))
 
         def of(name: str) -> SliceWork:
-            area, edge, product, squared = counted[name]
+            area, edge, product, squared = operations[name]
             return SliceWork(
                 convolutions=area * pixels + edge * border,
                 products=product * pixels + squared * pixels**2,
-                passed=item * passes[name] * pixels,
+                passed=item * passes[name].moved * pixels,
+                launches=passes[name].launches,
             )
 
         return CallWork(single=of("single"), first=of("first"), later=of("later"))

@@ -127,11 +127,13 @@ class SliceWork:
             with one head of all channels.
         passed: Bytes that passes over values read and write on a GPU between convolutions and
             products.
+        launches: Kernels on a GPU.
     """
 
     convolutions: float = 0.0
     products: float = 0.0
     passed: float = 0.0
+    launches: float = 0.0
 
     @property
     def operations(self) -> float:
@@ -143,6 +145,7 @@ class SliceWork:
             convolutions=self.convolutions + other.convolutions,
             products=self.products + other.products,
             passed=self.passed + other.passed,
+            launches=self.launches + other.launches,
         )
 
     def __mul__(self, times: float) -> SliceWork:
@@ -150,7 +153,18 @@ class SliceWork:
             convolutions=self.convolutions * times,
             products=self.products * times,
             passed=self.passed * times,
+            launches=self.launches * times,
         )
+
+    def in_tiles(self, share: float, tiles: int) -> SliceWork:
+        """Work in tiles that together have `share` times the pixels of a frame."""
+        return replace(self * share, launches=self.launches * tiles)
+
+
+def half_sums(switches: VaeSwitches, dtype: str) -> bool:
+    """Whether convolutions may be those of our kernel with sums in float16."""
+    is_possible = switches.convolution in ("auto", "kernel") and dtype == "float16"
+    return is_possible and switches.fp16_sums and switches.kernels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,14 +239,13 @@ class VaeCode:
         module: Module with the `LOADER` of the family, which loads torch.
         pieces: Input of each call, by the name of its method, for a configuration and the frames of
             a slice.
-        passes: Bytes that passes read and write for a px of the frame in half precision, for each
-            of `SLICES`, by the name of the call: the pretended GPU counts them at the published
-            sizes, as kernels of ours are not seen where tensors have no values.
+        passes: Name in `gpu_passes` of the VAE whose passes those of a configuration count as: the
+            pretended GPU counts them, as kernels of ours are not seen where tensors have no values.
     """
 
     module: str
     pieces: Callable[[Any, int], Mapping[str, Piece]]
-    passes: Callable[[Any], Mapping[str, tuple[float, float, float]]]
+    passes: Callable[[Any], str]
 
     @property
     def loader(self) -> VaeLoader[Any, Any]:

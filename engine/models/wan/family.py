@@ -23,6 +23,7 @@ from engine.models.planning.candidates import (
 from engine.models.planning.memory import MemoryRequirement, Room
 from engine.models.upscalers import ShotModel
 from engine.models.video_vae.measured_memory import VaeModel
+from engine.models.video_vae.vae_use import half_sums
 from engine.models.wan import files
 from engine.models.wan.latents.format import WanLatents
 from engine.models.wan.plan import WanPlan
@@ -126,7 +127,11 @@ class WanFamily(ModelFamily[WanPlan]):
                 dtype=work.dtype,
                 operations=made.operations,
                 products=made.products,
+                half_sums=half_sums(work.switches.vae, work.dtype),
+                tf32=work.switches.run.tf32,
+                is_counted=True,
                 passed_bytes=made.passed,
+                launches=made.launches,
                 parked_bytes=parked[stage] * (1 - share),
                 parked_pinned_bytes=parked[stage] * share,
             )

@@ -11,6 +11,7 @@ from engine.core.errors import OutputExists, SourceMissing
 from engine.protocol.plan import Notice
 from tests.helpers.command_line import CommandLine
 from tests.helpers.fakes import make_media, make_plan, make_report
+from tests.helpers.plans import PRETENDED, to_download
 
 ROOT = Path(__file__).parents[3]
 
@@ -143,6 +144,27 @@ def test_a_plan_that_is_refused_ends_with_1(command_line: CommandLine) -> None:
     assert "\nwarning[cuts-not-looked-for]: Cut detection is off" in ended.err
 
 
+def test_words_and_status_of_a_plan_for_another_gpu_agree(command_line: CommandLine) -> None:
+    missing = (PRETENDED, to_download())
+    command_line.services.notices = missing
+    words = ("plan", "a.mp4", "--pretend-gpu", "RTX 5070 Ti")
+    ended = command_line(*words)
+    assert ended.status == 0
+    assert "note[pretended-card]" in ended.err
+    assert "note[weights-missing]" in ended.err
+    assert "error[" not in ended.err
+    (answer,) = command_line(*words, "--json").objects
+    assert {one["severity"] for one in answer["notices"]} == {"info"}
+    assert command_line("plan", "a.mp4").status == 1  # here they refuse it
+    command_line.services.notices = (
+        *missing,
+        Notice(code="disk-full", case="folder", severity="refusal", params={"folder": "b"}),
+    )
+    ended = command_line(*words)
+    assert ended.status == 1
+    assert "error[disk-full]" in ended.err
+
+
 def test_a_plan_for_another_gpu(command_line: CommandLine) -> None:
     command_line("plan", "a.mp4", "--pretend-gpu", "RTX 5070 Ti", "--pretend-vram", "12GiB")
     (gpu,) = command_line.services.pretend
@@ -156,7 +178,7 @@ def test_a_plan_for_another_gpu(command_line: CommandLine) -> None:
 
 
 def test_a_gpu_is_chosen_by_number_or_by_a_part_of_its_name(command_line: CommandLine) -> None:
-    two = ("--pretend-gpu", "RTX 5070 Ti", "--pretend-gpu", "RTX 3060")
+    two = ("--pretend-gpu", "RTX 5070 Ti", "--pretend-gpu", "RTX 3060 12 GB")
     for words, device in (
         *((("--device", "1"), "NVIDIA GeForce RTX 3060"), (("--device", "cpu"), "cpu")),
         *((("--device", "5070 ti"), "NVIDIA GeForce RTX 5070 Ti"), ((), "auto")),

@@ -65,6 +65,18 @@ def test_an_unknown_gpu_names_the_nearest() -> None:
         assert hint in caught.value.hint
 
 
+def test_a_name_of_gpus_of_two_sizes_asks_which() -> None:
+    with pytest.raises(SettingsError) as caught:
+        pretended("RTX 3080")
+    assert "RTX 3080, 10 GB / RTX 3080, 12 GB" in str(caught.value)
+    for text, memory, size in (
+        *(("RTX 3080 10 GB", "", 10), ("RTX 3080, 12 GB", "", 12), ("3080 12GiB", "", 12)),
+        *(("RTX 3080", "10GiB", 10), ("RTX 3080", "8GiB", 8), ("RTX 3090", "", 24)),
+    ):
+        (gpu,) = pretended(text, memory=memory)
+        assert gpu.memory_bytes == size * GIB, text
+
+
 def test_the_environment_may_request_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(NAME, raising=False)
     monkeypatch.delenv(MEMORY, raising=False)
@@ -73,7 +85,7 @@ def test_the_environment_may_request_a_gpu(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv(MEMORY, "16GiB")
     (found,) = from_environment()
     assert found.title == "RTX 4060 Ti, 16 GB"
-    monkeypatch.setenv(NAME, "RTX 5090, RTX 3060")
+    monkeypatch.setenv(NAME, "RTX 5090, RTX 3060 12 GB")
     monkeypatch.delenv(MEMORY)
     both = from_environment()
     assert [gpu.memory_bytes // GIB for gpu in both] == [32, 12]

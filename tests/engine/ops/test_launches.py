@@ -22,7 +22,7 @@ from engine.ops.attention.backends import Backend
 from engine.ops.conv.temporal_conv import TemporalConv, laid_out
 from engine.ops.kernels import conv_tiles
 from engine.ops.kernels.conv_tiles import Program, Taps, tile_for
-from engine.planner.times import OF_GENERATION, SHARES
+from engine.planner.gpu_speed import OF_GENERATION, SHARES
 from tools.reports.plan_table import case_of
 
 CUDA = torch.device("cuda")

@@ -13,7 +13,8 @@ from engine.hardware.budget import Budget, pretended_budget
 from engine.hardware.commit import Cause, Commit
 from engine.planner import times
 from engine.planner.downgrade import without_pinning
-from engine.planner.plan_job import Request, bare_plan, plan_job, with_offers
+from engine.planner.offers import with_offers
+from engine.planner.plan_job import Request, bare_plan, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.plan import Notice, Plan, Reasons
 from engine.settings.assignments import with_text

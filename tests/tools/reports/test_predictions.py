@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.planner import times
+from engine.planner import gpu_speed, times
 from tools.reports.predictions import (
+    H100_FORMATS,
     H100_TIMES,
     Comparison,
     comparisons,
+    h100_forward,
     h100_seconds,
     held,
     page,
@@ -33,7 +35,7 @@ def test_counted_parts_are_nearly_all_that_an_h100_took():
     found = [h100_seconds(part, *clip) / seconds for part, *clip, seconds in H100_TIMES]
     assert min(found) > 0.8
     assert max(found) < 1.05
-    assert pytest.approx(statistics.median(found), rel=0.03) == 1 / times.UNCOUNTED
+    assert pytest.approx(statistics.median(found), rel=0.03) == 1 / gpu_speed.UNCOUNTED
 
 
 def test_the_range_of_an_unmeasured_gpu_holds_the_checked_runs(compared):
@@ -42,12 +44,21 @@ def test_the_range_of_an_unmeasured_gpu_holds_the_checked_runs(compared):
 
 
 def test_the_range_is_no_wider_than_what_it_has_to_hold(compared):
-    """Its upper end is the slowest report, its lower one what our kernel would gain."""
+    """Its upper end is the slowest report, its lower one a tenth below the time of our kernel."""
     checked = [one for one in compared if one.use == "check"]
     slowest = max(1 / one.scaled for one in checked)
     assert slowest <= times.GUESSED_GPU.high < 1.1 * slowest
-    fastest = min(one.kernel_seconds / one.plan.seconds for one in checked if one.kernel_seconds)
-    assert 0.8 * fastest < times.GUESSED_GPU.low < fastest
+    for one in checked:
+        best = one.plan.seconds if one.kernel_seconds is None else one.kernel_seconds
+        assert one.plan.seconds_low == pytest.approx(times.GUESSED_GPU.low * best, rel=0.05)
+
+
+def test_formats_take_what_an_h100_took():
+    """There fp8 and int8 waited for the host, and were slower than bfloat16."""
+    found = {products: h100_forward(products) for products in H100_FORMATS}
+    assert min(found["fp8"], found["int8"]) > 1.5 * found["none"]
+    for products, seconds in H100_FORMATS.items():
+        assert found[products] == pytest.approx(seconds, rel=0.15), products
 
 
 def test_no_plan_counts_our_kernel(compared):

@@ -6,12 +6,16 @@ come on top; not yet compared with a GPU.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from engine.core.geometry import spread_indices
+from engine.models import gpu_passes
+from engine.models.gpu_passes import Passes
 from engine.models.memory_cost import DTYPE_BYTES
 from engine.models.seedvr2.dit.config import (
+    DIT_3B,
+    DIT_7B,
     DitConfig,
     Grid,
     block_tensors,
@@ -26,6 +30,7 @@ from engine.models.seedvr2.dit.config import (
     total,
     window_groups,
 )
+from engine.settings.optimisations import DitSwitches
 
 
 def streams(config: DitConfig, blocks: int | None, device: str) -> bool:
@@ -150,6 +155,7 @@ class DitFlops:
 
     linear: int
     attention: int
+    ends: int  # part of `linear` before and after the blocks, which no narrow format multiplies
 
     @property
     def total(self) -> int:
@@ -166,27 +172,32 @@ def forward_flops(config: DitConfig, latent: Grid, text: int = 58) -> DitFlops:
         latent: Time, height and width.
         text: Text tokens.
     """
-    picture, words, once = _numbers(config)
-    linear = 2 * once + 2 * token_count(config, latent) * picture + 2 * text * words
+    counts = 2 * token_count(config, latent), 2 * text, 2
+    ends = sum(n * one for n, one in zip(counts, _end_numbers(config), strict=True))
+    linear = ends + sum(n * one for n, one in zip(counts, _block_numbers(config), strict=False))
     pairs = [
         sum((window.tokens + text) ** 2 for window in layer_windows(config, latent, shifted=odd))
         for odd in (False, True)
     ]
     odd_layers = config.layers // 2
     both = (config.layers - odd_layers) * pairs[0] + odd_layers * pairs[1]
-    return DitFlops(linear, 4 * config.inner_dim * both)
+    return DitFlops(linear, 4 * config.inner_dim * both, ends)
 
 
 @lru_cache(maxsize=32)
-def _numbers(config: DitConfig) -> tuple[int, int, int]:
-    """Parameters of the matrices that a picture token, a text token and one vector go through."""
+def _end_numbers(config: DitConfig) -> tuple[int, int, int]:
+    """Parameters of the matrices at the ends for a picture token, a text token and one vector."""
     ends = list(end_tensors(config))
-    picture = matrix_weights(ends, ("picture",))
-    words = matrix_weights(ends, ("text",))
-    for layer in range(config.layers):
-        picture += matrix_weights(block_tensors(config, layer), ("picture", "both"))
-        words += _text_numbers(config, layer)
-    return picture, words, matrix_weights(ends, ("both",))
+    picture, words, once = (matrix_weights(ends, (of,)) for of in ("picture", "text", "both"))
+    return picture, words, once
+
+
+@lru_cache(maxsize=32)
+def _block_numbers(config: DitConfig) -> tuple[int, int]:
+    """Parameters of the matrices of all blocks for a picture token and a text token."""
+    layers = range(config.layers)
+    picture = sum(matrix_weights(block_tensors(config, n), ("picture", "both")) for n in layers)
+    return picture, sum(_text_numbers(config, layer) for layer in layers)
 
 
 def _text_numbers(config: DitConfig, layer: int) -> int:
@@ -196,23 +207,67 @@ def _text_numbers(config: DitConfig, layer: int) -> int:
     return matrix_weights(block_tensors(config, layer), ("text", "both"))
 
 
-# Values for each channel of a token that the passes of a layer read and write, without and of the
-# residual stream, and the launches of a layer, which its windows make more: counted by the
-# pretended GPU. Products with rounding launch six more for each of about ten.
-_PASSED_VALUES, _STREAM_VALUES = 21, 8
-_LAUNCHES, _ROUNDING_LAUNCHES = 45, 60
+@dataclass(frozen=True, slots=True)
+class WindowOrder:
+    """Windows of a layer, as means of the even and the odd ones.
+
+    Attributes:
+        windows: Number of windows.
+        groups: Groups that are computed together.
+        calls: Calls of the attention: windows of equal length in a group attend in one.
+    """
+
+    windows: float
+    groups: float
+    calls: float
 
 
-def passed_bytes(config: DitConfig, latent: Grid, dtype: str) -> float:
-    """Bytes to and from a GPU's memory of the passes of a forward, products apart."""
-    channels = config.layers * config.dim * token_count(config, latent)
-    each = _PASSED_VALUES * DTYPE_BYTES[dtype] + _STREAM_VALUES * DTYPE_BYTES[stream_dtype(dtype)]
-    return float(channels * each)
+@lru_cache(maxsize=256)
+def window_order(config: DitConfig, latent: Grid) -> WindowOrder:
+    """Windows of a latent, given by its time, height and width."""
+    orders = [layer_windows(config, latent, shifted=shifted) for shifted in (False, True)]
+    groups = [window_groups(order, group_rows(config)) for order in orders]
+    calls = [len({window.tokens for window in group}) for some in groups for group in some]
+    return WindowOrder(sum(map(len, orders)) / 2, sum(map(len, groups)) / 2, sum(calls) / 2)
 
 
-def launches(config: DitConfig, *, rounds: bool) -> int:
-    """Kernels of a forward, about; products with rounding take more."""
-    return config.layers * (_LAUNCHES + _ROUNDING_LAUNCHES * rounds)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DitUse:
+    """Use of a transformer on a GPU.
+
+    Attributes:
+        dtype: Type that is computed in.
+        products: Format of the matrix products of the blocks; "none" for that type.
+        switches: Optimisations.
+    """
+
+    dtype: str
+    products: str = "none"
+    switches: DitSwitches = field(default_factory=DitSwitches)
+
+    @property
+    def half_sums(self) -> bool:
+        """Whether products may be those of our kernel with sums in float16."""
+        switches, is_wide = self.switches, self.products == "none"
+        return self.dtype == "float16" and is_wide and switches.fp16_sums and switches.kernels
+
+
+@lru_cache(maxsize=1024)
+def forward_passes(config: DitConfig, latent: Grid, use: DitUse) -> Passes:
+    """Bytes of the passes of a forward on a GPU, products apart, and kernels of all of it."""
+    name, published = ("3B", DIT_3B) if config.mlp == "swiglu" else ("7B", DIT_7B)
+    order, switches = window_order(config, latent), use.switches
+    layer = gpu_passes.of_layer(name, use.dtype, use.products, switches)
+    found = layer.of(token_count(config, latent), order.groups, order.windows)
+    calls = order.calls if switches.grouped_windows else order.windows
+    moved = config.layers * found.moved * config.dim / published.dim
+    return Passes(moved, config.layers * (found.launches + calls))
+
+
+def packed_bytes(config: DitConfig, latent: Grid, dtype: str) -> float:
+    """Bytes of bringing weights into the order of our kernel: for each group of tokens again."""
+    picture, _ = _block_numbers(config)
+    return 2.0 * DTYPE_BYTES[dtype] * picture * window_order(config, latent).groups
 
 
 _MIB = 2**20

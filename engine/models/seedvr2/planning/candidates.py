@@ -43,6 +43,7 @@ from engine.models.seedvr2.vae.tiling import (
     pixels_per_feature,
     whole_shared,
 )
+from engine.settings.requirements import MATMUL
 
 WARM_UP = 6  # latents, where the carries of tiles do not fit into main memory
 # Latents of the longest span: a job that is killed loses at most a span, so one that takes longer
@@ -394,7 +395,7 @@ def less_on_host(plan: SeedVr2Plan) -> SeedVr2Plan | None:
 
 
 def steps(plan: SeedVr2Plan) -> Iterator[Step]:
-    """Other counts of blocks, lengths of clips, sizes of tiles and longer spans."""
+    """Other blocks, clips and tiles, longer spans, and other formats of matrix products."""
     axes = _axes(plan)
     if plan.device != "cuda":
         del axes["blocks"]
@@ -403,6 +404,21 @@ def steps(plan: SeedVr2Plan) -> Iterator[Step]:
     if longer is not None:
         text = message("step.spans", frames=STEP * max(longer.encode_span, longer.decode_span))
         yield step_to(longer, "longer-spans", text, is_more=True)
+    if plan.device == "cuda":
+        yield from _in_formats(plan)
+
+
+def _in_formats(plan: SeedVr2Plan) -> Iterator[Step]:
+    """Plans that multiply in another format."""
+    for kind in MATMUL:
+        if kind == plan.products:
+            continue
+        text = message("step.matmul", format=kind)
+        if kind == "none":
+            text = message("step.matmul-plain", dtype=plan.dtype)
+        work = replace(plan, products=kind)
+        step = step_to(work, f"matmul-{kind}", text, is_more=False)
+        yield replace(step, setting=f"matmul={kind}", params={"matmul": kind})
 
 
 def _axes(plan: SeedVr2Plan) -> dict[str, Axis[SeedVr2Plan]]:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from functools import lru_cache
 
 from engine.core.geometry import Size
+from engine.models.contracts import StageWork
 from engine.models.memory_cost import DTYPE_BYTES
 from engine.models.planning.memory import MemoryRequirement, PhaseMemory, Streamed, peak_use
 from engine.models.seedvr2 import files
 from engine.models.seedvr2.dit import cost as dit_cost
 from engine.models.seedvr2.dit.config import FORMAT_BYTES, DitConfig, parameters
-from engine.models.seedvr2.dit.cost import WeightBytes
+from engine.models.seedvr2.dit.cost import DitUse, WeightBytes
 from engine.models.seedvr2.plan import STEP, SeedVr2Plan, latents_of
 from engine.models.seedvr2.planning import vae_memory
 from engine.models.seedvr2.planning.vae_memory import VAES, Asked
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.tiling import decoder_reach, encoder_reach
-from engine.models.video_vae.vae_use import CallWork, SliceWork, VaeUse
+from engine.models.video_vae.vae_use import CallWork, SliceWork, VaeUse, half_sums
 
 _EXACT = 4  # bytes of a number of latents and of finished frames
 _COLOURS = 3
@@ -55,15 +56,74 @@ def needs(plan: SeedVr2Plan) -> MemoryRequirement:
     )
 
 
-def stage_work(plan: SeedVr2Plan, frames: int) -> dict[str, SliceWork]:
-    """Work of a shot of n frames, stage by stage."""
-    dit, _ = files.configs(plan)
-    clip = SliceWork(
-        products=dit_cost.forward_flops(dit, _grid(plan), files.TEXT_TOKENS).total,
-        passed=dit_cost.passed_bytes(dit, _grid(plan), plan.dtype),
-    )
+def stage_work(plan: SeedVr2Plan, frames: int) -> dict[str, StageWork]:
+    """Work of a shot of n frames: both halves of the VAE, and the transformer with its weights."""
     encode, decode = vae_work(plan, frames)
-    return {"encode": encode, "transformer": clip * clips(plan, frames), "decode": decode}
+    parked, share = parked_bytes(plan, frames)
+    return {
+        "encode": _vae_stage(plan, encode, parked["encode"], share),
+        "transformer": _transformer_stage(plan, clips(plan, frames)),
+        "decode": _vae_stage(plan, decode, parked["decode"], share),
+    }
+
+
+def _vae_stage(plan: SeedVr2Plan, made: SliceWork, parked: float, pinned: float) -> StageWork:
+    """Work of a half of the VAE.
+
+    Args:
+        plan: Plan of the job.
+        made: Work of all slices.
+        parked: Bytes of carries that go to main memory and back.
+        pinned: Share of them for which there is pinned memory.
+    """
+    switches = plan.switches.vae
+    return StageWork(
+        kind="vae",
+        dtype=plan.vae_dtype,
+        operations=made.operations,
+        products=made.products,
+        half_sums=half_sums(switches, plan.vae_dtype),
+        tf32=plan.switches.run.tf32,
+        is_counted=True,
+        passed_bytes=made.passed,
+        launches=made.launches,
+        parked_bytes=parked * (1 - pinned),
+        parked_pinned_bytes=parked * pinned,
+    )
+
+
+def _transformer_stage(plan: SeedVr2Plan, clips: float) -> StageWork:
+    """Work of the transformer for n clips, with the weights that come meanwhile."""
+    dit, grid = files.configs(plan)[0], _grid(plan)
+    use = DitUse(dtype=plan.dtype, products=plan.products, switches=plan.switches.dit)
+    flops = dit_cost.forward_flops(dit, grid, files.TEXT_TOKENS)
+    passes = dit_cost.forward_passes(dit, grid, use)
+    unpacked = 0
+    if plan.products == "none":
+        unpacked = dit_cost.unpacked_bytes(dit, _stored(dit, plan), plan.dtype)
+    streamed = streamed_bytes(plan)
+    pinned = min(plan.pin_bytes, streamed) if plan.pins else 0
+    packed = dit_cost.packed_bytes(dit, grid, plan.dtype) if use.half_sums else 0.0
+    return StageWork(
+        kind="transformer",
+        dtype=plan.dtype,
+        operations=clips * flops.total,
+        products=clips * flops.total,
+        narrow=clips * (flops.linear - flops.ends) if plan.products != "none" else 0.0,
+        narrow_format=plan.products,
+        attended=clips * flops.attention,
+        attention=plan.attention,
+        half_sums=use.half_sums,
+        tf32=plan.switches.run.tf32,
+        is_counted=True,
+        passed_bytes=clips * passes.moved,
+        packed_bytes=clips * packed,
+        launches=clips * passes.launches,
+        pinned_bytes=clips * pinned,
+        paged_bytes=clips * (streamed - pinned),
+        hides_copies=plan.switches.run.weights_stream,
+        moved_bytes=clips * unpacked,
+    )
 
 
 def clips(plan: SeedVr2Plan, frames: int) -> float:
@@ -116,20 +176,6 @@ def streamed_bytes(plan: SeedVr2Plan) -> int:
         return 0
     dit, _ = files.configs(plan)
     return dit_cost.streamed_bytes(dit, _stored(dit, plan), plan.blocks_on_device)
-
-
-def launches(plan: SeedVr2Plan) -> int:
-    """Kernels of the transformer for every clip, about."""
-    dit, _ = files.configs(plan)
-    return dit_cost.launches(dit, rounds=plan.products != "none")
-
-
-def unpacked_bytes(plan: SeedVr2Plan) -> int:
-    """Bytes that move in the GPU's memory for every clip to unpack narrow weights."""
-    if plan.products != "none":
-        return 0
-    dit, _ = files.configs(plan)
-    return dit_cost.unpacked_bytes(dit, _stored(dit, plan), plan.dtype)
 
 
 def _stages(
@@ -301,7 +347,7 @@ def vae_work(plan: SeedVr2Plan, frames: int) -> tuple[SliceWork, SliceWork]:
         begins = _again(frames, span) if plan.warm_up else 0
         early = STEP * (plan.warm_up - 1) + first
         taken = one.total(whole + early * begins, STEP, 1 + begins)
-        return taken * (sum(size.pixels for size in boxes) / plan.padded.pixels)
+        return taken.in_tiles(sum(size.pixels for size in boxes) / plan.padded.pixels, len(boxes))
 
     encode, low, high = (one.total(whole, STEP) for one in (of_encode, of_low, of_high))
     if plan.encode_tile is not None:

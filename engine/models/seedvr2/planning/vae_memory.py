@@ -24,13 +24,7 @@ from engine.models.seedvr2.vae.tiling import (
 from engine.models.video_vae.measured_memory import MeasuredVae
 from engine.models.video_vae.vae_use import StreamUse, TilesOnHost, VaePeak, VaeUse
 
-_PASSES = {  # see `VaeCode`
-    "encode_slice": (11_250, 73_610, 46_300),
-    "decode_slice": (17_460, 114_320, 79_500),
-    "decode_low": (4_370, 14_250, 7_940),
-    "decode_high": (13_090, 100_060, 71_560),
-}
-VAES = MeasuredVae("engine.models.seedvr2.vae.load", pieces, lambda _config: _PASSES)
+VAES = MeasuredVae("engine.models.seedvr2.vae.load", pieces, lambda _config: "seedvr2")
 _CODE_BYTES = 6  # of a px of a canvas
 # Parts of tiles whose codes are on their way to the canvas, by tiles in work at a time.
 _COPIED_PARTS = {1: 3, 2: 4}

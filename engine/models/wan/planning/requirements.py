@@ -117,12 +117,12 @@ def _delay(asked: Pass) -> int:
 def stage_work(plan: WanPlan, frames: int) -> dict[str, SliceWork]:
     """Work of a shot of n frames, stage by stage; frames computed twice count twice."""
     encode, decode = passes(plan)
-    found = {
-        "encode": _work(encode, "encode_slice", frames)
-        * _repeated(encode, encode_tiles(encode), split.encode_cut(encode.config)),
-        "decode": _work(decode, "decode_slice", frames)
-        * _repeated(decode, decode_tiles(decode), split.decode_cut(decode.config)),
-    }
+    boxes, cut = encode_tiles(encode), split.encode_cut(encode.config)
+    made = _work(encode, "encode_slice", frames)
+    found = {"encode": made.in_tiles(_repeated(encode, boxes, cut), len(boxes))}
+    boxes, cut = decode_tiles(decode), split.decode_cut(decode.config)
+    made = _work(decode, "decode_slice", frames)
+    found["decode"] = made.in_tiles(_repeated(decode, boxes, cut), len(boxes))
     return {stage: found[stage] for stage in plan.stages}
 
 

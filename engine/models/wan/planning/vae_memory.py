@@ -18,24 +18,7 @@ from engine.models.wan.vae import split
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
 
-_PASSES = {  # by layout, see `VaeCode`
-    "2.1": {
-        "encode_slice": (9_470, 63_790, 44_900),
-        "encode_high": (7_560, 55_930, 39_510),
-        "encode_low": (1_960, 8_000, 5_490),
-        "decode_slice": (13_630, 92_630, 68_420),
-        "decode_low": (2_570, 10_950, 7_500),
-        "decode_high": (11_160, 81_970, 61_120),
-    },
-    "2.2": {
-        "encode_slice": (4_500, 28_710, 19_970),
-        "encode_high": (3_470, 24_790, 17_630),
-        "encode_low": (1_050, 3_980, 2_380),
-        "decode_slice": (14_430, 86_000, 63_900),
-        "decode_low": (1_350, 4_240, 2_010),
-        "decode_high": (13_140, 81_950, 62_020),
-    },
-}
+_PASSES = {"2.1": "wan21", "2.2": "wan22"}  # by layout
 VAES = MeasuredVae(
     "engine.models.wan.vae.load", split.pieces, lambda config: _PASSES[config.layout]
 )
