@@ -248,7 +248,7 @@ def verify(source: Path, output: Path, video_stream: int = -1) -> Report:
     Raises:
         InputError: One of them cannot be read at all.
     """
-    from engine.verify.verify import verify as verify_files
+    from engine.verification.verify import verify as verify_files
 
     return verify_files(probe_film(source, video_stream), paths.openable(output))
 
