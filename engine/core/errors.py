@@ -136,6 +136,10 @@ class ResultHeldBack(OutputError, code="result-held-back"):
     """Frames cannot be read that should be there: a shorter video needs the user's consent."""
 
 
+class UnsuitableTensor(InputError, code="unsuitable-tensor"):
+    """A tensor of a Python program has another shape or type than a model takes."""
+
+
 class ResultGone(InputError, code="result-gone"):
     """A finished result was deleted or replaced."""
 
