@@ -10,9 +10,9 @@ from engine.core.errors import EngineError
 from engine.runtimes import environment
 
 if TYPE_CHECKING:
-    from engine.scripting import load_vae, plan, probe, upscale, verify
+    from engine.scripting import load_vae, plan, probe, upscale, upscale_frames, verify
 
-__all__ = ["EngineError", "load_vae", "plan", "probe", "upscale", "verify"]
+__all__ = ["EngineError", "load_vae", "plan", "probe", "upscale", "upscale_frames", "verify"]
 __version__ = "0.1.0"  # as in pyproject.toml; what an update is compared with
 
 environment.prepare()  # here, since whatever loads torch has imported this package first

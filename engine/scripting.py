@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine import api
 from engine.core import paths
@@ -25,7 +26,13 @@ from engine.protocol.plan import Notice, Plan
 from engine.protocol.report import Report
 from engine.runtimes import environment
 from engine.settings.assignments import unknown_setting, with_named
-from engine.settings.schema import EngineSettings, JobSettings, current_names
+from engine.settings.schema import (
+    EngineSettings,
+    JobSettings,
+    current_names,
+    describe,
+    with_values,
+)
 from engine.settings.store import load_engine_settings
 from engine.settings.switches import is_switch
 
@@ -33,6 +40,7 @@ if TYPE_CHECKING:
     import torch
 
     from engine.models.vae_module import Vae
+    from engine.pipeline.frames import Picture
 
 logging.getLogger("engine").addHandler(logging.NullHandler())  # errors are raised, not printed
 
@@ -41,6 +49,14 @@ Value = str | int | float | bool | os.PathLike[str] | None
 """A value of a setting: of its type, or a text like that of `--set`; None leaves it out."""
 
 _CLOSE_S = 60.0  # for the current tile to be finished after an interruption
+_OF_FILES = (  # settings that mean nothing for frames of a program
+    *("container", "codec", "crf", "workers", "machines", "segment_seconds"),
+    *(
+        name
+        for name, about in describe(JobSettings).items()
+        if about.group in ("film", "file", "latents")
+    ),
+)
 _OTHER_KEYWORDS = ("preset", "on_progress", "pretend_gpu", "pretend_vram")
 
 
@@ -124,6 +140,61 @@ def _warn(notices: Sequence[Notice]) -> None:
         if notice.severity == "warning":
             text = " ".join(filter(None, (notice.message, notice.hint)))
             warnings.warn(text, stacklevel=4)  # the line that called `upscale`
+
+
+def upscale_frames(
+    frames: Iterable[Any],
+    *,
+    rate: float | Fraction = 25,
+    preset: str | None = None,
+    **settings: Value,
+) -> Iterator[Picture]:
+    """Upscale frames of a program that reads and writes them itself.
+
+    Cuts are found and shots kept together as in `upscale`. With the settings of a folder of PNG
+    images, frames of 8 or 16 bits become those that `upscale` would write, bit for bit, as long as
+    memory suffices: a smaller plan cannot take over, since frames cannot be read again.
+
+    Args:
+        frames: RGB arrays [height, width, 3] of numpy, uint8 or uint16, all alike, or whatever
+            numpy makes such arrays of. A thread reads them, a clip and some frames ahead; a length,
+            as a list has, helps the plan.
+        rate: Frames per second.
+        preset: Name or title of a preset; what it says of files does not count.
+        settings: As for `upscale`, but for those of files.
+
+    Returns:
+        An iterator of such arrays, in order; leaving or closing it ends the work.
+
+    Raises:
+        EngineError: A setting or the first frame is wrong, or the plan cannot start; while
+            iterating, the reason why no frame follows.
+
+    Memory: as planned, independent of the number of frames.
+    """
+    for name, value in settings.items():
+        if name in _OF_FILES and value is not None:
+            raise SettingsError("not-of-frames", setting=name)
+    job, own = _settings(settings, preset)
+    job = with_values(job, {name: getattr(JobSettings(), name) for name in _OF_FILES})
+    environment.choose(job.switches)
+    inbox = e.Inbox()
+    return _warned(api.upscaled_frames(frames, job, rate, inbox, engine_settings=own), inbox)
+
+
+def _warned(pictures: Iterator[Picture], inbox: e.Inbox) -> Iterator[Picture]:
+    """The frames; notices are passed on in the thread that takes them."""
+    while True:
+        picture = next(pictures, None)
+        while not inbox.empty():
+            match inbox.next():
+                case e.PlanChosen(plan=plan):
+                    _warn(plan.notices)
+                case e.Warned(notice=Notice() as notice) | e.PlanDowngraded(notice=notice):
+                    _warn([notice] if notice is not None else [])
+        if picture is None:
+            return
+        yield picture
 
 
 def plan(
