@@ -103,7 +103,7 @@ def upscale(
                 job_id=c.new_job_id(),
                 source=Path(source).absolute(),
                 settings=job,
-                output=None if output is None else Path(output).absolute(),
+                output=_path(output),
             )
         )
         engine.send(c.StartQueue())
@@ -225,8 +225,9 @@ def plan(
     names = (pretend_gpu,) if isinstance(pretend_gpu, str) else pretend_gpu
     pretend = api.pretended(*names, memory=pretend_vram)
     job, own = _settings(settings, preset, pretend)
-    result = None if output is None else Path(output)
-    return api.plan(Path(source), job, result, engine_settings=own, pretend=pretend)
+    return api.plan(
+        Path(source).absolute(), job, _path(output), engine_settings=own, pretend=pretend
+    )
 
 
 def probe(source: AnyPath) -> MediaInfo:
@@ -269,6 +270,10 @@ def load_vae(
     from engine.models.vae_module import load_vae as load
 
     return load(Path(path), device=device, dtype=dtype)
+
+
+def _path(output: AnyPath | None) -> Path | None:
+    return None if output is None else Path(output).absolute()
 
 
 def _settings(
