@@ -161,7 +161,7 @@ def upscale_frames(
             as a list has, helps the plan.
         rate: Frames per second.
         preset: Name or title of a preset; what it says of files does not count.
-        settings: As for `upscale`, but for those of files.
+        settings: Settings by their name, but for those of files.
 
     Returns:
         An iterator of such arrays, in order; leaving or closing it ends the work.
@@ -210,11 +210,11 @@ def plan(
 
     Args:
         source: Path of the source.
-        output: As for `upscale`.
+        output: Path of the result, or a folder for it; None: next to the source.
         preset: Name or title of a preset.
         pretend_gpu: Name of a GPU to plan for, such as "RTX 5070 Ti", or of several.
         pretend_vram: Memory of that GPU, such as "16GiB"; "" for its own.
-        settings: As for `upscale`.
+        settings: Settings by their name.
 
     Returns:
         The plan; `fits` is False if it cannot be started, and a notice says why.

@@ -46,8 +46,8 @@ def test_a_video_is_upscaled_with_progress(source: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "text", "hint"),
     [
-        ({"heigth": 1080}, "Unknown setting 'heigth'", "Did you mean height?"),
-        ({"on_progres": print}, "Unknown setting 'on_progres'", "Did you mean on_progress?"),
+        ({"heights": 1080}, "Unknown setting 'heights'", "Did you mean height?"),
+        ({"progress": print}, "Unknown setting 'progress'", "Did you mean on_progress?"),
         ({"memory_shares": 0.5}, "Unknown setting 'memory_shares'", "Did you mean memory_share?"),
         ({"model": "seedvr3"}, "model cannot be 'seedvr3'", "seedvr2-3b"),
         ({"model": "nothing.pth"}, "nothing.pth", "Choose another file"),
@@ -61,7 +61,7 @@ def test_a_video_is_upscaled_with_progress(source: Path) -> None:
 )
 def test_a_wrong_setting_is_named(settings: dict[str, object], text: str, hint: str) -> None:
     for call in (engine.plan, engine.upscale):
-        if call is engine.plan and "on_progres" in settings:
+        if call is engine.plan and "progress" in settings:
             continue
         with pytest.raises(engine.EngineError) as raised:
             call("in.mp4", **settings)
@@ -179,7 +179,7 @@ def test_errors_of_frames_are_raised() -> None:
         ([first[..., 0]], {}, "48x64 uint8"),
         ([first, second[:40]], {}, "Frame 2 is 40x64x3 uint8"),
         ([first], {"codec": "hevc"}, "codec has no effect"),
-        ([first], {"sclae": 2}, "Unknown setting 'sclae'"),
+        ([first], {"scales": 2}, "Unknown setting 'scales'"),
     ):
         with pytest.raises(engine.EngineError, match=text):
             list(engine.upscale_frames(frames, **{"model": "none", **settings}))
@@ -221,6 +221,8 @@ def test_a_vae_takes_clips_and_images(vae_file: str) -> None:
     assert torch.allclose(image, latent[:, :, 0], atol=1e-5)
     assert torch.allclose(vae.decode(image), frames[:, :, 0], atol=1e-4)
     assert vae(clip).shape == frames.shape
+    with torch.inference_mode():
+        assert torch.equal(vae.encode(clip), latent)
 
 
 @pytest.mark.extended
