@@ -42,7 +42,7 @@ from engine.settings.schema import EngineSettings, JobSettings
 
 if TYPE_CHECKING:
     from engine.jobs.playback import PlayedFrame
-    from engine.pipeline.frames import Picture
+    from engine.pipeline.frames import Pictures
     from engine.video.read.sound import Sound
 
 __all__ = [
@@ -193,7 +193,7 @@ def upscaled_frames(
     sink: EventSink,
     *,
     engine_settings: EngineSettings | None = None,
-) -> Iterator[Picture]:
+) -> Pictures:
     """Frames of a program through a model, see `engine.pipeline.frames.upscaled`. Loads torch.
 
     Raises:

@@ -6,10 +6,12 @@ path of window and command line: `engine.api`. docs/python.md shows them. Loads 
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     import torch
 
     from engine.models.vae_module import Vae
-    from engine.pipeline.frames import Picture
+    from engine.pipeline.frames import Pictures
 
 logging.getLogger("engine").addHandler(logging.NullHandler())  # errors are raised, not printed
 
@@ -57,7 +59,6 @@ _OF_FILES = (  # settings that mean nothing for frames of a program
         if about.group in ("film", "file", "latents")
     ),
 )
-_OTHER_KEYWORDS = ("preset", "on_progress", "pretend_gpu", "pretend_vram")
 
 
 def upscale(
@@ -122,11 +123,9 @@ def _report(inbox: e.Inbox, on_progress: Callable[[e.StageProgress], object]) ->
             case e.PlanChosen() as chosen:
                 plan = chosen.plan
             case e.JobStarted() if plan is not None:
-                _warn(plan.notices)
-            case e.Warned(notice=notice):
-                _warn([notice])
-            case e.PlanDowngraded(notice=Notice() as notice):
-                _warn([notice])
+                _warn(plan.notices, 4)
+            case e.Warned(notice=Notice() as notice) | e.PlanDowngraded(notice=Notice() as notice):
+                _warn([notice], 4)
             case e.JobFinished(report=report):
                 return report
             case e.JobFailed(error=error) | e.JobRejected(error=error):
@@ -135,11 +134,12 @@ def _report(inbox: e.Inbox, on_progress: Callable[[e.StageProgress], object]) ->
                 raise InternalError("ended-early")
 
 
-def _warn(notices: Sequence[Notice]) -> None:
+def _warn(notices: Sequence[Notice], level: int) -> None:
+    """Warn at the line of the program, which is `level` calls above the warning."""
     for notice in notices:
         if notice.severity == "warning":
             text = " ".join(filter(None, (notice.message, notice.hint)))
-            warnings.warn(text, stacklevel=4)  # the line that called `upscale`
+            warnings.warn(text, stacklevel=level)
 
 
 def upscale_frames(
@@ -148,7 +148,7 @@ def upscale_frames(
     rate: float | Fraction = 25,
     preset: str | None = None,
     **settings: Value,
-) -> Iterator[Picture]:
+) -> Pictures:
     """Upscale frames of a program that reads and writes them itself.
 
     Cuts are found and shots kept together as in `upscale`. With the settings of a folder of PNG
@@ -164,7 +164,7 @@ def upscale_frames(
         settings: Settings by their name, but for those of files.
 
     Returns:
-        An iterator of such arrays, in order; leaving or closing it ends the work.
+        A generator of such arrays, in order; leaving or closing it ends the work.
 
     Raises:
         EngineError: A setting or the first frame is wrong, or the plan cannot start; while
@@ -182,19 +182,22 @@ def upscale_frames(
     return _warned(api.upscaled_frames(frames, job, rate, inbox, engine_settings=own), inbox)
 
 
-def _warned(pictures: Iterator[Picture], inbox: e.Inbox) -> Iterator[Picture]:
-    """The frames; notices are passed on in the thread that takes them."""
-    while True:
-        picture = next(pictures, None)
-        while not inbox.empty():
-            match inbox.next():
-                case e.PlanChosen(plan=plan):
-                    _warn(plan.notices)
-                case e.Warned(notice=Notice() as notice) | e.PlanDowngraded(notice=notice):
-                    _warn([notice] if notice is not None else [])
-        if picture is None:
-            return
-        yield picture
+def _warned(pictures: Pictures, inbox: e.Inbox) -> Pictures:
+    """The frames; warnings are given in the thread that takes them."""
+    with closing(pictures):
+        while True:
+            picture = next(pictures, None)
+            while not inbox.empty():
+                match inbox.next():
+                    case e.PlanChosen(plan=plan):
+                        _warn(plan.notices, 3)
+                    case (
+                        e.Warned(notice=Notice() as one) | e.PlanDowngraded(notice=Notice() as one)
+                    ):
+                        _warn([one], 3)
+            if picture is None:
+                return
+            yield picture
 
 
 def plan(
@@ -285,7 +288,7 @@ def _settings(
         SettingsError: A name or a value is wrong.
     """
     of_jobs, of_program = current_names(JobSettings), current_names(EngineSettings)
-    known = (*of_jobs.values(), *of_program.values(), *_OTHER_KEYWORDS)
+    known = (*of_jobs.values(), *of_program.values(), *_other_keywords())
     for name in named:
         if name not in (*of_jobs, *of_program) and not is_switch(name):
             raise unknown_setting(name, known)
@@ -300,3 +303,10 @@ def _settings(
     program = with_named(usual, {"tile_previews": False, **own})
     paths.choose_jobs_folder(program.job_folder)
     return chosen_settings(job, texts, preset=preset, pretend=pretend), program
+
+
+def _other_keywords() -> Iterator[str]:
+    """Keywords that are no settings."""
+    for call in (upscale, plan):
+        parameters = inspect.signature(call).parameters.values()
+        yield from (one.name for one in parameters if one.kind is one.KEYWORD_ONLY)

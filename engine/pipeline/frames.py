@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from fractions import Fraction
 from itertools import chain
@@ -36,6 +36,7 @@ from engine.settings.schema import JobSettings
 from engine.video.read.frames import PlanarFrame
 
 Picture = NDArray[np.uint8] | NDArray[np.uint16]
+Pictures = Generator[Picture, None, None]
 
 _ID = "frames"  # in the place of a job's
 _TAGS = ColourTags(matrix="rgb", range="pc", primaries="bt709", transfer="bt709")
@@ -110,7 +111,7 @@ class GivenFrames:
 
 def upscaled(
     frames: GivenFrames, settings: JobSettings, machine: Machine, events: EventSink
-) -> Iterator[Picture]:
+) -> Pictures:
     """Plan, then give frames of the result as they get ready, as arrays like those of the source.
 
     A thread reads the source, up to a clip and some frames ahead of what was taken; others compute.
@@ -142,7 +143,7 @@ def upscaled(
     return _results(frames, context)
 
 
-def _results(frames: GivenFrames, context: JobContext) -> Iterator[Picture]:
+def _results(frames: GivenFrames, context: JobContext) -> Pictures:
     with Threads() as threads:
         ready = threads.stream(QUEUE_CLIPS, DoneClip)
         threads.start("frames", lambda: _work(frames, context, ready))

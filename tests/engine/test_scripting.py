@@ -114,6 +114,10 @@ def test_notices_are_warnings(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="interlaced") as caught:
         engine.upscale(clip, tmp_path / "out.mp4", **LITE, deinterlace="off")
     assert {one.filename for one in caught} == {__file__}
+    too_late = {"switches": "run.passive_threads=off"}  # torch is loaded
+    with pytest.warns(UserWarning, match="passive_threads") as caught:
+        assert len(list(engine.upscale_frames(pictures(1), **LITE, **too_late))) == 1
+    assert {one.filename for one in caught} == {__file__}
 
 
 # --- frames
