@@ -4,6 +4,7 @@ import copy
 import io
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -166,6 +167,17 @@ def test_frames_keep_their_depth_and_come_one_by_one() -> None:
     assert len(read) < 200
     with pytest.raises(StopIteration):
         next(found)
+
+
+def test_torch_has_its_threads_afterwards() -> None:
+    def threads() -> int:
+        """Threads of torch in a thread that begins now."""
+        with ThreadPoolExecutor(1) as other:
+            return other.submit(torch.get_num_threads).result()
+
+    torch.set_num_threads(7)
+    list(engine.upscale_frames(pictures(1), model="none"))
+    assert threads() == 7
 
 
 @pytest.mark.extended
