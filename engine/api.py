@@ -6,10 +6,11 @@ The window and the command line use nothing else of the engine but row 0.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.core import paths
 from engine.core.errors import EngineError, EngineStopped, ErrorInfo, UpdateNotInBuild
@@ -24,6 +25,7 @@ from engine.jobs.engine_thread import EngineThread
 from engine.jobs.job_store import JobStore
 from engine.pipeline.prepare import (
     Machine,
+    exact_rate,
     examined_source,
     make_plan,
     probe_film,
@@ -40,6 +42,7 @@ from engine.settings.schema import EngineSettings, JobSettings
 
 if TYPE_CHECKING:
     from engine.jobs.playback import PlayedFrame
+    from engine.pipeline.frames import Pictures
     from engine.video.read.sound import Sound
 
 __all__ = [
@@ -59,6 +62,7 @@ __all__ = [
     "source_stem",
     "start_update",
     "unfinished",
+    "upscaled_frames",
     "verify",
     "write_diagnostics",
 ]
@@ -182,6 +186,28 @@ def plan(
     return make_plan(media, settings, output, machine)
 
 
+def upscaled_frames(
+    frames: Iterable[Any],
+    settings: JobSettings,
+    rate: float | Fraction,
+    sink: EventSink,
+    *,
+    engine_settings: EngineSettings | None = None,
+) -> Pictures:
+    """Frames of a program through a model, see `engine.pipeline.frames.upscaled`. Loads torch.
+
+    Raises:
+        UnsuitableTensor: The first one is no frame.
+        EngineError: The plan cannot start.
+    """
+    from engine.pipeline.frames import GivenFrames, upscaled
+
+    machine = Machine(
+        settings=engine_settings or EngineSettings(), jobs_folder=default_jobs_folder()
+    )
+    return upscaled(GivenFrames(frames, exact_rate(float(rate))), settings, machine, sink)
+
+
 def played_frames(
     job_id: str,
     media: MediaInfo,
@@ -248,7 +274,7 @@ def verify(source: Path, output: Path, video_stream: int = -1) -> Report:
     Raises:
         InputError: One of them cannot be read at all.
     """
-    from engine.verify.verify import verify as verify_files
+    from engine.verification.verify import verify as verify_files
 
     return verify_files(probe_film(source, video_stream), paths.openable(output))
 

@@ -42,7 +42,11 @@ for name in sys.argv[1:]:
     "not_loaded",
     [
         {
-            **dict.fromkeys(("engine.api", "engine.cli.main", "engine.bench.command"), NOT_FIRST),
+            "engine": NOT_FIRST | {"engine.api", "engine.scripting"},
+            **dict.fromkeys(
+                ("engine.scripting", "engine.api", "engine.cli.main", "engine.bench.command"),
+                NOT_FIRST,
+            ),
             **dict.fromkeys(LIGHT, HEAVY | {"PySide6"}),
         },
         {"app.application": HEAVY | LATE},

@@ -26,7 +26,8 @@ ACTIONS = {  # names of actions, with the codes of the errors that they help wit
         "engine-error identity-damaged machine-error unknown-machine not-gguf update-error "
         "update-not-in-build update-unreachable update-outdated "
         "update-untrusted update-too-new update-damaged update-missing update-busy "
-        "update-not-installable engine-stopped system-refusal internal-error command-invalid"
+        "update-not-installable engine-stopped system-refusal internal-error command-invalid "
+        "unsuitable-tensor"
     ),
     "models": (
         "weights-error weights-missing library-missing download-failed weights-busy "

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import secrets
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,15 +35,10 @@ def upscale(args: argparse.Namespace, context: CommandContext) -> int:
     if len(sources) > 1 and output is not None and not output.is_dir():
         args.usage_error("with several inputs, -o must be an existing folder")
     jobs = [
-        c.AddJob(job_id=new_job_id(), source=source, settings=settings, output=output)
+        c.AddJob(job_id=c.new_job_id(), source=source, settings=settings, output=output)
         for source in sources
     ]
     return _run_jobs(context, engine_settings, jobs)
-
-
-def new_job_id() -> str:
-    """A name that sorts by time and is never given twice."""
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
 
 
 def resume(args: argparse.Namespace, context: CommandContext) -> int:

@@ -13,19 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from engine.core.errors import SettingsError
 from engine.core.messages import message, text_of
-from engine.core.units import parse_clock
-from engine.files.model_files import Store
-from engine.files.model_files import named as named_file
-from engine.hardware.budget import gpus_here
-from engine.hardware.devices import fastest, from_environment, named_each
-from engine.hardware.devices import named as named_gpu
+from engine.hardware.devices import from_environment
 from engine.hardware.gpu_table import GpuSpec
-from engine.planner import preset_choice
 from engine.planner.availability import devices_here
+from engine.planner.chosen_settings import chosen_settings, named_model
 from engine.settings.assignments import with_text
 from engine.settings.optimisations import choices, optimisations
 from engine.settings.schema import (
-    MODELS,
     EngineSettings,
     JobSettings,
     current_names,
@@ -34,8 +28,6 @@ from engine.settings.schema import (
 
 if TYPE_CHECKING:
     from engine.cli.context import CommandContext
-
-_MODEL_FILES = {".pth", ".pt", ".ckpt", ".safetensors"}
 
 DEVICE_HELP = 'cpu, or a GPU by number or name: 1, cuda:1 or "5070 Ti"; default: the fastest'
 
@@ -68,57 +60,31 @@ def job_settings(args: argparse.Namespace, pretend: Sequence[GpuSpec] = ()) -> J
         args: Arguments of a command with the options of a job.
         pretend: GPUs in the place of this machine's own.
     """
-    pretend = pretend or from_environment()
-    for text in (args.start, args.stop):
-        if text is not None:
-            parse_clock(text)
-    device = getattr(args, "device", None)
     named = {
         **_models(args),
-        "device": device,
+        "device": getattr(args, "device", None),
         "start": args.start,
         "stop": args.stop,
         "workers": args.workers,
+        "overwrite": args.overwrite,
         **_target(args),
+        **{name: getattr(args, name) for name in ("dit", "vae", "text_embedding")},
     }
-    for name in ("dit", "vae", "text_embedding"):
-        file = getattr(args, name)
-        named[name] = None if file is None else str(Path(file).absolute())
-    changes: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
-    preset, before = getattr(args, "preset", None), JobSettings()
-    if preset is not None:
-        before = preset_choice.chosen(preset, before, fastest(pretend))
-    before = dataclasses.replace(before, overwrite=args.overwrite, **changes)
-    settings = with_text(before, [text for text in args.set if not _is_of_engine(text)])
-    if settings.excluded_gpus != before.excluded_gpus:
-        excluded = named_each(settings.excluded, gpus_here(pretend))
-        settings = dataclasses.replace(settings, excluded_gpus=excluded)
-    if device is None and settings.device == before.device:
-        return settings
-    return dataclasses.replace(settings, device=named_gpu(settings.device, gpus_here(pretend)))
+    texts = [text for text in args.set if not _is_of_engine(text)]
+    preset = getattr(args, "preset", None)
+    return chosen_settings(named, texts, preset=preset, pretend=pretend)
 
 
 def _models(args: argparse.Namespace) -> dict[str, str | None]:
     """The model of `--model`, or that of `--then` after a first pass."""
     if args.then is None:
-        return _model(args.model)
+        return {"model": args.model}
     if args.model is None:
         raise SettingsError("then-without-model", model=args.then)
-    first = _model(args.model)
+    first = named_model(args.model)
     if "model_file" not in first:
         raise SettingsError("first-model-is-no-file", model=args.model)
-    return {**_model(args.then), "first_model": first["model_file"]}
-
-
-def _model(text: str | None) -> dict[str, str | None]:
-    """A model by its id, by the id of an imported file, or by the path of a file."""
-    if text is None or text in MODELS:
-        return {"model": text}
-    if text.startswith("own-"):
-        return {"model": "community", "model_file": str(Store().path_of(text))}
-    if Path(text).is_file() or Path(text).suffix.lower() in _MODEL_FILES:
-        return {"model": "community", "model_file": str(named_file(Path(text)).path)}
-    return {"model": text}
+    return {"model": args.then, "first_model": first["model_file"]}
 
 
 def engine_settings(args: argparse.Namespace, context: CommandContext) -> EngineSettings:
@@ -179,17 +145,15 @@ def _is_of_engine(text: str) -> bool:
     return text.partition("=")[0].strip().replace("-", "_") in current_names(EngineSettings)
 
 
-def _target(args: argparse.Namespace) -> dict[str, int | None]:
+def _target(args: argparse.Namespace) -> dict[str, int]:
     if args.size is not None:
         width, height = parse_size(args.size)
         return {"width": width, "height": height}
     if args.height is not None:
         if args.height < 1:
             raise SettingsError("empty-height", height=args.height)
-        return {"height": args.height, "width": 0}
-    if args.scale is not None:
-        return {"scale": args.scale, "height": 0, "width": 0}
-    return {"scale": 1} if "none" in (args.model, args.then) else {}
+        return {"height": args.height}
+    return {} if args.scale is None else {"scale": args.scale}
 
 
 def parse_size(text: str) -> tuple[int, int]:

@@ -9,20 +9,17 @@ from typing import IO, Any, Protocol
 from engine.cli.console import Console
 from engine.core.plain_text import one_line
 from engine.core.units import duration_text
-from engine.protocol.events import StageProgress, StagesTimed, TaskProgress, WorkerProgress
+from engine.protocol.events import (
+    ACTIVITIES,
+    StageProgress,
+    StagesTimed,
+    TaskProgress,
+    WorkerProgress,
+)
 from engine.protocol.tasks import TaskKind
 
 _LINE_EVERY_S = 10.0
-_STAGES = {
-    "weights": "checking the model",
-    "decode": "decoding",
-    "encode": "encoding",
-    "upscale": "upscaling",
-    "mux": "joining",
-    "verify": "verifying",
-}
 _WAITS_FOR = {"read": "frames of the source", "write": "the encoder"}
-_OF_FRAMES = ("decode", "encode", "upscale")
 _PHASES = {
     "download": "downloading",
     "verify": "verifying",
@@ -91,16 +88,7 @@ class _Words:
 
     def words(self, event: StageProgress) -> list[str]:
         """Progress of a stage, its speed, and each worker: "process 2 at frame 480, 1.5 fps"."""
-        share = f"{min(100, 100 * event.done // event.total)} %" if event.total else ""
-        if event.stage in _OF_FRAMES:
-            count = f"{event.done}/{event.total}" if event.total else str(event.done)
-            words = [f"{count} frames" + (f", {share}" if share else "")]
-        else:
-            words = [share or str(event.done)]
-        if event.frames_per_second:
-            words.append(f"{event.frames_per_second:.1f} fps")
-        if event.seconds_left >= 1:
-            words.append(f"{duration_text(event.seconds_left)} left")
+        words = event.words
         for number, one in sorted(self._seen.items() if event.stage == "upscale" else ()):
             name = one_line(one.name) or f"process {number}"  # a GPU or a computer has a name
             words.append(f"{name} at frame {one.frame}, {one.frames_per_second:.1f} fps")
@@ -121,12 +109,12 @@ class _Lines(_Words):
 
     def show(self, event: StageProgress) -> None:
         is_over = 0 < event.total <= event.done
-        if event.stage not in _STAGES or (is_over and self._over == event.stage):
+        if event.stage not in ACTIVITIES or (is_over and self._over == event.stage):
             return
         if is_over or time.monotonic() >= self._due:
             self._over = event.stage if is_over else ""
             self._due = time.monotonic() + _LINE_EVERY_S
-            self._stream.write(f"{_STAGES[event.stage]}: {', '.join(self.words(event))}\n")
+            self._stream.write(f"{ACTIVITIES[event.stage]}: {', '.join(self.words(event))}\n")
             self._stream.flush()
 
     def clear(self) -> None:
@@ -145,13 +133,13 @@ class _Bar(_Words):
         self._stage = ""
 
     def show(self, event: StageProgress) -> None:
-        if event.stage not in _STAGES:
+        if event.stage not in ACTIVITIES:
             return
         if self._bar is None:
             self._start()
         if event.stage != self._stage:
             self._stage = event.stage
-            self._bar.reset(self._task, description=_STAGES[event.stage], detail="")
+            self._bar.reset(self._task, description=ACTIVITIES[event.stage], detail="")
         self._bar.update(
             self._task,
             completed=event.done,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound=e.Event)
 
-_WAIT_S = 0.2  # Windows lets Ctrl-C in between two waits only
 _DONE = {  # of model files
     "download": "{id} is installed: {path}",
     "verify": "{id} is verified: {path}",
@@ -40,22 +38,8 @@ class Interrupted(e.Event):
     """The user pressed Ctrl-C, or the process was asked to end."""
 
 
-class Inbox(queue.SimpleQueue[e.Event]):
-    """An EventSink that keeps everything for the main thread."""
-
-    def emit(self, event: e.Event) -> None:
-        """Take one event, from any thread."""
-        self.put(event)
-
-    def next(self) -> e.Event:
-        """Wait for an event; Ctrl-C interrupts the wait."""
-        while True:
-            with contextlib.suppress(queue.Empty):
-                return self.get(timeout=_WAIT_S)
-
-
 @contextlib.contextmanager
-def interrupts(inbox: Inbox) -> Iterator[None]:
+def interrupts(inbox: e.Inbox) -> Iterator[None]:
     """Meanwhile the first Ctrl-C (or kill) is an event, and the second ends the process at once.
 
     Ending at once is safe: finished segments are on the disk, the checkpoint is never half, and a
@@ -84,7 +68,7 @@ def interrupts(inbox: Inbox) -> Iterator[None]:
 class Session:
     """Sends commands and waits for events."""
 
-    def __init__(self, engine: Engine, inbox: Inbox) -> None:
+    def __init__(self, engine: Engine, inbox: e.Inbox) -> None:
         self._engine, self._inbox = engine, inbox
 
     def send(self, command: c.Command) -> None:
@@ -106,7 +90,7 @@ class Session:
 @contextlib.contextmanager
 def session(context: CommandContext, settings: EngineSettings | None = None) -> Iterator[Session]:
     """A started engine, closed at the end; without settings those of this machine count."""
-    inbox = Inbox()
+    inbox = e.Inbox()
     engine = context.services.open(inbox, settings or context.own_settings())
     engine.start()
     try:

@@ -58,6 +58,11 @@ class EngineError(HasMessage, Exception):
     def __str__(self) -> str:
         return self.message
 
+    @property
+    def __notes__(self) -> list[str]:  # type: ignore[override]  # Python's own is an attribute
+        """The hint, which Python prints below the error that ends a program."""
+        return [self.hint] if self.hint else []
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorInfo(HasMessage):
@@ -72,6 +77,15 @@ class ErrorInfo(HasMessage):
     def as_message(self) -> Message:
         """The message of the catalogue."""
         return Message(f"{self.code}.{self.case}" if self.case else self.code, dict(self.params))
+
+    @property
+    def as_error(self) -> EngineError:
+        """An error of the class that it is about."""
+        kinds = [EngineError]
+        for kind in kinds:  # grows
+            kinds += kind.__subclasses__()
+        found = next((kind for kind in kinds if kind.code == self.code), EngineError)
+        return found(self.case, **self.params)
 
 
 class InputError(EngineError, code="input-error"):
@@ -120,6 +134,10 @@ class OutputNameUnusable(OutputError, code="output-name"):
 
 class ResultHeldBack(OutputError, code="result-held-back"):
     """Frames cannot be read that should be there: a shorter video needs the user's consent."""
+
+
+class UnsuitableTensor(InputError, code="unsuitable-tensor"):
+    """A tensor of a Python program has another shape or type than a model takes."""
 
 
 class ResultGone(InputError, code="result-gone"):

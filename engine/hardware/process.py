@@ -1,4 +1,4 @@
-"""Treatment of this process by the system while it works: sleep, priority, throttling.
+"""Treatment of this process by the system while it works, and the start of further processes.
 
 Elsewhere than on Windows priorities stay: one that was lowered cannot be raised again there.
 """
@@ -11,7 +11,10 @@ import logging
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from multiprocessing.context import SpawnContext, SpawnProcess
+from types import ModuleType
 from typing import Any
 
 import psutil
@@ -158,3 +161,31 @@ else:
         except subprocess.TimeoutExpired:
             lock.kill()
             lock.wait()
+
+
+# --- further processes
+
+_starting = threading.Lock()
+
+
+class OwnProcess(SpawnProcess):
+    """A process that runs its target alone, not the script of the process that starts it.
+
+    Python would import that script there. One that upscales without asking for `__main__`, as
+    short scripts of users do, would upscale once more.
+    """
+
+    def start(self) -> None:
+        """Start the process."""
+        with _starting:
+            script, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+            try:
+                super().start()
+            finally:
+                sys.modules["__main__"] = script
+
+
+class OwnProcesses(SpawnContext):
+    """The context of `multiprocessing` whose processes are of that kind."""
+
+    Process = OwnProcess

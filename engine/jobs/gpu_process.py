@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
-import multiprocessing
 import os
 import pickle
 import queue
@@ -23,7 +22,6 @@ import threading
 import traceback
 from dataclasses import dataclass, fields, replace
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +33,7 @@ from engine.core.errors import Cancelled, EngineError, GpuLost, OutOfMemory
 from engine.core.file_access import reported
 from engine.hardware import devices, shared_memory, torch_memory
 from engine.hardware.budget import gpus_here
+from engine.hardware.process import OwnProcess, OwnProcesses
 from engine.jobs.checkpoint import Checkpoint
 from engine.jobs.run_here import prepared, run_here
 from engine.pipeline.source_watch import SourceWatch
@@ -158,7 +157,7 @@ class GpuProcess:
     def __init__(self) -> None:
         self.is_used = True
         self._lock = threading.RLock()  # of the following; a job holds it
-        self._process: SpawnProcess | None = None
+        self._process: OwnProcess | None = None
         self._pipe: Any = None  # a connection, whose class depends on the system
         self._idle: threading.Timer | None = None
 
@@ -180,7 +179,7 @@ class GpuProcess:
                 self._wait_idle()
                 return
             self._end()
-            spawn = multiprocessing.get_context("spawn")
+            spawn = OwnProcesses()
             here, there = spawn.Pipe()
             about = there, tuple(PRELOADED)
             process = spawn.Process(target=_serve, args=about, name="gpu", daemon=True)

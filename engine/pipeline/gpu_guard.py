@@ -153,8 +153,12 @@ def switched(context: JobContext) -> Iterator[None]:
         notice = Notice(code="switch-too-late", severity="warning", params=about)
         context.events.emit(Warned(job_id=context.job_id, notice=notice))
     compiled, kernels = _CompilerReport(context), _KernelReport(context)
-    with arithmetic_of(run), reporting(compiled), reporting_missing(kernels):
-        yield
+    threads = torch.get_num_threads()
+    try:
+        with arithmetic_of(run), reporting(compiled), reporting_missing(kernels):
+            yield
+    finally:
+        torch.set_num_threads(threads)  # a Python program goes on
 
 
 class _CompilerReport:

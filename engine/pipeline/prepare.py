@@ -68,6 +68,7 @@ _REFUSALS = {
     kind.code: kind
     for kind in (FeatureMissing, PlanDoesNotFit, PretendedGpu, TruncatedMedia, WeightsMissing)
 }
+_NO_LIMIT = 2**62  # bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +216,10 @@ def check_plan(media: MediaInfo, plan: Plan, *, overwrite: bool) -> None:
         pictures = {picture_name(media, plan, number) for number in (0, max(0, plan.frames - 1))}
     check_output(media, plan.output, overwrite=overwrite)
     try_output(plan.output, pictures)
+    _check_notices(plan)
+
+
+def _check_notices(plan: Plan) -> None:
     for notice in plan.notices:
         if notice.severity == "refusal":
             params: dict[str, Any] = dict(notice.params)
@@ -222,6 +227,25 @@ def check_plan(media: MediaInfo, plan: Plan, *, overwrite: bool) -> None:
                 raise kind(notice.case, **params)
             problem = notice.as_message
             raise PlanDoesNotFit("refused", problem=problem, advice=problem.hint)
+
+
+def plan_frames(media: MediaInfo, settings: JobSettings, machine: Machine) -> Plan:
+    """Plan for frames that a program gives and takes: nothing is written, one process works.
+
+    Args:
+        media: The frames, as if they were a sequence of images.
+        settings: Settings of the job, with those about files at their defaults.
+        machine: Environment that it will run in.
+
+    Raises:
+        EngineError: Raised by `plan_job`, and for a plan that cannot start.
+    """
+    budget = _budget(settings, machine.jobs_folder, machine)
+    budget = replace(budget, free_output_bytes=_NO_LIMIT, free_jobs_bytes=_NO_LIMIT)
+    plan = plan_job(Request(media=media, settings=settings), budget, load_rates())
+    plan = replace(plan, workers=(), takes_machines=False)
+    _check_notices(_refused(plan, PretendedGpu(gpu=plan.card)) if plan.is_pretended else plan)
+    return plan
 
 
 def check_output(media: MediaInfo, output: Path, *, overwrite: bool) -> None:

@@ -30,7 +30,7 @@ from engine.planner.rates import Learned
 from engine.protocol.events import StageProgress, StageStarted, Warned
 from engine.protocol.plan import Notice, Plan
 from engine.protocol.report import PartMemory, Report, StageMemory, StageTime
-from engine.verify.verify import verify
+from engine.verification.verify import verify
 from engine.video.read.continuity import losses
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import PlanarFrame

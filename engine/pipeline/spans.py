@@ -14,7 +14,7 @@ from engine.models.upscalers import FrameUpscaler, ShotModel
 from engine.pipeline.context import JobContext
 from engine.pipeline.recovery import reason_of
 from engine.pipeline.segments import Span, SpanLog
-from engine.pipeline.stages.read import Clip, ShotReader, ShotSlice, read
+from engine.pipeline.stages.read import Clip, Reader, ShotReader, ShotSlice, read
 from engine.pipeline.stages.shots import Shots, beginning_of
 from engine.pipeline.stages.upscale import Device, FirstPass
 from engine.pipeline.stages.write import DoneClip, Write
@@ -32,7 +32,7 @@ class _Pass:
 
     context: JobContext
     span: Span
-    reader: FrameReader
+    reader: Reader
     threads: Threads
     ready: Stream[DoneClip]
 
@@ -42,6 +42,7 @@ class SpanMaker:
 
     Args:
         context: Context of the job, with its current plan.
+        reader: Reader of the frames; None: that of the job's source.
 
     Raises:
         WeightsError: The weights are not there or not right.
@@ -51,14 +52,14 @@ class SpanMaker:
     Memory: as of the plan.
     """
 
-    def __init__(self, context: JobContext) -> None:
+    def __init__(self, context: JobContext, reader: Reader | None = None) -> None:
         torch.set_num_threads(context.plan.work.threads)
         if context.guard is not None:
             context.guard.begin()
         context.meter.restart()
         plan = context.plan
         self._context = context
-        self._reader = FrameReader(
+        self._reader = reader or FrameReader(
             context.media,
             start=plan.start,
             stop=plan.stop,
@@ -75,24 +76,44 @@ class SpanMaker:
             Cancelled: The user did.
             MemoryReleased: The job is paused.
         """
-        context, reader = self._context, self._reader
-        write = Write(context, log, span)
+        write = Write(self._context, log, span)
+        self.run(span, write.run, cut_short=write.cut_short)
+        for problem in self._reader.problems:
+            notice = Notice(code="source-damaged", severity="warning", params={"problem": problem})
+            self._context.events.emit(Warned(job_id=self._context.job_id, notice=notice))
+
+    def run(
+        self,
+        span: Span,
+        take: Callable[[Stream[DoneClip]], None],
+        *,
+        cut_short: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Bring the frames of a span through the models.
+
+        Args:
+            span: Frames to make.
+            take: Takes the finished ones, in a thread of its own.
+            cut_short: Called before the end of the stream where the frames after it lack for a
+                reason that a job can do something about.
+
+        Raises:
+            EngineError, Cancelled, MemoryReleased: As `make`.
+        """
+        context = self._context
         with Threads(context.meter.add) as threads:
             ready = threads.stream(QUEUE_CLIPS, DoneClip)
-            writer = threads.start("write", lambda: write.run(ready))
+            writer = threads.start("write", lambda: take(ready))
             try:
-                self._models.work(_Pass(context, span, reader, threads, ready))
+                self._models.work(_Pass(context, span, self._reader, threads, ready))
             except Exception as err:  # a lack of memory can be the cause of an error of any class
                 if reason_of(err) is not None:
-                    write.cut_short()
+                    cut_short()
                     with suppress(StreamAborted):  # the writer has failed too: its error counts
                         ready.close()
                         writer.join()
                 raise
         context.end_piece("wait-write")  # for the last frames to be written
-        for problem in reader.problems:
-            notice = Notice(code="source-damaged", severity="warning", params={"problem": problem})
-            context.events.emit(Warned(job_id=context.job_id, notice=notice))
 
     def close(self) -> None:
         """Give back what the models hold, and close the source."""

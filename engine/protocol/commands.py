@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import secrets
+import time
 import types
 import typing
 from collections.abc import Mapping
@@ -20,6 +22,11 @@ from engine.settings.schema import EngineSettings, JobSettings
 
 _MOST = 2**62  # largest number of a value
 _MOST_SHOWN = 60  # characters of a value in an error
+
+
+def new_job_id() -> str:
+    """A name for a job that sorts by time and is never given twice."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
 
 
 def at_least(low: int, default: Any = MISSING) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import queue
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,6 +14,7 @@ from typing import Protocol
 from engine.core.errors import ErrorInfo
 from engine.core.geometry import Box, Size
 from engine.core.messages import Message
+from engine.core.units import duration_text
 from engine.protocol.delivery import AppControl, RuntimeState, UpdateState
 from engine.protocol.excerpt import Excerpt, Scene
 from engine.protocol.gpu_reading import GpuReading
@@ -21,6 +24,17 @@ from engine.protocol.plan import Notice, Plan
 from engine.protocol.report import Report
 from engine.protocol.tasks import Phase, Result, TaskKind
 from engine.settings.presets import Preset
+
+ACTIVITIES = {  # name of each stage that reports progress, in English
+    "weights": "checking the model",
+    "decode": "decoding",
+    "encode": "encoding",
+    "upscale": "upscaling",
+    "mux": "joining",
+    "verify": "verifying",
+}
+_OF_FRAMES = ("decode", "encode", "upscale")
+_WAIT_S = 0.2  # Windows lets Ctrl-C in between two waits only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,11 +123,30 @@ class StageStarted(JobEvent):
 class StageProgress(JobEvent):
     """Progress of a stage."""
 
-    stage: str  # "decode", "read", "upscale", "write", "mux", "verify"
-    done: int  # units of this stage: frames, or bytes for "mux"
+    stage: str  # one of `ACTIVITIES`
+    done: int  # units of this stage: frames, or bytes for "weights" and "mux"
     total: int  # 0 while unknown
     frames_per_second: float = 0.0
     seconds_left: float = 0.0  # 0 while unknown
+
+    @property
+    def words(self) -> list[str]:
+        """Progress, speed and rest in English: "12/96 frames, 12 %", "3.1 fps", "27 s left"."""
+        share = f"{min(100, 100 * self.done // self.total)} %" if self.total else ""
+        if self.stage in _OF_FRAMES:
+            count = f"{self.done}/{self.total}" if self.total else str(self.done)
+            words = [f"{count} frames" + (f", {share}" if share else "")]
+        else:
+            words = [share or str(self.done)]
+        if self.frames_per_second:
+            words.append(f"{self.frames_per_second:.1f} fps")
+        if self.seconds_left >= 1:
+            words.append(f"{duration_text(self.seconds_left)} left")
+        return words
+
+    def __str__(self) -> str:
+        """One line: "upscaling: 12/96 frames, 12 %, 3.1 fps, 27 s left"."""
+        return f"{ACTIVITIES[self.stage]}: {', '.join(self.words)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,3 +423,17 @@ class EventSink(Protocol):
     def emit(self, event: Event) -> None:
         """Take one event."""
         ...
+
+
+class Inbox(queue.SimpleQueue[Event]):
+    """An EventSink that keeps everything for one thread that waits."""
+
+    def emit(self, event: Event) -> None:
+        """Take one event, from any thread."""
+        self.put(event)
+
+    def next(self) -> Event:
+        """Wait for an event; Ctrl-C interrupts the wait."""
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self.get(timeout=_WAIT_S)

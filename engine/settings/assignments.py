@@ -1,9 +1,12 @@
-"""Settings from texts: "name=value", as `--set` and the offers of notices give them."""
+"""Settings from texts, "name=value", and from values by name."""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from engine.core.errors import SettingsError
@@ -11,6 +14,7 @@ from engine.settings.schema import (
     EngineSettings,
     JobSettings,
     current_names,
+    describe,
     type_name,
     types_of,
 )
@@ -47,13 +51,44 @@ def with_text(settings: S, assignments: list[str]) -> S:
             before = changes.get("switches", getattr(settings, "switches", ""))
             name, value = "switches", ",".join(filter(None, (before, text.strip())))
         if name not in names:
-            raise _unknown(name, list(types))
+            raise unknown_setting(name, types)
         name = names[name]
         changes[name] = _parse(name, value.strip(), types[name])
     return dataclasses.replace(settings, **changes)
 
 
-def _unknown(name: str, known: list[str]) -> SettingsError:
+def with_named(settings: S, values: Mapping[str, object]) -> S:
+    """A copy of `settings` with values by name, as Python programs give them.
+
+    Args:
+        settings: Settings of a job, or of the program.
+        values: Each has the type of its setting, or is a text like that of `--set`. A time may be
+            a number of seconds, and a path is taken from the current folder.
+
+    Raises:
+        SettingsError: Unknown name (with the nearest one), wrong type, limit or choice.
+    """
+    kind: Any = type(settings)
+    types, names = types_of(kind), current_names(kind)
+    changes: dict[str, Any] = {}
+    for given, value in values.items():
+        if given not in names:
+            raise unknown_setting(given, types)
+        name = names[given]
+        about = describe(kind)[name]
+        if isinstance(value, os.PathLike) or (about.kind == "path" and isinstance(value, str)):
+            value = str(Path(value).absolute()) if value else ""
+        elif about.kind == "time" and isinstance(value, int | float):
+            value = str(value)
+        if isinstance(value, str) and types[name] is not str:
+            value = _parse(name, value.strip(), types[name])
+        changes[name] = value
+    return dataclasses.replace(settings, **changes)
+
+
+def unknown_setting(name: str, known: Iterable[str]) -> SettingsError:
+    """Error for a name that no setting has, with the most similar of the known ones."""
+    known = list(known)
     near = difflib.get_close_matches(name, known, n=1)
     if near:
         return SettingsError("unknown-name-similar", setting=name, similar=near[0])

@@ -26,7 +26,6 @@ import logging
 import time
 from collections.abc import Callable
 from copy import deepcopy
-from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
 import dask
@@ -36,6 +35,7 @@ from distributed.comm.registry import backends
 from distributed.comm.tcp import TLS, TLSBackend, TLSListener
 from distributed.security import Security
 
+from engine.hardware.process import OwnProcess, OwnProcesses
 from engine.workers.pending_connections import FIRST_BYTE_S, PendingConnections, plain_address
 
 logger = logging.getLogger(__name__)
@@ -69,12 +69,12 @@ SETTINGS: dict[str, Any] = {
 _POLL_S = 0.05
 
 
-class OwnProcess(SpawnProcess):
+class WorkerProcess(OwnProcess):
     """A process that loads this module first: its class is what it unpickles first."""
 
 
-class _Context(SpawnContext):
-    Process = OwnProcess
+class _Context(OwnProcesses):
+    Process = WorkerProcess
 
 
 def adapt() -> None:

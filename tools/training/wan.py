@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from engine.models.vae_module import reduced
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.plain import UpStage, WanDecoder, WanVae
 from engine.ops.conv.causal_conv import Carry
@@ -50,7 +50,7 @@ class WanDecoding:
     def _pair(self, clips: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
         pictures = torch.from_numpy(np.stack(clips)).permute(0, 4, 1, 2, 3)
         wanted = pictures.float().div_(127.5).sub_(1)
-        return _reduced(wanted, self.net.config.upscale), wanted
+        return reduced(wanted, self.net.config.upscale), wanted
 
     def result(self, given: Tensor) -> Tensor:
         """[B, 3, T, h, w] -> pictures [B, 3, T, H, W], about in [-1, 1]."""
@@ -102,12 +102,3 @@ def check_clip(config: WanConfig, *, frames: int, side: int) -> None:
     if side < unit or side % unit:
         text = f"--side {side}: this VAE takes multiples of {unit} px"
         raise argparse.ArgumentError(None, text)
-
-
-def _reduced(clips: Tensor, factor: int) -> Tensor:
-    """[B, 3, T, H, W] -> [B, 3, T, H / factor, W / factor]."""
-    if factor == 1:
-        return clips
-    frames = clips.transpose(1, 2).flatten(0, 1)
-    small = F.interpolate(frames, scale_factor=1 / factor, mode="bicubic", antialias=True)
-    return small.clamp_(-1, 1).unflatten(0, (len(clips), -1)).transpose(1, 2)

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from engine.core.control import Control
+from engine.core.messages import Message
 from engine.pipeline.segments import Span
 from engine.pipeline.stream import Stream
 from engine.protocol.media import FrameMark
 from engine.protocol.plan import Plan, WorkPlan
-from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import PlanarFrame
 from engine.video.shots import HISTORY, ShotDetector
+
+
+class Reader(Protocol):
+    """Frames of a source, in order; see `FrameReader`."""
+
+    @property
+    def problems(self) -> Sequence[Message]:
+        """Messages about frames that were left out."""
+        ...
+
+    def __iter__(self) -> Iterator[PlanarFrame]: ...
+
+    def iter_after(self, mark: FrameMark) -> Iterator[PlanarFrame]:
+        """Frames after a finished one."""
+        ...
+
+    def close(self) -> None:
+        """Give the source back."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,14 +43,12 @@ class Clip:
     frames: tuple[PlanarFrame, ...]
 
 
-def frames_behind(reader: FrameReader, mark: FrameMark | None) -> Iterator[PlanarFrame]:
+def frames_behind(reader: Reader, mark: FrameMark | None) -> Iterator[PlanarFrame]:
     """Frames of the source after a mark; None for all."""
     return iter(reader) if mark is None else reader.iter_after(mark)
 
 
-def read(
-    reader: FrameReader, plan: Plan, span: Span, target: Stream[Clip], control: Control
-) -> None:
+def read(reader: Reader, plan: Plan, span: Span, target: Stream[Clip], control: Control) -> None:
     """Send the frames of a span, `plan.work.clip_frames` at a time.
 
     No clip reaches over the end of a segment, so that the same clips are made wherever a span
@@ -94,7 +112,7 @@ class ShotReader:
     Memory: one slice.
     """
 
-    def __init__(self, reader: FrameReader, detector: ShotDetector, *, slice_frames: int) -> None:
+    def __init__(self, reader: Reader, detector: ShotDetector, *, slice_frames: int) -> None:
         self._reader = reader
         self._detector = detector
         self._slice = slice_frames

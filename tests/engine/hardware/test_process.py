@@ -1,5 +1,6 @@
 import ast
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -101,3 +102,22 @@ def test_a_tool_that_is_missing_or_does_not_start_is_ignored(
         monkeypatch.setattr(shutil, "which", lambda _, tool=tool: tool)
         with keep_awake():
             pass
+
+
+SCRIPT = """
+from engine.hardware.process import OwnProcesses
+
+print("the script runs", flush=True)
+process = OwnProcesses().Process(target=print, args=("the process runs",))
+process.start()
+process.join()
+"""
+
+
+@pytest.mark.extended
+def test_a_process_does_not_run_the_script_again_that_starts_it(tmp_path):
+    """Without "if __name__", as in short scripts; Python's own raises there, or starts more."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["the script runs", "the process runs"]

@@ -18,7 +18,7 @@ from engine.pipeline.stages.restore import SourceColours
 from engine.planner.peaks import stage_peaks
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
-from engine.verify.verify import verify
+from engine.verification.verify import verify
 from engine.video.read.frames import PlanarFrame
 from engine.video.read.probe import probe
 from tests.helpers.community import write_network

@@ -12,7 +12,7 @@ import pytest
 from engine.core.errors import Cancelled
 from engine.jobs.checkpoint import Checkpoint
 from engine.protocol.events import SegmentDone
-from engine.verify.verify import verify
+from engine.verification.verify import verify
 from tests.helpers.jobs import KINDS, SmallJob, planes_of, run
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
 

@@ -10,7 +10,7 @@ import pytest
 from engine.core.control import Control
 from engine.protocol.events import JobEvent, SegmentDone, Warned
 from engine.settings.schema import JobSettings
-from engine.verify.verify import verify
+from engine.verification.verify import verify
 from engine.video.read.probe import probe
 from engine.video.write.mux import tried
 from tests.helpers.clips import FILM, FIRST_SOUND, leap_ahead, lose_packets, make_clip

@@ -15,7 +15,7 @@ from engine.protocol.media import Deinterlacing, HdrMetadata
 from engine.protocol.plan import Plan
 from engine.protocol.report import Report
 from engine.settings.schema import JobSettings
-from engine.verify.verify import verify
+from engine.verification.verify import verify
 from engine.video.film_preparation import enlarged
 from engine.video.read.probe import probe
 from tests.helpers.clips import make_clip

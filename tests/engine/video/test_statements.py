@@ -13,7 +13,7 @@ from PIL import Image
 
 from engine.protocol.media import MediaInfo, Statement
 from engine.settings.schema import JobSettings
-from engine.verify.verify import verify
+from engine.verification.verify import verify
 from engine.video.read import statements
 from engine.video.read.examination import examined
 from engine.video.read.probe import probe

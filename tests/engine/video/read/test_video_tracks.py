@@ -16,7 +16,7 @@ from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.media import MediaInfo
 from engine.settings.schema import JobSettings
-from engine.verify.verify import verify
+from engine.verification.verify import verify
 from engine.video.read.probe import probe
 from engine.video.write.containers import stream_notices
 from tests.helpers.clips import Clip, make_clip, number_picture

@@ -17,7 +17,7 @@ from engine.protocol.media import MediaInfo, StreamInfo
 from engine.protocol.plan import Plan
 from engine.protocol.report import Report
 from engine.settings.schema import JobSettings
-from engine.verify.verify import verify
+from engine.verification.verify import verify
 from engine.video.read.probe import probe
 from engine.video.read.sound import timed_samples
 from engine.video.write.containers import (

@@ -14,7 +14,7 @@ from engine.core.errors import Cancelled, DiskFull, OutputError, OutputUnwritabl
 from engine.protocol.media import ColourTags, MediaInfo
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
-from engine.verify.verify import verify
+from engine.verification.verify import verify
 from engine.video.read.probe import probe
 from engine.video.write.mux import shifted_chapters, tried
 from engine.video.write.segment_file import SegmentFile

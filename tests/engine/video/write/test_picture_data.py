@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from engine.settings.schema import JobSettings
-from engine.verify.verify import verify
+from engine.verification.verify import verify
 from engine.video.read.picture_data import read_picture_data
 from engine.video.read.probe import probe
 from engine.video.write.codecs import picture_notices

@@ -7,7 +7,7 @@ import av
 import pytest
 from av.stream import Disposition
 
-from engine.verify.verify import verify
+from engine.verification.verify import verify
 from engine.video.read.probe import probe
 from engine.video.write.containers import stream_notices
 from tests.helpers.clips import make_clip

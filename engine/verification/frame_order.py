@@ -23,7 +23,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.verify.thumbnails import Thumbnail
+from engine.verification.thumbnails import Thumbnail
 
 REACH = 24  # frames the result may be earlier or later than in the source
 _STATES = 2 * REACH + 1

@@ -20,7 +20,7 @@ from engine.core.units import clock_text
 from engine.protocol.media import Deinterlacing, MediaInfo
 from engine.protocol.plan import Plan
 from engine.protocol.report import Check
-from engine.verify.frame_order import (
+from engine.verification.frame_order import (
     REACH,
     Edit,
     FrameAlignment,
@@ -30,7 +30,7 @@ from engine.verify.frame_order import (
     edits_of,
     with_frozen,
 )
-from engine.verify.thumbnails import (
+from engine.verification.thumbnails import (
     Thumbnail,
     Thumbnailer,
     grid_of,

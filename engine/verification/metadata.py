@@ -18,7 +18,7 @@ from engine.protocol.media import (
 )
 from engine.protocol.plan import PicturePlan, Plan
 from engine.protocol.report import Check
-from engine.verify.frames import FrameComparison
+from engine.verification.frames import FrameComparison
 from engine.video.colour_tags import assumed_matrix, assumed_range
 from engine.video.read.statements import with_statements
 from engine.video.write.containers import CONTAINERS, Container, source_family

@@ -11,10 +11,10 @@ import numpy as np
 
 from engine.core.messages import message
 from engine.protocol.media import Deinterlacing, StreamInfo
-from engine.verify import frames, streams
-from engine.verify.frames import DecodedFile, FrameComparison
-from engine.verify.streams import StreamPair
-from engine.verify.thumbnails import Thumbnail
+from engine.verification import frames, streams
+from engine.verification.frames import DecodedFile, FrameComparison
+from engine.verification.streams import StreamPair
+from engine.verification.thumbnails import Thumbnail
 from tests.helpers.plans import a_media
 
 MS = Fraction(1, 1000)

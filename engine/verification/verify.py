@@ -17,7 +17,7 @@ from engine.core.errors import EngineError, InputError
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from engine.protocol.report import Check, Report
-from engine.verify.frames import (
+from engine.verification.frames import (
     FrameComparison,
     black_check,
     compare_frames,
@@ -27,14 +27,14 @@ from engine.verify.frames import (
     readable_check,
     times_check,
 )
-from engine.verify.metadata import (
+from engine.verification.metadata import (
     chapters_check,
     metadata_check,
     size_check,
     statements_check,
     tags_check,
 )
-from engine.verify.streams import ComparedFile, compare_streams
+from engine.verification.streams import ComparedFile, compare_streams
 from engine.video.film_preparation import made_with_rate
 from engine.video.read.clock import film_jumps
 from engine.video.read.digest import StreamDigest, digest

@@ -12,7 +12,7 @@ from engine.core.geometry import Margins, Size
 from engine.protocol.media import ColourTags, HdrMetadata
 from engine.protocol.plan import PassPlan, Plan
 from engine.protocol.report import Report
-from engine.verify.verify import verify
+from engine.verification.verify import verify
 from engine.video.planes import layout_of, planar_format
 from engine.video.read.digest import digest
 from engine.video.read.examination import examined

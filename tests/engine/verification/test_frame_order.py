@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.core.messages import Message, alternatives, clauses, message, sentences, text_of
-from engine.verify.frame_order import (
+from engine.verification.frame_order import (
     Edit,
     FrameAlignment,
     FrameDifferences,
@@ -15,7 +15,7 @@ from engine.verify.frame_order import (
     edits_of,
     with_frozen,
 )
-from engine.verify.thumbnails import Thumbnail, area_mean, likeness
+from engine.verification.thumbnails import Thumbnail, area_mean, likeness
 
 CELLS = (9, 16)
 

@@ -15,7 +15,7 @@ from engine.core.messages import Message, clauses, message, sentences
 from engine.protocol.media import MediaInfo, StreamInfo
 from engine.protocol.plan import Plan
 from engine.protocol.report import Check
-from engine.verify.sound import compare_sound
+from engine.verification.sound import compare_sound
 from engine.video.read.clock import PartClock, StampCheck
 from engine.video.read.digest import NO_TIME, StreamDigest
 from engine.video.read.sound import timed_samples
