@@ -160,7 +160,7 @@ class PicturePlan:
     """Encoding of the new frames."""
 
     size: Size  # size of the result as stored
-    codec: str  # "h264", "hevc", "av1", "prores", "ffv1", "png", "tiff"
+    codec: str  # "h264", "hevc", "av1", "vp9", "prores", "ffv1", "png", "tiff", "exr", "dpx"
     encoder: str  # FFmpeg's name, e.g. "libx264"
     pixel_format: str  # e.g. "yuv420p10le"
     chroma: Chroma
@@ -263,7 +263,7 @@ class Plan:
 
     source: Path
     output: Path
-    container: str  # "mp4", "mkv", "mov", "image", "sequence"
+    container: str  # "mp4", "mkv", "mov", "webm", "image", "sequence"
     pattern: str = ""  # names in a "sequence", like "shot_%04d.png"; "": the source's
     source_size: Size  # stored size of the source
     source_rotation: int = 0  # clockwise degrees

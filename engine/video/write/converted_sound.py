@@ -1,4 +1,4 @@
-"""Sound that a container cannot hold: decoded, and stored as samples without loss."""
+"""Sound that a container cannot hold: decoded, and stored as samples or encoded again."""
 
 from __future__ import annotations
 
@@ -11,6 +11,17 @@ import numpy as np
 from av.container import OutputContainer
 
 from engine.video.read.sound import ROUNDED_S, SampleDecoder
+from engine.video.write.containers import LOSSY_RATES
+
+_ENCODERS = {"opus": "libopus"}  # of codecs whose encoder has another name
+_MOST_BITS = 5  # of a sample, for low rates
+_OPUS_RATE = 48000  # samples/s: the only one that it decodes to
+# Layouts that Opus has, by those without a place of their own: no channel is mixed with another.
+_OPUS_LAYOUTS = {
+    **{"5.0(side)": "5.0", "5.1(side)": "5.1", "2.1": "5.1", "3.1": "5.1", "4.0": "6.1"},
+    **{"4.1": "6.1", "3.0(back)": "6.1", "quad(side)": "quad", "6.0": "6.1", "6.1(back)": "7.1"},
+    **{"7.0": "7.1", "6.0(front)": "7.1", "6.1(front)": "7.1", "7.1(wide)": "7.1"},
+}
 
 
 def converted_stream(output: OutputContainer, stream: Any, codec: str) -> Any:
@@ -19,12 +30,20 @@ def converted_stream(output: OutputContainer, stream: Any, codec: str) -> Any:
     Args:
         output: To write.
         stream: Stream of the source.
-        codec: Codec that stores its samples: PCM or FLAC.
+        codec: Codec that stores its samples, PCM or FLAC, or that encodes them: AAC or Opus.
     """
     decoder = SampleDecoder(stream)
-    new: Any = output.add_stream(
-        codec, rate=decoder.rate, layout=decoder.layout, format=decoder.format
-    )
+    encoder, rate, layout = _ENCODERS.get(codec, codec), decoder.rate, decoder.layout.name
+    if codec == "opus":
+        rate, layout = _OPUS_RATE, _OPUS_LAYOUTS.get(layout, layout)
+    elif codec == "aac" and rate not in (av.Codec(codec, "w").audio_rates or ()):
+        rate = _OPUS_RATE
+    known = [form.name for form in av.Codec(encoder, "w").audio_formats or ()]
+    samples = decoder.format if decoder.format in known else known[-1]
+    new: Any = output.add_stream(encoder, rate=rate, layout=layout, format=samples)
+    if codec in LOSSY_RATES:
+        channels = new.codec_context.layout.nb_channels
+        new.bit_rate = min(LOSSY_RATES[codec], _MOST_BITS * rate) * channels
     new.disposition = int(stream.disposition)
     return new
 
