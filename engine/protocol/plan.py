@@ -192,6 +192,7 @@ class PassPlan:
     copied: bool  # whether the result has it
     converted: str = ""  # codec that its samples are stored in; "" where packets are copied
     why: str | Message = ""  # if converted or left out; text in plans that older versions stored
+    is_lossy: bool = False  # whether that codec loses something
     dropped: int = 0  # damaged packets that the container does not take
     is_mixed: bool = False  # sound whose later channels or rate become those at its beginning
 
@@ -315,6 +316,11 @@ class Plan:
     def frames(self) -> int:
         """Frames to do; an estimate where the container does not count them."""
         return len(self.span)
+
+    @property
+    def format(self) -> str:
+        """Value of the setting `container` that means this result: "mp4", "png"."""
+        return self.picture.codec if self.container in ("image", "sequence") else self.container
 
     @property
     def only_converts(self) -> bool:

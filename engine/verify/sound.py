@@ -1,4 +1,4 @@
-"""Comparison of sound that was decoded on the way: sample by sample, or as far as codecs keep it."""
+"""Comparison of sound that was decoded on the way: its samples, or what codecs keep of them."""
 
 from __future__ import annotations
 

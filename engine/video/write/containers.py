@@ -135,7 +135,7 @@ CONTAINERS: dict[str, Container] = {
         keeps_empty=True,
         trial="vp8",
         is_matroska=True,
-        marks=_MARKS | {"original"},
+        marks=frozenset({"default", "forced"}),
     ),
 }
 IMAGE_CODECS = frozenset(IMAGE_FORMATS)
@@ -332,6 +332,7 @@ def plan_streams(media: MediaInfo, container: str, sound: str = "auto") -> tuple
                 codec=stream.codec,
                 copied=why is None or bool(converted),
                 converted=converted,
+                is_lossy=converted in LOSSY_RATES,
                 why=why or "",
             )
         )
@@ -350,7 +351,8 @@ def stream_notices(media: MediaInfo, container: str, sound: str = "auto") -> Ite
     "sound-converted" (info) for each sound track that is decoded and stored without loss,
     "sound-encoded" (warning) for each one that is encoded again, "marks-left-out" (info) for each
     track whose dispositions the container lacks, "times-left-out" (warning) where images have no
-    place for times, titles and chapters, "container-changed" (info) where the result has another container than the source.
+    place for times, titles and chapters, "container-changed" (info) where the result has another
+    container than the source.
 
     Args:
         media: The source.
@@ -364,8 +366,7 @@ def stream_notices(media: MediaInfo, container: str, sound: str = "auto") -> Ite
         yield _notice(media, container, plan, "stream-left-out")
     for plan in plans:
         if plan.converted:
-            is_lossy = plan.converted in LOSSY_RATES
-            code = "sound-encoded" if is_lossy else "sound-converted"
+            code = "sound-encoded" if plan.is_lossy else "sound-converted"
             yield _notice(media, container, plan, code)
     if container in PICTURES:
         yield from _image_notices(media)

@@ -47,8 +47,9 @@ class _Sink(Protocol):
 class SegmentWriter:
     """Writes one segment; as a context manager it closes, or aborts on an error.
 
-    Videos become a Matroska file with the time stamp n ms for its frame n, pictures a zip file of finished pictures. The file appears under its name when it is complete and on the
-    disk; until then it ends in ".part". Memory: that of the encoder, about 40 frames.
+    Videos become a Matroska file with the time stamp n ms for its frame n, pictures a zip file of
+    finished pictures. The file appears under its name when it is complete and on the disk; until
+    then it ends in ".part". Memory: that of the encoder, about 40 frames.
 
     Args:
         path: Path of the segment; an older file of that name is replaced.

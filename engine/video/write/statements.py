@@ -82,7 +82,7 @@ class StatedResult:
         return False
 
     def _takes_time_code(self, code: str) -> bool:
-        """Whether it may be written: MKV and WebM hold any text, FFmpeg drops numbers at 30 and 60 fps."""
+        """Whether it may be written: Matroska holds any text, FFmpeg drops numbers at 30 fps."""
         match = _TIME_CODE.match(code)
         drops = match is not None and match[1] == ";"
         is_right = match is not None and not (drops and round(self.frame_rate or 0) % 30)
