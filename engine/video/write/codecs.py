@@ -157,10 +157,11 @@ def _auto_codec(media: MediaInfo, settings: JobSettings, container: str) -> str:
             return "prores"
         if container == "mkv":
             return "ffv1"
+        if container == "webm":
+            return "vp9"
     has_more_bits = (settings.bit_depth or video.bit_depth) > 8
-    if container == "webm":  # AV1 states HDR, and VP9 is written with 8 bits only
-        return "av1" if has_more_bits or video.hdr else "vp9"
-    return "hevc" if has_more_bits or video.hdr else "h264"
+    small, large = ("vp9", "av1") if container == "webm" else ("h264", "hevc")
+    return large if has_more_bits or video.hdr else small
 
 
 def plan_picture(
@@ -286,7 +287,7 @@ def _choose_chroma(encoder: EncoderSpec, video: VideoInfo, settings: JobSettings
         )
     if codec == "prores" and video.has_alpha:
         return "444"
-    if codec in ("h264", "hevc", "av1"):
+    if codec in ("h264", "hevc", "av1", "vp9"):
         return "420"
     return next((c for c in _NEAREST[video.chroma] if c in known), known[0])
 
@@ -327,6 +328,8 @@ def _choose_layout(
             return chroma, with_alpha[0], True
         if encoder.codec == "ffv1":  # the few layouts without alpha: 4:4:4 has all
             return "444", 16 if bits > 12 else max(bits, 8), True
+        if fewer := encoder.depths(chroma, alpha=True):
+            return chroma, fewer[-1], True
     return chroma, next((d for d in depths if d >= bits), depths[-1]), False
 
 
