@@ -235,9 +235,13 @@ def compare_encoded(
             lag = _lag(wanted, made)
             if not _is_alike(*_moved(wanted, made, lag)):
                 found.fault = message("check.stream-content.sound-differs", time=f"{begin:.1f}")
-                return found
+                break
         if float(np.square(wanted).mean()) > _QUIET**2:
             found.offsets.append(lag / _RATE)
+    is_over = part_s is None and not new.has_more()
+    if is_over and old.end - new.end > _LATE_S * _RATE - lag:
+        time = f"{new.end / _RATE:.3f}"
+        found.fault = message("check.stream-content.samples-missing", time=time)
     return found
 
 
@@ -312,6 +316,7 @@ class _Windows:
         self._parts = parts
         self._held: list[tuple[int, Samples]] = []
         self._channels = 1
+        self.end = 0  # of what was read so far, samples
         self._fill()
         self.first = self._held[0][0] // _WINDOW if self._held else 0
 
@@ -338,6 +343,6 @@ class _Windows:
         for at, samples in self._parts:
             if len(samples):
                 self._held.append((at, samples))
-                self._channels = samples.shape[1]
+                self._channels, self.end = samples.shape[1], at + len(samples)
                 return True
         return False

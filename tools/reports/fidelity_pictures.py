@@ -82,7 +82,8 @@ def _fault_of_alpha(source: Path, result: Path, old: Film, new: Film) -> str:
 
 def _alpha(path: Path, film: Film) -> NDArray[np.uint8] | None:
     """Alpha of all frames, as a list of bytes; None where the video has none."""
-    is_beside = film.get("tags", {}).get("alpha_mode") == "1"
+    tags = {name.lower(): value for name, value in film.get("tags", {}).items()}
+    is_beside = tags.get("alpha_mode") == "1"
     beside = _WITH_ALPHA.get(film["codec_name"], "") if is_beside else ""
     if not beside and not film["pix_fmt"].startswith(_ALPHA):
         return None

@@ -16,11 +16,11 @@ from engine.video.write.containers import LOSSY_RATES
 _ENCODERS = {"opus": "libopus"}  # of codecs whose encoder has another name
 _MOST_BITS = 5  # of a sample, for low rates
 _OPUS_RATE = 48000  # samples/s: the only one that it decodes to
-# Layouts that Opus has, by those without a place of their own: no channel is mixed with another.
-_OPUS_LAYOUTS = {
-    **{"5.0(side)": "5.0", "5.1(side)": "5.1", "2.1": "5.1", "3.1": "5.1", "4.0": "6.1"},
-    **{"4.1": "6.1", "3.0(back)": "6.1", "quad(side)": "quad", "6.0": "6.1", "6.1(back)": "7.1"},
-    **{"7.0": "7.1", "6.0(front)": "7.1", "6.1(front)": "7.1", "7.1(wide)": "7.1"},
+# Layouts that come out right. TRAP: FFmpeg 8.1 gives the channels of 5.0 and 6.1 other places in
+# Opus, and in AAC other layouts lose their names.
+_LAYOUTS = {
+    "opus": ("mono", "stereo", "3.0", "quad", "5.1", "7.1"),
+    "aac": ("mono", "stereo", "3.0", "4.0", "5.0", "5.1", "7.1"),
 }
 
 
@@ -33,14 +33,15 @@ def converted_stream(output: OutputContainer, stream: Any, codec: str) -> Any:
         codec: Codec that stores its samples, PCM or FLAC, or that encodes them: AAC or Opus.
     """
     decoder = SampleDecoder(stream)
-    encoder, rate, layout = _ENCODERS.get(codec, codec), decoder.rate, decoder.layout.name
-    if codec == "opus":
-        rate, layout = _OPUS_RATE, _OPUS_LAYOUTS.get(layout, layout)
-    elif codec == "aac" and rate not in (av.Codec(codec, "w").audio_rates or ()):
+    encoder = av.Codec(_ENCODERS.get(codec, codec), "w")
+    rate, layout = decoder.rate, decoder.layout.name
+    if codec == "opus" or (encoder.audio_rates and rate not in encoder.audio_rates):
         rate = _OPUS_RATE
-    known = [form.name for form in av.Codec(encoder, "w").audio_formats or ()]
+    if layout not in _LAYOUTS.get(codec, (layout,)):
+        layout = "5.1" if decoder.layout.nb_channels <= 6 else "7.1"
+    known = [form.name for form in encoder.audio_formats or ()]
     samples = decoder.format if decoder.format in known else known[-1]
-    new: Any = output.add_stream(encoder, rate=rate, layout=layout, format=samples)
+    new: Any = output.add_stream(encoder.name, rate=rate, layout=layout, format=samples)
     if codec in LOSSY_RATES:
         channels = new.codec_context.layout.nb_channels
         new.bit_rate = min(LOSSY_RATES[codec], _MOST_BITS * rate) * channels
