@@ -327,7 +327,10 @@ def encoder_options(
 
 def _bits(encoder: EncoderSpec, rate: Rate) -> dict[str, str]:
     if rate.constant:
-        return dict.fromkeys(("b", "minrate", "maxrate", "bufsize"), str(rate.constant))
+        # half a second, half full: every segment starts anew
+        room = {"bufsize": rate.constant // 2, "rc_init_occupancy": rate.constant // 4}
+        bits = {**dict.fromkeys(("b", "minrate", "maxrate"), rate.constant), **room}
+        return {name: str(value) for name, value in bits.items()}
     crf = round(rate.crf * encoder.crf_scale)
     if encoder.name.endswith("_nvenc"):
         return {"cq": str(max(1, crf)), "b": "0"}
@@ -367,8 +370,8 @@ def _x265_params(size: Size) -> str:
     return f"log-level=error:open-gop=0{tiny}"
 
 
-# With several frames at once, a constant rate gives other bytes in another run.
-_X265_CONSTANT = "strict-cbr=1:frame-threads=1"
+# With several frames or rows at once, a constant rate gives other bytes in another run.
+_X265_CONSTANT = "strict-cbr=1:frame-threads=1:no-wpp=1"
 
 # Option, name of the light level, parts of 1 and of 1 cd/m2 in which values are given.
 _HDR_OPTIONS: dict[str, tuple[str, str, tuple[int, int]]] = {
