@@ -60,7 +60,7 @@ class Container:
     needs_channels: bool = False  # takes no PCM without one
     has_times: bool = False  # states the time of each packet of PCM: there may be gaps
     trial: str = "mjpeg"  # codec of the video that stands for the frames in a trial of the muxer
-    is_matroska: bool = False  # of EBML elements, with times in whole milliseconds
+    is_matroska: bool = False  # file of EBML elements, with times in whole milliseconds
     cover: frozenset[str] = frozenset()
     data: frozenset[str] = frozenset()
     marks: frozenset[str] = frozenset({"default"})  # marks of tracks
