@@ -16,6 +16,7 @@ from app.theme import tokens
 from app.widgets.layouts import MIDDLE, RIGHT, row
 from app.widgets.parts import action_button, bind_text, elided, icon_button, label, named
 from engine.protocol.plan import LatentPlan, Notice, Plan
+from engine.settings.schema import CODECS
 
 _BOTH_FROM = 540  # px of the window's height from which columns and log have room
 
@@ -106,7 +107,7 @@ def plan_lines(plan: Plan) -> list[str]:
         file = plan.first_pass.weights_files[0].path.name
         parts.append(tr("cleaned with {file}", file=file))
     parts += [choice_text("model", plan.work.model), *map(phrase_of, plan.work.summary)]
-    codec = choice_text("codec", picture.codec)
+    codec = choice_text("codec" if picture.codec in CODECS else "container", picture.codec)
     parts.append(tr("{codec} {bits} bit", codec=codec, bits=picture.bit_depth))
     parts.append(tr("{count} frames", count=plan.frames))
     words = [parts, *([*parts[:count], "…"] for count in range(len(parts) - 1, 0, -1))]

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QWidget
 from app.bound import bind
 from app.engine_messages import choice_hint, choice_text, setting_title, text
 from app.i18n import tr
+from app.jobs import result_form
 from app.jobs.chosen_text import ChosenText
 from app.jobs.found_files import is_latent
 from app.jobs.more_choices import MoreChoices
@@ -51,7 +52,7 @@ class ChoicesForm(QWidget):
         self._selected: Sequence[str] = ()
         self._changed: Sequence[str] = ()  # those that were selected at the last change
         self._can_change, self._was_started = True, False
-        self._is_of_latents = False
+        self._is_of_latents = self._is_image = False
         self._plan: Plan | None = None
         self._listed: DevicesListed | None = None
         self._subject = elided(kind="secondary")
@@ -104,6 +105,8 @@ class ChoicesForm(QWidget):
         self._was_started = row is not None and row.state not in _NEVER_STARTED
         self._name = row.name if row is not None else ""
         self._is_of_latents = row is not None and is_latent(row.source)
+        media = row.media if row is not None else None
+        self._is_image = media is not None and media.kind == "image"
         self._show_subject()
         self._editors.setVisible(self._can_change)
         self._chosen.setVisible(not self._can_change)
@@ -331,8 +334,8 @@ class ChoicesForm(QWidget):
         self.settings = with_values(self.settings, values)
         self._show_file()
         container = values.get("container")
-        if self.output is not None and container not in (None, "auto"):
-            self.output = self.output.with_suffix(f".{container}")
+        if self.output is not None and container is not None:
+            self.output = result_form.renamed(self.output, str(container), self._is_image)
         self._show_family()
         self.presets.show_settings(self.settings)
         self._send_soon()

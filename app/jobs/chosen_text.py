@@ -11,7 +11,7 @@ from app import labels
 from app.bound import bind
 from app.engine_messages import choice_text, setting_title
 from app.i18n import tr
-from app.jobs.output_form import quality_of
+from app.jobs.output_form import quality_of, video_codec
 from app.settings.editors import value_text
 from app.state.job_row import JobRow
 from app.widgets.layouts import TOP, grid
@@ -32,7 +32,8 @@ def chosen(row: JobRow) -> Iterator[tuple[str, str]]:
     for name, about in schema.describe(JobSettings).items():
         value = getattr(settings, name)
         is_read = not about.families or family in about.families
-        if name in _SIZES or not is_read:
+        is_replaced = name == "crf" and settings.bit_rate > 0
+        if name in _SIZES or not is_read or is_replaced:
             continue
         if (about.group == "main" and value != "") or value != getattr(usual, name):
             yield setting_title(name), _text(name, value, plan)
@@ -44,7 +45,7 @@ def _text(name: str, value: Any, plan: Plan | None) -> str:
         return f"{quality_of(value)} · {value}"
     if value != "auto" or plan is None:
         return value_text(name, value)
-    meant = {"model": plan.work.model, "container": plan.container, "codec": plan.picture.codec}
+    meant = {"model": plan.work.model, "container": plan.format, "codec": video_codec(plan)}
     decided = meant.get(name) or plan.work.decided.get(name, "")
     return choice_text(name, decided) if decided else value_text(name, value)
 

@@ -8,7 +8,7 @@ _VIDEO = (
     "3gp asf avi divx dv flv m2ts m2v m4v mkv mov mp4 mpeg mpg mts mxf nut ogv rm rmvb ts vob "
     "webm wmv y4m"
 )
-_PICTURE = "avif bmp exr heic heif hif jpeg jpg png tif tiff webp"
+_PICTURE = "avif bmp dpx exr heic heif hif jpeg jpg png tif tiff webp"
 VIDEO_ENDINGS = frozenset(f".{name}" for name in _VIDEO.split())
 PICTURE_ENDINGS = frozenset(f".{name}" for name in _PICTURE.split())
 LATENT_ENDINGS = frozenset({".latent"})

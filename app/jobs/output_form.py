@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QWidget
 from app.bound import bind
 from app.engine_messages import setting_text, setting_title
 from app.i18n import mark, tr
-from app.settings.editors import ChoiceEditor, make_editor, title_of
+from app.settings.editors import ChoiceEditor, make_editor, title_of, value_text
 from app.widgets.controls import SegmentedControl, WheellessSlider
 from app.widgets.layouts import STRETCH, column, grid, row
 from app.widgets.parts import bind_text, bind_tip, label, named
@@ -114,7 +114,7 @@ class FormatForm(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._editors = {name: ChoiceEditor(name) for name in ("container", "codec")}
-        self._quality_text = label()
+        self._quality_text, self._bit_rate = label(), 0.0  # Mbit/s; 0 for the quality
         self._quality = named(WheellessSlider(Qt.Orientation.Horizontal), "setting-crf")
         bind_text(self._quality, self._quality.setAccessibleName, lambda: setting_title("crf"))
         bind_tip(self._quality, lambda: setting_text("crf"))
@@ -145,6 +145,8 @@ class FormatForm(QWidget):
         self._quality.blockSignals(True)
         self._quality.setValue(self._worst - settings.crf)
         self._quality.blockSignals(False)
+        self._bit_rate = settings.bit_rate
+        self._quality.setEnabled(not self._bit_rate)
         self._show_quality()
 
     @property
@@ -160,12 +162,14 @@ class FormatForm(QWidget):
 
     def show_plan(self, plan: Plan | None) -> None:
         """Value of "automatic" in a plan; None while there is none."""
-        self._editors["container"].show_automatic(plan.container if plan is not None else "")
-        self._editors["codec"].show_automatic(plan.picture.codec if plan is not None else "")
+        self._editors["container"].show_automatic(plan.format if plan is not None else "")
+        self._editors["codec"].show_automatic(video_codec(plan) if plan is not None else "")
 
     def _show_quality(self) -> None:
         crf = self._worst - self._quality.value()
-        self._quality_text.setText(f"{quality_of(crf)} · {crf}")
+        rate = value_text("bit_rate", self._bit_rate)
+        constant = tr("Constant · {rate}", rate=rate)
+        self._quality_text.setText(constant if self._bit_rate else f"{quality_of(crf)} · {crf}")
 
 
 class SeedVr2Form(QWidget):
@@ -213,6 +217,12 @@ def strength_of(percent: int) -> str:
     if percent < 100:
         return tr("Mostly redrawn")
     return tr("Fully redrawn")
+
+
+def video_codec(plan: Plan) -> str:
+    """Codec of a plan as a value of the setting `codec`; "" where the result is images."""
+    codec = plan.picture.codec
+    return codec if codec in schema.CODECS else ""
 
 
 def quality_of(crf: int) -> str:

@@ -16,7 +16,9 @@ from app.widgets.reveal import bring_into_view
 from engine.core.paths import NOT_IN_NAMES, shown
 from engine.core.plain_text import one_line
 from engine.protocol.plan import Plan
+from engine.settings.schema import IMAGE_FORMATS, VIDEO_FORMATS
 
+_ENDINGS = {*VIDEO_FORMATS.values(), *IMAGE_FORMATS.values(), ".tiff"}
 _MARGIN = 16  # px at both sides, as the cards below
 
 
@@ -125,6 +127,23 @@ class ResultForm(QWidget):
 
 def with_ending(name: str, ending: str) -> str:
     """`name` with the ending of a video where it has none that we write."""
-    if Path(name).suffix.lower() in (".mp4", ".mkv", ".mov", ".png", ".tif", ".tiff"):
-        return name
-    return name + ending
+    return name if Path(name).suffix.lower() in _ENDINGS else name + ending
+
+
+def renamed(output: Path, container: str, is_image: bool) -> Path | None:
+    """The user's choice of a result after the choice of another format; a folder stays.
+
+    Args:
+        output: A file, the folder of numbered images, or a folder that the planner names a file in.
+        container: Value of the setting.
+        is_image: Whether the source is a single image, which has no folder.
+
+    Returns:
+        None where the planner has to name the result.
+    """
+    is_named = output.suffix.lower() in _ENDINGS
+    if container == "auto" or output.is_dir():
+        return output if is_named or output.is_dir() else None
+    stem = output.stem if is_named else output.name
+    own = IMAGE_FORMATS if is_image else {}
+    return output.with_name(stem + {**VIDEO_FORMATS, **own}.get(container, ""))

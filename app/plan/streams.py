@@ -68,6 +68,8 @@ def _line(plan: PassPlan, stream: StreamInfo | None) -> StreamLine:
     name = " · ".join(words)
     if plan.converted:
         fate = tr("decoded and saved as {codec}", codec=plan.converted)
+        if plan.is_lossy:
+            fate = tr("encoded again as {codec}", codec=plan.converted)
         return StreamLine(kind, name, fate, True)
     if plan.copied:
         return StreamLine(kind, name, tr("copied"), True)

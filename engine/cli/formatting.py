@@ -63,8 +63,9 @@ def findings(notices: Iterable[Notice]) -> Iterator[str]:
 def plan_words(plan: Plan) -> list[str]:
     """Describes a plan in several lines; notices are printed apart."""
     picture, budget = plan.picture, plan.budget_bytes
-    crf = f", crf {picture.options['crf']}" if "crf" in picture.options else ""
-    depth = f"{picture.bit_depth} bit {picture.chroma}{crf}"
+    crf, constant = picture.options.get("crf"), int(picture.options.get("b", "0"))
+    rate = f", {constant / 1e6:g} Mbit/s" if constant else f", crf {crf}" if crf else ""
+    depth = f"{picture.bit_depth} bit {picture.chroma}{rate}"
     allowed = f"{memory_text(budget)} allowed" if budget else "no limit set"
     device = "GPU" if plan.work.device == "cuda" else "computer"
     unmeasured = "" if plan.is_measured else f", not measured on this {device}"
@@ -94,7 +95,8 @@ def plan_words(plan: Plan) -> list[str]:
         lines.append(_line("Copied", ", ".join(copied)))
     for stream in plan.streams:
         if stream.converted:
-            lines.append(_line("Decoded", f"{_named(stream)}, saved as {stream.converted}"))
+            title = "Encoded" if stream.is_lossy else "Decoded"
+            lines.append(_line(title, f"{_named(stream)}, saved as {stream.converted}"))
     for stream in plan.streams:
         if not stream.copied:
             lines.append(_line("Left out", f"{_named(stream)}: {stream.why}"))

@@ -68,7 +68,7 @@ def notices_of(
         *source_notices(media, settings),
         *_size(plan, asked.size),
         *codecs.picture_notices(media, plan.picture),
-        *containers.stream_notices(media, plan.container),
+        *containers.stream_notices(media, plan.container, settings.sound),
         *(statement_notices(media, StatedResult.of_plan(plan)) if media.statements else ()),
     ]
     return in_order(found)

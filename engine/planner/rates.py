@@ -43,10 +43,13 @@ COSTS: dict[str, float] = {
     "libx264": 0.036,  # encoders: per output Mpx
     "libx265": 0.105,
     "libsvtav1": 0.05,
+    "libvpx-vp9": 0.1,
     "prores_ks": 0.1,
     "ffv1": 0.02,
     "png": 0.38,
     "tiff": 0.05,
+    "exr": 0.3,
+    "dpx": 0.02,
     "encoder": 0.03,  # NVENC
     "open-libx265": 0.25,  # the beginning of a segment
     "open-libsvtav1": 0.1,
@@ -54,10 +57,13 @@ COSTS: dict[str, float] = {
     "decode-libx264": 0.008,  # of the result, which verifying does
     "decode-libx265": 0.008,
     "decode-libsvtav1": 0.006,
+    "decode-libvpx-vp9": 0.008,
     "decode-prores_ks": 0.017,
     "decode-ffv1": 0.035,
     "decode-png": 0.03,
     "decode-tiff": 0.02,
+    "decode-exr": 0.1,
+    "decode-dpx": 0.01,
     "decode-encoder": 0.008,
     "vae-float32": 1e12 / 8e10,
     "vae-bfloat16": 1e12 / 1.4e11,

@@ -12,16 +12,14 @@ from engine.core.paths import NOT_IN_NAMES
 from engine.core.units import clock_text, parse_clock
 from engine.protocol.media import MediaInfo, VideoInfo
 from engine.protocol.plan import Plan
-from engine.settings.schema import JobSettings
+from engine.settings.schema import IMAGE_FORMATS, VIDEO_FORMATS, JobSettings
 from engine.video.write import codecs
-from engine.video.write.containers import bit_rate_of
+from engine.video.write.containers import IMAGE_SUFFIXES, bit_rate_of
 
 SMALLEST_SIDE = 16  # px, of the result, unless the source is that small itself
 LARGEST_SIDE = 16384  # px, of the result: what the codecs' formats can hold
-_SUFFIX = {"mp4": ".mp4", "mkv": ".mkv", "mov": ".mov"}
 _PATTERN = "{name}_{size}"  # of the names of results
 _SIZES = r"(?:x\d|\d+p|\d+x\d+|copy)"  # that `_label` gives videos
-_KEPT_PICTURES = {".png", ".tif", ".tiff"}
 
 
 def stored_target(video: VideoInfo, settings: JobSettings) -> Size:
@@ -68,9 +66,10 @@ def default_output(
     if container == "sequence":
         return media.path.parent / name
     if container == "image":
-        suffix = media.path.suffix.lower()
-        return media.path.with_name(name + (suffix if suffix in _KEPT_PICTURES else ".png"))
-    return media.path.with_name(name + _SUFFIX[container])
+        own = media.path.suffix.lower()
+        suffix = IMAGE_FORMATS.get(settings.container) or (own if own in IMAGE_SUFFIXES else ".png")
+        return media.path.with_name(name + suffix)
+    return media.path.with_name(name + VIDEO_FORMATS[container])
 
 
 def source_stem(result: str, pattern: str = _PATTERN) -> str:

@@ -184,7 +184,7 @@ class PicturePlan:
     """Encoding of the new frames."""
 
     size: Size  # size of the result as stored
-    codec: str  # "h264", "hevc", "av1", "prores", "ffv1", "png", "tiff"
+    codec: str  # "h264", "hevc", "av1", "vp9", "prores", "ffv1", "png", "tiff", "exr", "dpx"
     encoder: str  # FFmpeg's name, e.g. "libx264"
     pixel_format: str  # e.g. "yuv420p10le"
     chroma: Chroma
@@ -216,6 +216,7 @@ class PassPlan:
     copied: bool  # whether the result has it
     converted: str = ""  # codec that its samples are stored in; "" where packets are copied
     why: str | Message = ""  # if converted or left out; text in plans that older versions stored
+    is_lossy: bool = False  # whether that codec loses something
     dropped: int = 0  # damaged packets that the container does not take
     is_mixed: bool = False  # sound whose later channels or rate become those at its beginning
 
@@ -287,7 +288,7 @@ class Plan:
 
     source: Path
     output: Path
-    container: str  # "mp4", "mkv", "mov", "image", "sequence"
+    container: str  # "mp4", "mkv", "mov", "webm", "image", "sequence"
     pattern: str = ""  # names in a "sequence", like "shot_%04d.png"; "": the source's
     source_size: Size  # stored size of the source
     source_rotation: int = 0  # clockwise degrees
@@ -339,6 +340,11 @@ class Plan:
     def frames(self) -> int:
         """Frames to do; an estimate where the container does not count them."""
         return len(self.span)
+
+    @property
+    def format(self) -> str:
+        """Value of the setting `container` that means this result: "mp4", "png"."""
+        return self.picture.codec if self.container in ("image", "sequence") else self.container
 
     @property
     def only_converts(self) -> bool:

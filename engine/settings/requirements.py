@@ -46,13 +46,9 @@ def on_gpu(capability: tuple[int, int], module: str = "") -> Requirement:
     )
 
 
-ATTENTION = {
-    "auto": NOTHING,
-    "sdpa": NOTHING,
-    "cudnn": on_gpu((8, 0)),
-    "flash": Requirement(capability=(8, 0)),
-    "efficient": ON_GPU,
-    "math": NOTHING,
+# Packages of other publishers, each of whose wheels fits one build of torch: the packaged program
+# has none of them, so these do not exist there.
+_ATTENTION_PACKAGES = {
     "flash3": on_gpu((8, 0), "flash_attn_interface"),
     "flash2": on_gpu((8, 0), "flash_attn"),
     "xformers": on_gpu((7, 0), "xformers"),
@@ -61,6 +57,15 @@ ATTENTION = {
     "sage2-fp8": on_gpu((8, 9), "sageattention"),
     "sage3-fp4": on_gpu((10, 0), "sageattn3"),
     "sage3-fp4-fast": on_gpu((10, 0), "sageattn3"),
+}
+ATTENTION = {
+    "auto": NOTHING,
+    "sdpa": NOTHING,
+    "cudnn": on_gpu((8, 0)),
+    "flash": Requirement(capability=(8, 0)),
+    "efficient": ON_GPU,
+    "math": NOTHING,
+    **({} if getattr(sys, "frozen", False) else _ATTENTION_PACKAGES),
 }
 MATMUL = {  # the most exact first
     "none": NOTHING,

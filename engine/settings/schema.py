@@ -25,8 +25,13 @@ SEEDVR2 = ("seedvr2-3b", "seedvr2-7b", "seedvr2-7b-sharp")
 WAN_UPSCALERS = ("wan-2x",)
 # Families that register add theirs.
 MODELS = ["auto", "lite", *SEEDVR2, *WAN_UPSCALERS, "community", "none"]
-CODECS = ("auto", "h264", "hevc", "av1", "prores", "ffv1")
-CONTAINERS = ("auto", "mp4", "mkv", "mov")
+CODECS = ("auto", "h264", "hevc", "av1", "vp9", "prores", "ffv1")
+# Formats of results, with the suffix of their files.
+VIDEO_FORMATS = {"mp4": ".mp4", "mkv": ".mkv", "mov": ".mov", "webm": ".webm"}
+# Of single images; those of a video are numbered in a folder.
+IMAGE_FORMATS = {"png": ".png", "tiff": ".tif", "exr": ".exr", "dpx": ".dpx"}
+CONTAINERS = ("auto", *VIDEO_FORMATS, *IMAGE_FORMATS)
+SOUND = ("auto", "aac", "opus", "flac")
 COLOURS = ("two-scale", "lab", "wavelet", "wavelet_adaptive", "hsv", "adain", "none")
 
 # Headings of the window, in its order; "main" is shown above them. Titles: `setting-group.<name>`.
@@ -171,11 +176,16 @@ class JobSettings:
     accept_damaged: bool = setting(False, group="film", scope="user")
 
     encoder: str = setting("auto", group="file", choices=("auto", "cpu", "nvenc"))
+    # Constant, instead of `crf`.
+    bit_rate: float = setting(
+        0.0, group="file", unit="Mbit/s", low=0.0, high=800.0, low_is_automatic=True
+    )
     speed: str = setting("auto", group="file", choices=("auto", "fast", "medium", "slow"))
     bit_depth: int = setting(
         0, group="file", unit="bit", low=0, high=12, values=(0, 8, 10, 12), low_is_automatic=True
     )
     chroma: str = setting("auto", group="file", choices=("auto", "420", "422", "444"))
+    sound: str = setting("auto", group="file", choices=SOUND)
     overwrite: bool = setting(False, group="file", scope="source")
 
     device: str = setting(

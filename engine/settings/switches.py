@@ -4,7 +4,8 @@ What is written in the setting `switches` ("vae.temporal_winograd=on,run.tf32=on
 the environment (UPREEL_VAE_TEMPORAL_WINOGRAD=on), then the defaults of the device. Groups change
 many at once: "vae.all=off", "dit.all=off", "run.all=off", "all=off". "exact" computes as the plain
 variants of the models do: every optimisation off, convolutions and attention as published. "fp4"
-takes what belongs together on RTX 50: matrix products and attention in FP4. An unknown name or an
+takes what belongs together on RTX 50: matrix products in FP4, and attention where this program can
+have the package for it. An unknown name or an
 impossible value raises SettingsError.
 """
 
@@ -32,6 +33,7 @@ from engine.settings.optimisations import (
     optimisations,
     variable_of,
 )
+from engine.settings.requirements import ATTENTION
 
 Changes = dict[str, Value]  # "vae.in_place" -> its new value
 
@@ -50,7 +52,8 @@ _MEMBERS = {f"{name}.{ALL}": group.optimisations() for name, group in GROUPS.ite
     ALL: optimisations()
 }
 _KEYS = (*_ENTRIES, *_MEMBERS)
-_MODES = {"fp4": {"dit.matmul": "nvfp4", "dit.attention": "sage3-fp4"}}  # that belong together
+_FP4_ATTENTION = {"dit.attention": "sage3-fp4"} if "sage3-fp4" in ATTENTION else {}
+_MODES = {"fp4": {"dit.matmul": "nvfp4", **_FP4_ATTENTION}}  # that belong together
 _VARIABLES = {variable_of(old): key for old, key in _OLD_KEYS.items()} | {
     variable_of(key): key for key in _KEYS
 }

@@ -22,7 +22,7 @@ from engine.verification.frames import FrameComparison
 from engine.video.colour_tags import assumed_matrix, assumed_range
 from engine.video.read.statements import with_statements
 from engine.video.write.containers import CONTAINERS, Container, source_family
-from engine.video.write.picture_data import is_true_of
+from engine.video.write.picture_data import HOLDING_DATA, is_true_of
 from engine.video.write.statements import StatedResult, name_of
 
 _SHAPE = 0.01  # tolerance of the aspect ratio as seen
@@ -255,9 +255,11 @@ def _meant(key: str, value: str) -> object:
 
 
 def _picture_check(source: VideoInfo, result: VideoInfo) -> Check:
-    wanted = source.profile if is_true_of(source.profile, result.chroma) else ""
+    is_true = is_true_of(source.profile, result.codec, result.chroma)
+    wanted = source.profile if is_true else ""
     lost = ["ICC"] if result.profile != wanted else []
-    lost += ["EXIF"] if source.has_exif and not result.has_exif else []
+    has_place = result.codec in HOLDING_DATA
+    lost += ["EXIF"] if has_place and source.has_exif and not result.has_exif else []
     found = message("check.metadata.pictures")
     if lost:
         faults = [message("check.metadata.lost", key=key) for key in lost]

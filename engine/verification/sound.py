@@ -1,4 +1,4 @@
-"""Comparison of sound that was decoded on the way: sample by sample, and in time."""
+"""Comparison of sound that was decoded on the way: its samples, or what codecs keep of them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+from av import AudioFrame, AudioResampler
 from numpy.typing import NDArray
 
 from engine.core.messages import Message, message
@@ -18,6 +19,14 @@ _LATE_S = 0.010  # that the result is behind the source at least, where silence 
 _SEARCH_S = 1.0  # around its time, where the beginning of a part is looked for
 _HEAD = 256  # samples by which it is recognised
 _FLOAT_ERROR = 2**-16  # of full scale: decoders of floats differ a little between CPUs
+
+_RATE = 8000  # samples/s in which sound that was encoded again is compared
+_WINDOW = _RATE // 2  # samples that are compared at once
+_MOMENT = _RATE // 100  # samples that no encoder turns into silence where the source is loud
+_LOUD = 1e-2  # of full scale
+_GONE = 1e-2  # energy over that of the source, of a moment that is missing
+_QUIET = 1e-3  # of full scale: what is below may be left out by an encoder
+_MOST_OFF = 0.5  # energy of the difference over that of the source; 0.5 is a ratio of 3 dB
 
 Samples = NDArray[Any]
 TimedSamples = Iterator[tuple[float, Samples]]
@@ -179,3 +188,161 @@ class _Reader:
             if len(samples):
                 self._held, self._time = samples, time
                 return
+
+
+# --- sound that was encoded again
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """Decoded samples of a track with their times, s after the first picture."""
+
+    frames: TimedSamples
+    rate: int  # samples/s
+    layout: str  # FFmpeg's name of the channels
+
+
+def compare_encoded(
+    source: Track, result: Track, part_s: float | None, edge_s: float
+) -> SoundMatch:
+    """Compare sound that was encoded again, in windows of half a second up to 4 kHz.
+
+    Codecs keep low frequencies well: a window in which the difference has more than half of the
+    energy of the source holds something else, is late, or is missing. Channels without a place in
+    the result's codec are brought to those that it has.
+
+    Args:
+        source: Track of the source.
+        result: Track of the result.
+        part_s: Length of the part that the job took, s; infinite up to the end, None for all.
+        edge_s: Around the ends of a part, where a frame may be on either side, s.
+
+    Memory: two windows, and what is decoded at once.
+    """
+    found, layout = SoundMatch(), result.layout
+    old, new = (_Windows(_brought_to(track, layout)) for track in (source, result))
+    first, last = (0.0, math.inf) if part_s is None else (edge_s, part_s - edge_s)
+    number, lag = min(old.first, new.first) if part_s is None else 0, 0
+    while old.has_more() or new.has_more():
+        begin, end = number * _WINDOW / _RATE, (number + 1) * _WINDOW / _RATE
+        wanted, made = old.window(number), new.window(number)
+        number += 1
+        if begin < first or end > last:
+            if end > last:
+                break
+            continue
+        if not _is_alike(*_moved(wanted, made, lag)):
+            lag = _lag(wanted, made)
+            if not _is_alike(*_moved(wanted, made, lag)):
+                found.fault = message("check.stream-content.sound-differs", time=f"{begin:.1f}")
+                break
+        if float(np.square(wanted).mean()) > _QUIET**2:
+            found.offsets.append(lag / _RATE)
+    is_over = part_s is None and not new.has_more()
+    if is_over and old.end - new.end > _LATE_S * _RATE - lag:
+        time = f"{new.end / _RATE:.3f}"
+        found.fault = message("check.stream-content.samples-missing", time=time)
+    return found
+
+
+def _is_alike(wanted: Samples, made: Samples) -> bool:
+    """Whether every channel of a window is about that of the source, without gaps."""
+    off, whole = (np.square(part).sum(axis=0) for part in (made - wanted, wanted))
+    if (off > _MOST_OFF * whole + 4 * _QUIET**2 * len(wanted)).any():
+        return False
+    moments = len(wanted) // _MOMENT
+    old, new = (
+        np.square(part[: moments * _MOMENT].reshape(moments, _MOMENT, -1)).mean(axis=1)
+        for part in (wanted, made)
+    )
+    return not ((old > _LOUD**2) & (new < _GONE * old)).any()
+
+
+def _lag(wanted: Samples, made: Samples) -> int:
+    """Samples by which a window is late, by its correlation with that of the source."""
+    size = 2 * _WINDOW
+    spectra = (np.fft.rfft(part.sum(axis=1), size) for part in (wanted, made))
+    one, other = spectra
+    peak = int(np.argmax(np.fft.irfft(other * np.conj(one), size)))
+    return peak if peak < _WINDOW else peak - size
+
+
+def _moved(wanted: Samples, made: Samples, lag: int) -> tuple[Samples, Samples]:
+    """The parts of two windows that belong together where one is late."""
+    length = _WINDOW - abs(lag)
+    old, new = max(0, -lag), max(0, lag)
+    return wanted[old : old + length], made[new : new + length]
+
+
+def _brought_to(track: Track, layout: str) -> Iterator[tuple[int, Samples]]:
+    """Samples float32 [n, channels] of 8 kHz, and the number of the first since the picture's."""
+    resampler: AudioResampler | None = None
+    following = at = 0
+    for time, samples in track.frames:
+        begin = round(time * track.rate)
+        if resampler is None or abs(begin - following) >= ROUNDED_S * track.rate:
+            for part in _resampled(resampler, None):
+                yield at, part
+                at += len(part)
+            resampler, following = AudioResampler("flt", layout, _RATE), begin
+            at = round(time * _RATE)
+        following += len(samples)
+        for part in _resampled(resampler, _frame_of(samples, track)):
+            yield at, part
+            at += len(part)
+    for part in _resampled(resampler, None):
+        yield at, part
+        at += len(part)
+
+
+def _frame_of(samples: Samples, track: Track) -> AudioFrame:
+    full = -np.iinfo(samples.dtype).min if samples.dtype.kind == "i" else 1
+    floats = (samples / np.float32(full)).astype(np.float32).reshape(1, -1)
+    frame = AudioFrame.from_ndarray(floats, "flt", track.layout)
+    frame.sample_rate = track.rate
+    return frame
+
+
+def _resampled(resampler: AudioResampler | None, frame: AudioFrame | None) -> Iterator[Samples]:
+    if resampler is not None:
+        for part in resampler.resample(frame):
+            yield part.to_ndarray().reshape(-1, part.layout.nb_channels)
+
+
+class _Windows:
+    """Cuts samples into windows of one length, with silence where there are none."""
+
+    def __init__(self, parts: Iterator[tuple[int, Samples]]) -> None:
+        self._parts = parts
+        self._held: list[tuple[int, Samples]] = []
+        self._channels = 1
+        self.end = 0  # of what was read so far, samples
+        self._fill()
+        self.first = self._held[0][0] // _WINDOW if self._held else 0
+
+    def has_more(self) -> bool:
+        """Whether any samples are left."""
+        return bool(self._held)
+
+    def window(self, number: int) -> Samples:
+        """Samples of a window [_WINDOW, channels]; windows are asked for in their order."""
+        begin, end = number * _WINDOW, (number + 1) * _WINDOW
+        while self._held and self._held[-1][0] + len(self._held[-1][1]) < end and self._fill():
+            pass
+        found = np.zeros((_WINDOW, self._channels), np.float32)
+        for at, samples in self._held:
+            start, stop = max(at, begin), min(at + len(samples), end)
+            if start < stop:
+                found[start - begin : stop - begin] = samples[start - at : stop - at]
+        self._held = [one for one in self._held if one[0] + len(one[1]) > end]
+        if not self._held:
+            self._fill()
+        return found
+
+    def _fill(self) -> bool:
+        for at, samples in self._parts:
+            if len(samples):
+                self._held.append((at, samples))
+                self._channels, self.end = samples.shape[1], at + len(samples)
+                return True
+        return False

@@ -12,14 +12,20 @@ from numpy.typing import NDArray
 
 from engine.core.control import Control
 from engine.core.messages import Message, clauses, message, sentences
-from engine.protocol.media import MediaInfo, StreamInfo
+from engine.protocol.media import PLAYED_AS, MediaInfo, StreamInfo
 from engine.protocol.plan import Plan
 from engine.protocol.report import Check
-from engine.verification.sound import compare_sound
+from engine.verification.sound import Track, compare_encoded, compare_sound
 from engine.video.read.clock import PartClock, StampCheck
 from engine.video.read.digest import NO_TIME, StreamDigest
 from engine.video.read.sound import timed_samples
-from engine.video.write.containers import names_channels, plan_streams, source_family
+from engine.video.write.containers import (
+    LOSSY_RATES,
+    is_exact,
+    names_channels,
+    plan_streams,
+    source_family,
+)
 
 _SHIFT_S = 0.010  # tolerance of sound and subtitles
 _EDGE_S = 0.25  # around the ends of a part, where a packet may be on either side
@@ -96,7 +102,9 @@ def compare_streams(
         other = found.get(stream.index)
         if other is None:
             continue
-        if _is_converted(stream, other):
+        if _is_encoded(stream, other):
+            pairs.append(_encoded_pair(source, result, (stream, other), part_s, control))
+        elif _is_converted(stream, other):
             pairs.append(_decoded_pair(source, result, (stream, other), part_s, control))
         else:
             lost = dropped.get(stream.index, 0)
@@ -194,6 +202,8 @@ def _is_of_its_kind(a: StreamInfo, b: StreamInfo, _one: object, _other: object) 
 
 
 def _may_be_its_sound(a: StreamInfo, b: StreamInfo, _one: object, _other: object) -> bool:
+    if _is_encoded(a, b):
+        return True
     return _is_converted(a, b) and (a.channels, a.sample_rate) == (b.channels, b.sample_rate)
 
 
@@ -201,6 +211,36 @@ def _is_converted(stream: StreamInfo, other: StreamInfo) -> bool:
     """Whether a sound track was decoded and its samples stored."""
     stores_samples = other.codec == "flac" or other.codec.startswith("pcm_")
     return stream.kind == "audio" and stream.codec != other.codec and stores_samples
+
+
+def _is_encoded(stream: StreamInfo, other: StreamInfo) -> bool:
+    """Whether a sound track was decoded and encoded again, not quite as it was."""
+    is_other = stream.kind == "audio" and stream.codec != other.codec
+    return is_other and (other.codec in LOSSY_RATES or not is_exact(other.codec, stream))
+
+
+def _layout(stream: StreamInfo) -> str:
+    """Channels of a track as they are decoded: named, even where the file states only how many."""
+    is_named = names_channels(stream.layout) or stream.channels > len(PLAYED_AS)
+    return stream.layout if is_named else PLAYED_AS[stream.channels - 1]
+
+
+def _encoded_pair(
+    source: ComparedFile,
+    result: ComparedFile,
+    streams: tuple[StreamInfo, StreamInfo],
+    part_s: float | None,
+    control: Control,
+) -> StreamPair:
+    stream, other = streams
+    found = compare_encoded(
+        Track(source.samples(stream.index, control), stream.sample_rate, _layout(stream)),
+        Track(result.samples(other.index, control), other.sample_rate, _layout(other)),
+        part_s,
+        _EDGE_S,
+    )
+    name = name_of(source.media, stream)
+    return _timed_pair(name, streams, found.fault, np.array(found.offsets))
 
 
 def _decoded_pair(
@@ -394,13 +434,17 @@ def _content_check(result: ComparedFile, pairs: list[StreamPair], dropped: int) 
         for pair in pairs
         if pair.fault is not None
     ]
-    decoded = [pair for pair in pairs if _is_converted(pair.source, pair.result)]
-    copied = [pair for pair in pairs if not _is_converted(pair.source, pair.result)]
+    encoded = [pair for pair in pairs if _is_encoded(pair.source, pair.result)]
+    made = [pair for pair in pairs if _is_converted(pair.source, pair.result)]
+    decoded = [pair for pair in made if pair not in encoded]
+    copied = [pair for pair in pairs if pair not in (*encoded, *decoded)]
     packets = sum(len(result.packets[pair.result.index]) for pair in copied)  # of the part
     found = message("check.stream-content.equal", packets=packets, streams=len(copied))
-    if decoded:
-        only = message("check.stream-content.decoded", streams=len(decoded))
-        found = sentences([found, only]) if copied else only
+    notes = [found] if copied else []
+    for code, some in (("decoded", decoded), ("encoded", encoded)):
+        if some:
+            notes.append(message(f"check.stream-content.{code}", streams=len(some)))
+    found = sentences(notes) if notes else found
     if dropped:
         found = message("check.stream-content.dropped", equal=found, count=dropped)
     if faults:

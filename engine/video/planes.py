@@ -33,7 +33,7 @@ class PixelLayout:
     chroma: Chroma
     bit_depth: int  # depth of the planes of PlanarFrame: 8 to 16
     has_alpha: bool
-    is_float: bool = False  # read as 16-bit code values, clipped to 0..1
+    is_float: bool = False  # 16-bit code values here, clipped to 0..1; linear light as sRGB
 
 
 @cache
@@ -164,6 +164,8 @@ def order_of(pixel_format: str) -> SampleOrder | None:
 
 
 Array = NDArray[Any]
+_PEAK = 65535
+_LINEAR = 8  # FFmpeg's number of the transfer
 _WORDS_RGB = {"x2rgb10le": (20, 10, 0), "x2bgr10le": (0, 10, 20)}  # first bit of R, G, B
 
 
@@ -210,7 +212,8 @@ def frame_of(planes: Sequence[Array], size: Size, pixel_format: str) -> VideoFra
     """A new frame with a copy of the planes.
 
     Args:
-        planes: [h, w] of uint8, or uint16 with the values in the low bits, as PlanarFrame orders.
+        planes: [h, w] of uint8, or uint16 with the values in the low bits, as PlanarFrame orders;
+            16-bit sRGB for formats of floats, which become linear light, as EXR has it.
         size: Size of the frame, px.
         pixel_format: One of the encoder table.
 
@@ -226,8 +229,12 @@ def frame_of(planes: Sequence[Array], size: Size, pixel_format: str) -> VideoFra
         target = _component(frame, order, number)
         if plane.shape != target.shape:
             raise ValueError(f"plane {number} has the shape {plane.shape}, not {target.shape}")
-        if plane.dtype.kind != "u" or plane.dtype.itemsize != target.dtype.itemsize:
-            raise ValueError(f"planes must be uint{8 * target.dtype.itemsize}, not {plane.dtype}")
+        width = 2 if target.dtype.kind == "f" else target.dtype.itemsize  # bytes
+        if plane.dtype.kind != "u" or plane.dtype.itemsize != width:
+            raise ValueError(f"planes must be uint{8 * width}, not {plane.dtype}")
+        if target.dtype.kind == "f":  # alpha is linear already
+            target[...] = plane / np.float32(_PEAK) if number == 3 else _linear()[plane]
+            continue
         target[...] = plane << np.uint16(order.shift) if order.shift else plane
     return frame
 
@@ -263,8 +270,19 @@ def _read(frame: VideoFrame) -> tuple[Plane, ...]:
         return _read_through_swscale(frame)
     samples = [_component(frame, order, number) for number in range(len(order.components))]
     if layout_of(name).is_float:
-        return tuple(_codes(values) for values in samples)
+        is_linear = frame.color_trc == _LINEAR
+        colours = 3 if len(samples) > 2 else 1
+        return tuple(_codes(one, is_linear and at < colours) for at, one in enumerate(samples))
     return tuple(_copy(values, order.shift) for values in samples)
+
+
+def has_clipped(frame: VideoFrame) -> bool:
+    """Whether a frame of floats has values outside 0..1, which `planes_of` clips."""
+    order = order_of(frame.format.name)
+    if order is None:
+        return False
+    samples = (_component(frame, order, number) for number in range(len(order.components)))
+    return any(bool((one < 0).any() or (one > 1).any()) for one in samples)
 
 
 def _copy(samples: Array, shift: int) -> Plane:
@@ -275,11 +293,27 @@ def _copy(samples: Array, shift: int) -> Plane:
     return plane
 
 
-def _codes(values: Array) -> Plane:
-    """Floating-point values, clipped to 0..1, as 16-bit code values."""
-    clipped = np.clip(np.nan_to_num(values.astype(np.float32), nan=0.0), 0.0, 1.0)
-    codes: Plane = np.rint(clipped * 65535.0).astype(np.uint16)
+def _codes(values: Array, is_linear: bool) -> Plane:
+    """Floating-point values, clipped to 0..1, as 16-bit code values; linear light as sRGB."""
+    if is_linear and values.dtype.itemsize == 2:  # all halves that there are
+        table = _codes(
+            np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32), True
+        )
+        plane: Plane = table[values.astype(np.float16).view(np.uint16)]
+        return plane
+    found = np.clip(np.nan_to_num(values.astype(np.float32), nan=0.0), 0.0, 1.0)
+    if is_linear:
+        found = np.where(found <= 0.0031308, 12.92 * found, 1.055 * found ** (1 / 2.4) - 0.055)
+    codes: Plane = np.rint(found * np.float32(_PEAK)).astype(np.uint16)
     return codes
+
+
+@cache
+def _linear() -> NDArray[np.float32]:
+    """Linear light of each 16-bit code value of sRGB (IEC 61966-2-1)."""
+    codes = np.arange(_PEAK + 1) / _PEAK
+    light = np.where(codes <= 0.04045, codes / 12.92, ((codes + 0.055) / 1.055) ** 2.4)
+    return light.astype(np.float32)
 
 
 def _read_words(frame: VideoFrame) -> tuple[Plane, ...]:

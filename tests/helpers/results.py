@@ -47,7 +47,7 @@ def plan_of(
         span=FrameSpan(0, max(1, media.video.frame_count)),
         work=CopyPlan(frame=media.video.size, tile=media.video.size),
         picture=picture,
-        streams=plan_streams(media, container),
+        streams=plan_streams(media, container, settings.sound),
         **changes,
     )
 

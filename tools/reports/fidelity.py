@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import queue
+import re
 import subprocess
 import sys
 import tempfile
@@ -27,9 +28,10 @@ from engine.api import Engine
 from engine.core.geometry import Margins, Size
 from engine.protocol import commands, events
 from engine.protocol.plan import Plan
-from engine.settings.schema import EngineSettings, JobSettings
+from engine.settings.schema import EngineSettings, JobSettings, with_values
 from tools.reports import fidelity_pictures
 from tools.reports.fidelity_cropping import cropped_sources
+from tools.reports.fidelity_outputs import chosen_outputs
 from tools.reports.fidelity_photographs import (
     Photograph,
     exif_fault,
@@ -57,6 +59,9 @@ PROPERTIES = (
 _COPIED = ("audio", "subtitle", "data")
 _REWRITTEN = ("tmcd", "text")  # tracks that result from time code and chapters
 _SAMPLES = ("pcm_", "flac")  # what sound is decoded into
+_ENCODED = ("aac", "opus")  # what sound is encoded into again
+_RATE, _WINDOW = 8000, 2000  # of sound that was encoded again: samples/s, and compared at once
+_LEAST_RATIO = 2.0  # of the energies of sound and difference: 3 dB
 _LEAST_SAMPLE = 2**-20  # of full scale; versions of ffmpeg round floats differently
 _NO_MATRIX = (*RGB, *GREY)
 _TAGS = ("color_space", "color_range", "color_primaries", "color_transfer")
@@ -67,6 +72,8 @@ _SAID = {  # notice of the plan -> properties that it announces
     "colours-guessed": ("colours",),
     "profile-left-out": ("colours",),
     "exif-left-out": ("titles",),
+    "times-left-out": ("times", "titles"),
+    "hdr-unstated": ("colours",),
     "aspect-doubtful": (),
     "changes-within": ("shape", "colours"),
     "statement-left-out": ("statements", "titles"),
@@ -107,7 +114,8 @@ class _Queue:
 
 def all_sources() -> list[Source]:
     """Films, streams and stills, in the order of the table."""
-    return [*sources(), *cropped_sources(), *stating_sources(), *photographs()]
+    found = [*sources(), *cropped_sources(), *stating_sources(), *photographs()]
+    return [*found, *chosen_outputs()]
 
 
 def rows(wanted: Sequence[Source], folder: Path) -> Iterator[Row]:
@@ -127,7 +135,8 @@ def rows(wanted: Sequence[Source], folder: Path) -> Iterator[Row]:
 
 
 def _row(source: Source, path: Path, engine: Engine, heard: _Queue) -> Row:
-    engine.send(commands.AddJob(job_id=path.parent.name, source=path, settings=_SETTINGS))
+    settings = with_values(_SETTINGS, source.choices)
+    engine.send(commands.AddJob(job_id=path.parent.name, source=path, settings=settings))
     ends = (events.JobFinished, events.JobFailed, events.JobRejected)
     seen = list(heard.until(*ends))
     end = seen[-1]
@@ -136,8 +145,18 @@ def _row(source: Source, path: Path, engine: Engine, heard: _Queue) -> Row:
     assert isinstance(end, events.JobFinished)
     plans = [event.plan for event in seen if isinstance(event, events.PlanChosen)]
     before = described(judged(path), source.cropped)
-    after = described(end.report.output)
+    after = described(_shown(end.report.output))
     return Row(source=source, marks=dict(_marks(before, after, plans[-1])))
+
+
+def _shown(output: Path) -> Path:
+    """A result as FFmpeg's program is given it: numbered images by the pattern of their names."""
+    if not output.is_dir():
+        return output
+    first = min(output.iterdir())
+    digits = re.search(r"\d+(?=\.\w+$)", first.name)
+    assert digits is not None
+    return output / f"{first.name[: digits.start()]}%0{len(digits[0])}d{first.suffix}"
 
 
 def _marks(before: _Described, after: _Described, plan: Plan) -> Iterator[tuple[str, str]]:
@@ -308,14 +327,38 @@ def _missing(before: _Described, after: _Described, kind: str) -> str:
     if any(a != b for a, b in zip(*languages, strict=True) if a):
         return f"languages {languages[0]}, {languages[1]} in the result"
     pairs = zip(old, new, strict=True)
-    same = (
-        _has_same_samples(before, a, after, b)
-        if a.get("codec_name") != b.get("codec_name")
-        and b.get("codec_name", "").startswith(_SAMPLES)
-        else before.sums.get(a["index"]) == after.sums.get(b["index"])
-        for a, b in pairs
-    )
+    same = (_is_same(before, a, after, b) for a, b in pairs)
     return "" if all(same) else f"packets of kind {kind} differ"
+
+
+def _is_same(
+    before: _Described, old: dict[str, Any], after: _Described, new: dict[str, Any]
+) -> bool:
+    codec = new.get("codec_name", "")
+    if old.get("codec_name") != codec and codec in _ENCODED:
+        return _sounds_alike(before, old, after, new)
+    if old.get("codec_name") != codec and codec.startswith(_SAMPLES):
+        return _has_same_samples(before, old, after, new)
+    return before.sums.get(old["index"]) == after.sums.get(new["index"])
+
+
+def _sounds_alike(
+    before: _Described, old: dict[str, Any], after: _Described, new: dict[str, Any]
+) -> bool:
+    """Whether sound that was encoded again is alike in each quarter of a second, up to 4 kHz."""
+    layout = f"aformat=channel_layouts={new['channel_layout']},aresample={_RATE}"
+    one, other = (
+        np.frombuffer(
+            ffmpeg("-i", path, "-map", f"0:{index}", "-af", layout, "-f", "f32le", "-"), np.float32
+        ).reshape(-1, new["channels"])
+        for path, index in ((before.path, old["index"]), (after.path, new["index"]))
+    )
+    whole = min(len(one), len(other)) // _WINDOW * _WINDOW
+    if not whole or abs(len(one) - len(other)) > _RATE // 20:
+        return False
+    one, other = (part[:whole].reshape(-1, _WINDOW, new["channels"]) for part in (one, other))
+    sound, off = (np.square(part).sum(axis=1) for part in (one, other - one))
+    return bool((sound + 1e-3 >= _LEAST_RATIO * off).all())
 
 
 def _has_same_samples(
@@ -390,8 +433,10 @@ def page(found: Iterable[Row]) -> str:
         "are processed by a job without a model, and ffprobe, ffmpeg and Pillow compare source and",
         "result. *statements* are side data of frames and streams. The planes of a frame must not",
         "have moved, and may differ only a little more than after ffmpeg's own conversion of the",
-        "source through RGB to the codec of the result. *said* marks a difference that the plan",
-        "announces before the start.",
+        "source through RGB to the codec of the result; values of EXR images are brought from",
+        "linear light to sRGB. Sound that is encoded again must be alike in each quarter second",
+        "up to 4 kHz. *said* marks a difference that the plan announces before the start. The last",
+        "rows name the format that was chosen; all others have the one that the program chooses.",
         "",
         f"{len(table)} sources, {red} with an unannounced difference.",
         "",

@@ -32,9 +32,12 @@ _ENCODERS = {
     "h264": ("libx264", "-preset", "veryfast", "-crf", "1"),
     "hevc": ("libx265", "-preset", "superfast", "-crf", "1", "-x265-params", "log-level=none"),
     "prores": ("prores_ks",),
+    "vp9": ("libvpx-vp9", "-crf", "1", "-b:v", "0", "-deadline", "realtime", "-cpu-used", "6"),
+    "av1": ("libsvtav1", "-crf", "1", "-preset", "10"),
 }
 _LOSSLESS = ("ffv1",)
 _QUALITY = "flags=bicubic+accurate_rnd+full_chroma_int+full_chroma_inp"
+_PLAIN = _QUALITY.replace("bicubic", "bilinear")
 _MIDDLE = 128
 _PLACES = {  # of chroma samples, in 1/256 luma samples: across and down
     **{"left": (0, 128), "center": (128, 128), "topleft": (0, 0), "top": (128, 0)}
@@ -79,7 +82,8 @@ def _fault_of_alpha(source: Path, result: Path, old: Film, new: Film) -> str:
 
 def _alpha(path: Path, film: Film) -> NDArray[np.uint8] | None:
     """Alpha of all frames, as a list of bytes; None where the video has none."""
-    is_beside = film.get("tags", {}).get("alpha_mode") == "1"
+    tags = {name.lower(): value for name, value in film.get("tags", {}).items()}
+    is_beside = tags.get("alpha_mode") == "1"
     beside = _WITH_ALPHA.get(film["codec_name"], "") if is_beside else ""
     if not beside and not film["pix_fmt"].startswith(_ALPHA):
         return None
@@ -134,6 +138,7 @@ class _Form:
         raw = ffmpeg(
             *(
                 "-noautorotate",
+                *_light(film),
                 "-i",
                 path,
                 "-map",
@@ -160,11 +165,13 @@ class _Form:
         encoder = _ENCODERS.get(self._new["codec_name"], _LOSSLESS)
         pixels = self._format if encoder is _LOSSLESS else self._new["pix_fmt"]
         pixels = pixels.replace("yuvj", "yuv")
+        # how chroma is enlarged is free where the result has none that is reduced
+        way = _PLAIN if self._has_matrix and "Cb" not in self.names else _QUALITY
         back = f"scale={_QUALITY}{self._places('out', self._new)}{self._matrix(always=True)}"
         tags = {"color_space": "-colorspace", "color_range": "-color_range"}
         ffmpeg(
-            *("-noautorotate", "-i", source, "-map", f"0:{film['index']}"),
-            *("-vf", f"{self._scale(film)},format=gbrp16le,{back},format={pixels}"),
+            *("-noautorotate", *_light(film), "-i", source, "-map", f"0:{film['index']}"),
+            *("-vf", f"{self._scale(film, way)},format=gbrp16le,{back},format={pixels}"),
             *("-fps_mode", "passthrough", "-c:v", *encoder),
             *(
                 word
@@ -175,9 +182,12 @@ class _Form:
             target,
         )
 
-    def _scale(self, film: Film) -> str:
+    def _scale(self, film: Film, way: str = _QUALITY) -> str:
         width, height = self._size
-        return f"{film.get('crop', '')}scale={width}:{height}:{_QUALITY}{self._places('in', film)}"
+        # FFmpeg takes grey of floats for limited range
+        full = ":in_range=pc:out_range=pc" if film["codec_name"] == "exr" else ""
+        places = self._places("in", film)
+        return f"{film.get('crop', '')}scale={width}:{height}:{way}{full}{places}"
 
     def _places(self, side: str, film: Film) -> str:
         """Position of chroma along the axes in which it is reduced: elsewhere it would be moved.
@@ -195,6 +205,11 @@ class _Form:
         if "Cb" not in self.names or (self._has_matrix and not always):
             return ""
         return f":out_color_matrix={_MATRICES.get(self._new.get('color_space', ''), 'bt709')}"
+
+
+def _light(film: Film) -> tuple[str, ...]:
+    """Options of the decoder by which linear light becomes sRGB."""
+    return ("-apply_trc", "iec61966_2_1") if film["codec_name"] == "exr" else ()
 
 
 def _parts_of(pixels: str) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,13 +29,15 @@ Make = Callable[[Path], None]
 class Source:
     """One file of the matrix: what is special about it, its name, and how it is written.
 
-    `cropped` is what its container crops of each frame, which the judges do not.
+    `cropped` is what its container crops of each frame, which the judges do not; `choices` are
+    settings of its job.
     """
 
     about: str
     name: str
     make: Make
     cropped: Margins = field(default_factory=Margins)
+    choices: Mapping[str, object] = field(default_factory=dict)
 
 
 def ffmpeg(*words: str | Path) -> bytes:

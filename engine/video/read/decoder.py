@@ -19,7 +19,7 @@ from engine.core.file_access import reason_of
 from engine.core.messages import Message, message
 from engine.core.units import ratio_text
 from engine.protocol.media import MediaInfo
-from engine.video.planes import layout_of, planar_format, planes_of, without_margins
+from engine.video.planes import has_clipped, layout_of, planar_format, planes_of, without_margins
 from engine.video.read.clock import BROADCAST, FrameTimes, StampCheck
 from engine.video.read.field_filter import LEAD_FRAMES, FieldFilter, TimedFrame, frame_units
 from engine.video.read.frames import PlanarFrame, Plane
@@ -110,7 +110,7 @@ class FrameDecoder(ABC):
     def _uniform(self, frame: VideoFrame) -> VideoFrame:
         """A frame in the size and format of the video: both may change within the file."""
         video, own = self._media.video, layout_of(frame.format.name)
-        if self._layout.is_float:
+        if self._layout.is_float and has_clipped(frame):
             self.report(message("reading.values-clipped"))
         changed: dict[str, Any] = {}
         whole = video.decoded_size

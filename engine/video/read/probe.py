@@ -145,6 +145,8 @@ def _picture_info(path: Path, codec: str, count: int) -> VideoInfo:
     rotation, is_mirrored = data.turn if any(data.turn) else rotation_of(frame, codec, {})
     tags = tags_of(None, frame)
     tags = replace(tags, chroma_location=chroma_location(codec, layout.chroma, b""))
+    if layout.is_float and tags.transfer == "linear":  # as `planes_of` reads it
+        tags = replace(tags, transfer="iec61966-2-1")
     return VideoInfo(
         index=0,
         codec="jpegxl" if codec == "libjxl" else codec,

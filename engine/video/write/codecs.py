@@ -20,11 +20,14 @@ from engine.settings.schema import JobSettings
 from engine.video.colour_tags import assumed_matrix
 from engine.video.write.containers import (
     CONTAINERS,
+    IMAGE_CODECS,
     IMAGE_SUFFIXES,
     PICTURES,
     can_write_rotation,
     container_of_name,
+    is_of_file,
     left_out,
+    output_suffix,
     plan_streams,
     source_family,
     takes_picture,
@@ -35,14 +38,17 @@ from engine.video.write.encoders import (
     ON_PROCESSOR,
     EncoderSpec,
     Layout,
+    Rate,
     bits_per_pixel,
     encoder_options,
     with_hdr,
     writes_hdr,
 )
-from engine.video.write.picture_data import is_true_of
+from engine.video.write.picture_data import HOLDING_DATA, is_true_of
 
 _FLAT_ANIMATIONS = ("gif", "webp", "apng")  # transparency there is rarely meant for a video
+_HDR = {"pq": "PQ (HDR10)", "hlg": "HLG"}
+_STATING_HDR = ("png",)  # images that state transfer and primaries
 _MOST_THREADS = 16  # more cost memory and bring little
 _INTERCHANGE_BITS = 10  # what players and televisions decode; 12 bits only on request
 _NEAREST: dict[Chroma, tuple[Chroma, ...]] = {
@@ -63,19 +69,19 @@ def choose_container(media: MediaInfo, settings: JobSettings, output: Path | Non
     Pictures stay pictures and sequences stay sequences unless a video is requested.
 
     Returns:
-        "mp4", "mkv", "mov", "image" or "sequence".
+        "mp4", "mkv", "mov", "webm", "image" or "sequence".
 
     Raises:
         ContainerMismatch: The name means a container that is never written, another one than the
-            setting, or one that cannot hold the codec.
+            setting, or one that cannot hold the codec of the video or of converted sound.
     """
-    named = _named_container(media, output) if output is not None else ""
+    images = settings.container if settings.container in IMAGE_CODECS else ""
     requested = "" if settings.container == "auto" else settings.container
-    if output is not None and named and requested and named != requested:
-        kind = CONTAINERS[requested]
-        raise ContainerMismatch(
-            "name-of-another", name=output.name, title=kind.title, suffix=kind.suffixes[0]
-        )
+    if images:
+        requested = "image" if media.kind == "image" else "sequence"
+    named = _named_container(media, output, bool(images)) if output is not None else ""
+    if output is not None and named and requested:
+        _check_name(output, named, requested, images)
     if named or requested:
         container = named or requested
     elif media.kind != "video" and settings.codec == "auto":
@@ -83,11 +89,13 @@ def choose_container(media: MediaInfo, settings: JobSettings, output: Path | Non
     else:
         container = _container_for(media, settings)
     _check_codec(container, settings.codec)
+    _check_sound(container, settings.sound)
     return container
 
 
-def _named_container(media: MediaInfo, output: Path) -> str:
-    if not output.suffix and media.kind == "sequence":
+def _named_container(media: MediaInfo, output: Path, has_images: bool) -> str:
+    has_images |= media.kind == "sequence"
+    if has_images and media.kind != "image" and not is_of_file(output):
         return "sequence"  # a folder
     named = container_of_name(output)
     if named == "image" and media.kind == "sequence":
@@ -95,6 +103,15 @@ def _named_container(media: MediaInfo, output: Path) -> str:
     if named == "image" and media.kind == "video":
         raise ContainerMismatch("one-picture-of-film", name=output.name)
     return named
+
+
+def _check_name(output: Path, named: str, requested: str, images: str) -> None:
+    """Refuse a name whose suffix is that of another format than the requested one."""
+    codec = IMAGE_SUFFIXES.get(output.suffix.lower(), images)
+    if named != requested or (images and codec != images):
+        title = ON_PROCESSOR[images].title if images else CONTAINERS[requested].title
+        suffix = output_suffix(requested, images)
+        raise ContainerMismatch("name-of-another", name=output.name, title=title, suffix=suffix)
 
 
 def _check_codec(container: str, codec: str) -> None:
@@ -112,6 +129,14 @@ def _check_codec(container: str, codec: str) -> None:
     )
 
 
+def _check_sound(container: str, codec: str) -> None:
+    into = CONTAINERS.get(container)
+    if into is None or codec == "auto" or codec in into.audio:
+        return
+    better = next(one.title for one in CONTAINERS.values() if codec in one.audio)
+    raise ContainerMismatch("sound-in-container", kind=into.title, codec=codec, better=better)
+
+
 def _container_for(media: MediaInfo, settings: JobSettings) -> str:
     """The source's own container, else MKV, else another: the first that changes least."""
     family = source_family(media) or "mkv"
@@ -119,7 +144,7 @@ def _container_for(media: MediaInfo, settings: JobSettings) -> str:
     able = [c for c in (family, "mkv", "mov", "mp4") if takes_picture(c, codec)]
 
     def losses(name: str) -> tuple[int, int]:
-        plans = plan_streams(media, name)
+        plans = plan_streams(media, name, settings.sound)
         return len(left_out(plans)), sum(bool(plan.converted) for plan in plans)
 
     return min(able, key=losses)
@@ -132,8 +157,11 @@ def _auto_codec(media: MediaInfo, settings: JobSettings, container: str) -> str:
             return "prores"
         if container == "mkv":
             return "ffv1"
+        if container == "webm":
+            return "vp9"
     has_more_bits = (settings.bit_depth or video.bit_depth) > 8
-    return "hevc" if has_more_bits or video.hdr else "h264"
+    small, large = ("vp9", "av1") if container == "webm" else ("h264", "hevc")
+    return large if has_more_bits or video.hdr else small
 
 
 def plan_picture(
@@ -163,13 +191,15 @@ def plan_picture(
     """
     video = media.video
     if container in PICTURES:
-        codec = _picture_codec(video, output)
+        codec = _picture_codec(video, settings, output)
     else:
         _check_codec(container, settings.codec)
         codec = settings.codec
         if codec == "auto":
             codec = _auto_codec(media, settings, container)
-    least = 10 if codec == "hevc" and settings.codec == "auto" else 8
+    if codec == "exr" and video.hdr:
+        raise ContainerMismatch("hdr-in-exr", standard=_HDR[video.hdr])
+    least = 10 if codec == "dpx" or (codec == "hevc" and settings.codec == "auto") else 8
     chroma = _choose_chroma(ON_PROCESSOR[codec], video, settings)
     layout = _choose_layout(ON_PROCESSOR[codec], video, settings, chroma, least)
     chroma, depth, alpha = layout
@@ -178,7 +208,12 @@ def plan_picture(
     keeps_rotation = can_write_rotation(container)
     metadata = video.hdr_metadata if writes_hdr(encoder.name, video.hdr_metadata) else None
     options = encoder_options(
-        encoder, crf=settings.crf, speed=settings.speed, layout=layout, size=size
+        encoder,
+        rate=_rate(encoder, settings),
+        speed=settings.speed,
+        layout=layout,
+        size=size,
+        source_bits=video.bit_depth,
     )
     return PicturePlan(
         size=size,
@@ -200,10 +235,23 @@ def plan_picture(
     )
 
 
-def _picture_codec(video: VideoInfo, output: Path | None) -> str:
+def _picture_codec(video: VideoInfo, settings: JobSettings, output: Path | None) -> str:
+    if settings.container in IMAGE_CODECS:
+        return settings.container
     if output is not None and output.suffix.lower() in IMAGE_SUFFIXES:
         return IMAGE_SUFFIXES[output.suffix.lower()]
-    return "tiff" if video.codec == "tiff" else "png"
+    return video.codec if video.codec in IMAGE_CODECS else "png"
+
+
+def _rate(encoder: EncoderSpec, settings: JobSettings) -> Rate:
+    """Quality or bit rate of a result.
+
+    Raises:
+        SettingsError: A bit rate is asked for, and the codec has none.
+    """
+    if settings.bit_rate and not encoder.has_rate:
+        raise SettingsError("codec-bit-rate", title=encoder.title, setting="bit_rate")
+    return Rate(settings.crf, constant=round(settings.bit_rate * 1_000_000))
 
 
 def allowed_size(size: Size, chroma: Chroma, codec: str = "h264") -> Size:
@@ -226,7 +274,7 @@ def _choose_chroma(encoder: EncoderSpec, video: VideoInfo, settings: JobSettings
     """
     codec = encoder.codec
     known = encoder.chromas()
-    if settings.chroma != "auto" and codec not in IMAGE_SUFFIXES.values():
+    if settings.chroma != "auto" and codec not in IMAGE_CODECS:
         for chroma in known:
             if chroma == settings.chroma:
                 return chroma
@@ -239,7 +287,7 @@ def _choose_chroma(encoder: EncoderSpec, video: VideoInfo, settings: JobSettings
         )
     if codec == "prores" and video.has_alpha:
         return "444"
-    if codec in ("h264", "hevc", "av1"):
+    if codec in ("h264", "hevc", "av1", "vp9"):
         return "420"
     return next((c for c in _NEAREST[video.chroma] if c in known), known[0])
 
@@ -260,7 +308,7 @@ def _choose_layout(
         SettingsError: The codec does not have the requested depth.
     """
     depths = encoder.depths(chroma)
-    if settings.bit_depth and encoder.codec not in IMAGE_SUFFIXES.values():
+    if settings.bit_depth and encoder.codec not in IMAGE_CODECS:
         if settings.bit_depth not in depths:
             raise SettingsError(
                 "codec-depth",
@@ -280,6 +328,8 @@ def _choose_layout(
             return chroma, with_alpha[0], True
         if encoder.codec == "ffv1":  # the few layouts without alpha: 4:4:4 has all
             return "444", 16 if bits > 12 else max(bits, 8), True
+        if fewer := encoder.depths(chroma, alpha=True):
+            return chroma, fewer[-1], True
     return chroma, next((d for d in depths if d >= bits), depths[-1]), False
 
 
@@ -290,7 +340,7 @@ def _choose_encoder(codec: str, settings: JobSettings, size: Size, layout: Layou
         if suits and encoder_works(on_gpu.name):
             return on_gpu
     about = {"title": on_processor.title, "codec": codec}
-    if settings.encoder == "nvenc" and codec not in IMAGE_SUFFIXES.values():
+    if settings.encoder == "nvenc" and codec not in IMAGE_CODECS:
         raise EncoderMissing("none-on-gpu", size=size, bits=layout[1], **about)
     if not on_processor.fits(size):
         smallest, largest = on_processor.smallest, on_processor.largest
@@ -324,12 +374,19 @@ def _result_tags(video: VideoInfo, chroma: Chroma, codec: str) -> ColourTags:
 def picture_notices(media: MediaInfo, picture: PicturePlan) -> Iterator[Notice]:
     """Notices about the video codec that the user should read before the start.
 
-    Of the codes "alpha-left-out", "hdr-tags-only" and "profile-left-out" (warnings), "hdr-kept",
-    "exif-left-out" and "bits-reduced" (info).
+    Of the codes "alpha-left-out", "hdr-tags-only", "hdr-unstated" and "profile-left-out"
+    (warnings), "hdr-kept", "exif-left-out", "light-is-linear" and "bits-reduced" (info).
     """
     video = media.video
-    if video.hdr:
-        standard = "PQ (HDR10)" if video.hdr == "pq" else "HLG"
+    is_picture = picture.codec in IMAGE_CODECS
+    if video.hdr and is_picture and picture.codec not in _STATING_HDR:
+        yield Notice(
+            code="hdr-unstated",
+            severity="warning",
+            params={"standard": _HDR[video.hdr], "title": ON_PROCESSOR[picture.codec].title},
+        )
+    elif video.hdr:
+        standard = _HDR[video.hdr]
         is_lost = video.hdr_metadata is not None and picture.hdr_metadata is None
         yield Notice(
             code="hdr-tags-only" if is_lost else "hdr-kept",
@@ -340,14 +397,16 @@ def picture_notices(media: MediaInfo, picture: PicturePlan) -> Iterator[Notice]:
         yield Notice(code="alpha-left-out", severity="warning")
     if video.has_unread_alpha:
         yield Notice(code="alpha-left-out", case="unread", severity="warning")
-    is_picture = picture.codec in IMAGE_SUFFIXES.values()
-    if video.profile and not (is_picture and is_true_of(video.profile, picture.chroma)):
-        case = "other-colours" if is_picture else ""
+    holds_data = picture.codec in HOLDING_DATA
+    if video.profile and not is_true_of(video.profile, picture.codec, picture.chroma):
+        case = "other-colours" if holds_data else ""
         yield Notice(
             code="profile-left-out", case=case, severity="warning", params={"kind": video.profile}
         )
-    if video.has_exif and not is_picture:
+    if video.has_exif and not holds_data:
         yield Notice(code="exif-left-out", severity="info")
+    if picture.codec == "exr" and video.codec != "exr":
+        yield Notice(code="light-is-linear", severity="info")
     if picture.bit_depth < video.bit_depth:
         yield Notice(
             code="bits-reduced",
@@ -358,6 +417,9 @@ def picture_notices(media: MediaInfo, picture: PicturePlan) -> Iterator[Notice]:
 
 def estimated_bits_per_pixel(picture: PicturePlan) -> float:
     """Rough size of the result, bits a pixel and frame; a factor of two off is usual."""
+    constant = int(picture.options.get("b", "0"))
+    if constant:
+        return float(constant / picture.frame_rate / picture.size.pixels)
     crf = int(picture.options.get("crf") or picture.options.get("cq") or "16")
     crf = round(crf / ENCODERS[picture.encoder].crf_scale)
     return bits_per_pixel(picture.codec, crf, picture.bit_depth, picture.chroma)

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from engine.core.errors import ContainerMismatch
 from engine.core.messages import Message, Param, message
+from engine.core.units import rate_text
 from engine.protocol.media import PLAYED_AS, MediaInfo, StreamInfo
 from engine.protocol.plan import Notice, PassPlan, Plan, Severity
+from engine.settings.schema import IMAGE_FORMATS, VIDEO_FORMATS
 
 _PACKED_SOUND = {"aac", "ac3", "eac3", "mp3", "mp2", "alac", "flac", "opus", "dts"}
 _PCM = {f"pcm_{kind}" for kind in ("s16le", "s24le", "s32le", "f32le", "f64le", "s16be", "s24be")}
@@ -29,6 +31,9 @@ _SAMPLE_BITS = {
     **{"pcm_s16le": 16, "pcm_s24le": 24, "pcm_s32le": 32, "pcm_f32le": 32, "pcm_f64le": 64},
     "flac": 24,
 }
+_SOUND_TITLES = {"aac": "AAC", "opus": "Opus", "flac": "FLAC"}
+LOSSY_RATES = {"aac": 128_000, "opus": 96_000}  # bits/s of a channel, of codecs that lose something
+_MOST_ENCODED = 8  # channels that AAC, Opus and FLAC have names for
 # Codecs whose decoded samples of 32 bits have at most 24 that say anything.
 _OF_24_BITS = frozenset(
     {"pcm_bluray", "pcm_dvd", "pcm_s24be", "pcm_s24le_planar", "s302m", "mlp", "truehd"}
@@ -54,13 +59,16 @@ class Container:
     names_channels: bool = True  # states the channel layout of PCM
     needs_channels: bool = False  # takes no PCM without one
     has_times: bool = False  # states the time of each packet of PCM: there may be gaps
+    trial: str = "mjpeg"  # codec of the video that stands for the frames in a trial of the muxer
+    is_matroska: bool = False  # file of EBML elements, with times in whole milliseconds
     cover: frozenset[str] = frozenset()
     data: frozenset[str] = frozenset()
     marks: frozenset[str] = frozenset({"default"})  # marks of tracks
 
     def states_mark(self, mark: str, kind: str) -> bool:
         """Whether a track can be marked so; MKV has audio descriptions as subtitles only."""
-        return mark in self.marks or (mark, kind, self.name) == ("descriptions", "subtitle", "mkv")
+        is_description = (mark, kind) == ("descriptions", "subtitle")
+        return mark in self.marks or (is_description and self.name == "mkv")
 
 
 CONTAINERS: dict[str, Container] = {
@@ -68,8 +76,8 @@ CONTAINERS: dict[str, Container] = {
         name="mp4",
         title="MP4",
         muxer="mp4",
-        suffixes=(".mp4", ".m4v"),
-        picture=frozenset({"h264", "hevc", "av1"}),
+        suffixes=(VIDEO_FORMATS["mp4"], ".m4v"),
+        picture=frozenset({"h264", "hevc", "av1", "vp9"}),
         audio=_MOV_AUDIO | {"vorbis"},
         subtitle=frozenset({"mov_text", "dvd_subtitle"}),
         needs_channels=True,
@@ -81,7 +89,7 @@ CONTAINERS: dict[str, Container] = {
         name="mov",
         title="MOV",
         muxer="mov",
-        suffixes=(".mov", ".qt"),
+        suffixes=(VIDEO_FORMATS["mov"], ".qt"),
         picture=frozenset({"h264", "hevc", "prores"}),
         audio=(_MOV_AUDIO - {"flac", "opus"})  # FFmpeg writes these into MP4 only
         | {"pcm_u8", "pcm_s8", "pcm_s32be", "pcm_f32be", "pcm_f64be", "pcm_alaw", "pcm_mulaw"}
@@ -93,8 +101,8 @@ CONTAINERS: dict[str, Container] = {
         name="mkv",
         title="MKV",
         muxer="matroska",
-        suffixes=(".mkv",),
-        picture=frozenset({"h264", "hevc", "av1", "prores", "ffv1"}),
+        suffixes=(VIDEO_FORMATS["mkv"],),
+        picture=frozenset({"h264", "hevc", "av1", "vp9", "prores", "ffv1"}),
         audio=_MOV_AUDIO | {"vorbis", "truehd", "mlp", "pcm_u8", "wavpack", "tta", "mp1", "cook"},
         subtitle=frozenset(
             {
@@ -113,10 +121,25 @@ CONTAINERS: dict[str, Container] = {
         keeps_empty=True,
         names_channels=False,
         has_times=True,
+        is_matroska=True,
         cover=frozenset({"mjpeg", "png", "bmp", "gif", "tiff", "webp"}),
     ),
+    "webm": Container(
+        name="webm",
+        title="WebM",
+        muxer="webm",
+        suffixes=(VIDEO_FORMATS["webm"],),
+        picture=frozenset({"vp9", "av1"}),
+        audio=frozenset({"opus", "vorbis"}),
+        subtitle=frozenset({"webvtt"}),
+        keeps_empty=True,
+        trial="vp8",
+        is_matroska=True,
+        marks=frozenset({"default", "forced"}),
+    ),
 }
-IMAGE_SUFFIXES = {".png": "png", ".tif": "tiff", ".tiff": "tiff"}
+IMAGE_CODECS = frozenset(IMAGE_FORMATS)
+IMAGE_SUFFIXES = {suffix: codec for codec, suffix in IMAGE_FORMATS.items()} | {".tiff": "tiff"}
 PICTURES = ("image", "sequence")  # containers that hold nothing but pictures
 _SAME_NAME = {"dca": "dts", "text": "subrip", "libopus": "opus", "srt": "subrip"}
 
@@ -127,10 +150,10 @@ def codec_name(name: str) -> str:
 
 
 def source_family(media: MediaInfo) -> str:
-    """The source's own container where it can be written: "mp4", "mov", "mkv", else ""."""
+    """The source's own container where it can be written: "mp4", "mov", "mkv", "webm", else ""."""
     names = media.container.split(",")
     if "matroska" in names:
-        return "mkv"
+        return "webm" if media.path.suffix.lower() in CONTAINERS["webm"].suffixes else "mkv"
     if "mov" not in names and "mp4" not in names:
         return ""
     if media.path.suffix.lower() in CONTAINERS["mov"].suffixes:
@@ -155,10 +178,16 @@ def container_of_name(output: Path) -> str:
     raise ContainerMismatch("unknown-suffix", suffix=suffix, name=output.name)
 
 
+def is_of_file(output: Path) -> bool:
+    """Whether a name ends as those of results do; any other one is that of a folder."""
+    known = {suffix for one in CONTAINERS.values() for suffix in one.suffixes}
+    return output.suffix.lower() in known | IMAGE_SUFFIXES.keys()
+
+
 def output_suffix(container: str, codec: str) -> str:
     """Suffix of the result's name, with its dot; of a sequence that of its pictures."""
     if container in PICTURES:
-        return ".tif" if codec == "tiff" else ".png"
+        return IMAGE_FORMATS[codec]
     return CONTAINERS[container].suffixes[0]
 
 
@@ -186,7 +215,7 @@ def can_write_rotation(container: str) -> bool:
 def takes_picture(container: str, codec: str) -> bool:
     """Whether the container holds a video stream of this codec."""
     if container in PICTURES:
-        return codec in IMAGE_SUFFIXES.values()
+        return codec in IMAGE_CODECS
     return codec in CONTAINERS[container].picture
 
 
@@ -231,28 +260,45 @@ def _refusal_of_data(stream: StreamInfo, media: MediaInfo, into: Container) -> M
     return message("reason.stream.data", title=into.title)
 
 
-def conversion_of(container: str, stream: StreamInfo) -> str:
-    """The codec in which a container holds the decoded samples of a sound track without loss.
+def conversion_of(container: str, stream: StreamInfo, sound: str = "auto") -> str:
+    """The codec in which a container holds the decoded samples of a sound track.
 
-    PCM; FLAC where the container cannot name the channels of PCM. "" where there is none: no
-    sound, or nothing here can decode it.
+    The one that is asked for; else PCM, or FLAC where the container cannot name the channels of
+    PCM; else Opus. "" where there is none: no sound, or nothing here can decode it.
+
+    Args:
+        container: Container of the result.
+        stream: Stream of the source, which cannot be copied.
+        sound: Value of the setting `sound`.
     """
     samples = stream.sample_format.removesuffix("p")
-    pcm = _PCM_OF.get(samples, "")
+    pcm, into = _PCM_OF.get(samples, ""), CONTAINERS.get(container)
     is_sound = stream.kind == "audio" and not stream.is_of_other_programme
-    if not is_sound or container in PICTURES or not pcm:
+    if not is_sound or into is None or not pcm:
         return ""
+    if sound == "auto" and not into.audio & _PCM:
+        sound = "opus"
+    if sound != "auto":
+        return sound if stream.channels <= _MOST_ENCODED else ""
     if pcm == "pcm_s32le" and codec_name(stream.codec) in _OF_24_BITS:
         pcm = "pcm_s24le"
-    into = CONTAINERS[container]
     has_names = into.names_channels or _is_played_right(stream)
     if not has_names and pcm in ("pcm_s16le", "pcm_s24le") and stream.channels <= len(PLAYED_AS):
         return "flac"
     return pcm
 
 
+def is_exact(converted: str, stream: StreamInfo) -> bool:
+    """Whether a codec stores the decoded samples of a stream as they are; FLAC has no floats."""
+    if converted == "flac":
+        return stream.sample_format.removesuffix("p") in ("u8", "s16", "s32")
+    return converted not in LOSSY_RATES
+
+
 def bit_rate_of(plan: PassPlan, stream: StreamInfo) -> int:
     """Bits/s of a stream in the result, at most; 0 while unknown."""
+    if plan.converted in LOSSY_RATES:
+        return LOSSY_RATES[plan.converted] * stream.channels
     samples = _SAMPLE_BITS.get(plan.converted, 0) * stream.sample_rate * stream.channels
     return samples or stream.bit_rate
 
@@ -267,12 +313,18 @@ def _is_played_right(stream: StreamInfo) -> bool:
     return not names_channels(stream.layout) or stream.layout in PLAYED_AS
 
 
-def plan_streams(media: MediaInfo, container: str) -> tuple[PassPlan, ...]:
-    """Treatment of every stream but the video, in the order of the file."""
+def plan_streams(media: MediaInfo, container: str, sound: str = "auto") -> tuple[PassPlan, ...]:
+    """Treatment of every stream but the video, in the order of the file.
+
+    Args:
+        media: The source.
+        container: Container of the result.
+        sound: Value of the setting `sound`.
+    """
     plans = []
     for stream in media.streams:
         why = refusal_of(container, stream, media)
-        converted = conversion_of(container, stream) if why is not None else ""
+        converted = conversion_of(container, stream, sound) if why is not None else ""
         plans.append(
             PassPlan(
                 index=stream.index,
@@ -280,6 +332,7 @@ def plan_streams(media: MediaInfo, container: str) -> tuple[PassPlan, ...]:
                 codec=stream.codec,
                 copied=why is None or bool(converted),
                 converted=converted,
+                is_lossy=converted in LOSSY_RATES,
                 why=why or "",
             )
         )
@@ -291,22 +344,32 @@ def left_out(plans: Iterable[PassPlan]) -> tuple[PassPlan, ...]:
     return tuple(p for p in plans if not p.copied and p.why != REWRITTEN)
 
 
-def stream_notices(media: MediaInfo, container: str) -> Iterator[Notice]:
+def stream_notices(media: MediaInfo, container: str, sound: str = "auto") -> Iterator[Notice]:
     """Notices about the other streams that the user should read before the start.
 
     Codes: "stream-left-out" for each stream that the result will not have (warning),
-    "sound-converted" (info) for each sound track that is decoded, "marks-left-out" (info) for each
-    track whose dispositions the container lacks, "container-changed" (info) where the result has
-    another container than the source.
+    "sound-converted" (info) for each sound track that is decoded and stored without loss,
+    "sound-encoded" (warning) for each one that is encoded again, "marks-left-out" (info) for each
+    track whose dispositions the container lacks, "times-left-out" (warning) where images have no
+    place for times, titles and chapters, "container-changed" (info) where the result has another
+    container than the source.
+
+    Args:
+        media: The source.
+        container: Container of the result.
+        sound: Value of the setting `sound`.
     """
     if container in PICTURES and media.kind != "video":
         return
-    plans = plan_streams(media, container)
+    plans = plan_streams(media, container, sound)
     for plan in left_out(plans):
         yield _notice(media, container, plan, "stream-left-out")
     for plan in plans:
         if plan.converted:
-            yield _notice(media, container, plan, "sound-converted")
+            code = "sound-encoded" if plan.is_lossy else "sound-converted"
+            yield _notice(media, container, plan, code)
+    if container in PICTURES:
+        yield from _image_notices(media)
     if container in CONTAINERS:
         yield from _mark_notices(media, plans, CONTAINERS[container])
     family = source_family(media)
@@ -317,6 +380,12 @@ def stream_notices(media: MediaInfo, container: str) -> Iterator[Notice]:
             severity="info",
             params={"from": family, "to": container, "old": old, "new": new},
         )
+
+
+def _image_notices(media: MediaInfo) -> Iterator[Notice]:
+    """Facts of a video for which its numbered images have no place."""
+    params = {"rate": rate_text(media.video.frame_rate)}
+    yield Notice(code="times-left-out", severity="warning", params=params)
 
 
 def _mark_notices(media: MediaInfo, plans: Sequence[PassPlan], into: Container) -> Iterator[Notice]:
@@ -399,7 +468,14 @@ def _notice(media: MediaInfo, container: str, plan: PassPlan, code: str) -> Noti
         into = CONTAINERS[container]
         if plan.converted != "flac" and not into.names_channels and not _is_played_right(stream):
             case, params["title"] = "channels", into.title
-    severity: Severity = "warning" if case == "channels" or not plan.converted else "info"
+        if not is_exact(plan.converted, stream):
+            params |= {
+                "title": _SOUND_TITLES[plan.converted],
+                "rate": str(bit_rate_of(plan, stream) // 1000),
+            }
+            case = "rounded" if plan.converted == "flac" else case
+    is_loss = case == "channels" or code != "sound-converted"
+    severity: Severity = "warning" if is_loss else "info"
     return Notice(code=code, case=case, severity=severity, params=params)
 
 

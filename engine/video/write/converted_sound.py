@@ -1,4 +1,4 @@
-"""Sound that a container cannot hold: decoded, and stored as samples without loss."""
+"""Sound that a container cannot hold: decoded, and stored as samples or encoded again."""
 
 from __future__ import annotations
 
@@ -11,6 +11,17 @@ import numpy as np
 from av.container import OutputContainer
 
 from engine.video.read.sound import ROUNDED_S, SampleDecoder
+from engine.video.write.containers import LOSSY_RATES
+
+_ENCODERS = {"opus": "libopus"}  # of codecs whose encoder has another name
+_MOST_BITS = 5  # of a sample, for low rates
+_OPUS_RATE = 48000  # samples/s: the only one that it decodes to
+# Layouts that come out right. TRAP: FFmpeg 8.1 gives the channels of 5.0 and 6.1 other places in
+# Opus, and in AAC other layouts lose their names.
+_LAYOUTS = {
+    "opus": ("mono", "stereo", "3.0", "quad", "5.1", "7.1"),
+    "aac": ("mono", "stereo", "3.0", "4.0", "5.0", "5.1", "7.1"),
+}
 
 
 def converted_stream(output: OutputContainer, stream: Any, codec: str) -> Any:
@@ -19,12 +30,21 @@ def converted_stream(output: OutputContainer, stream: Any, codec: str) -> Any:
     Args:
         output: To write.
         stream: Stream of the source.
-        codec: Codec that stores its samples: PCM or FLAC.
+        codec: Codec that stores its samples, PCM or FLAC, or that encodes them: AAC or Opus.
     """
     decoder = SampleDecoder(stream)
-    new: Any = output.add_stream(
-        codec, rate=decoder.rate, layout=decoder.layout, format=decoder.format
-    )
+    encoder = av.Codec(_ENCODERS.get(codec, codec), "w")
+    rate, layout = decoder.rate, decoder.layout.name
+    if codec == "opus" or (encoder.audio_rates and rate not in encoder.audio_rates):
+        rate = _OPUS_RATE
+    if layout not in _LAYOUTS.get(codec, (layout,)):
+        layout = "5.1" if decoder.layout.nb_channels <= 6 else "7.1"
+    known = [form.name for form in encoder.audio_formats or ()]
+    samples = decoder.format if decoder.format in known else known[-1]
+    new: Any = output.add_stream(encoder.name, rate=rate, layout=layout, format=samples)
+    if codec in LOSSY_RATES:
+        channels = new.codec_context.layout.nb_channels
+        new.bit_rate = min(LOSSY_RATES[codec], _MOST_BITS * rate) * channels
     new.disposition = int(stream.disposition)
     return new
 

@@ -35,6 +35,11 @@ class EncoderSpec:
     crf_scale: float = 1.0  # its CRF over x264's for about the same SSIM, on camera footage
     bytes_per_pixel: int = 24  # RAM that it keeps per pixel of a frame, measured at 1920x1080
 
+    @property
+    def has_rate(self) -> bool:
+        """Whether quality, bit rate and speed count; not for codecs of single frames."""
+        return bool(self.speeds)
+
     def chromas(self) -> tuple[Chroma, ...]:
         """Chroma formats it can write, in the order of the table."""
         return tuple(dict.fromkeys(chroma for chroma, _, _ in self.formats))
@@ -85,6 +90,28 @@ _FFV1: dict[Layout, str] = {
 }
 
 
+# No 10 bits: libvpx is built without them.
+_VP9: dict[Layout, str] = {
+    **_yuv(("420", "422", "440", "444"), (8,)),
+    **_yuv(("420",), (8,), alpha=True),
+}
+# Floats, which the planes of 16 bits become.
+_EXR: dict[Layout, str] = {
+    ("rgb", 16, False): "gbrpf32le",
+    ("rgb", 16, True): "gbrapf32le",
+    ("gray", 16, False): "grayf32le",
+}
+_DPX: dict[Layout, str] = {
+    ("rgb", 8, False): "rgb24",
+    ("rgb", 8, True): "rgba",
+    **_planar("gbrp", "rgb", (10, 12)),
+    ("rgb", 16, False): "rgb48be",
+    ("rgb", 16, True): "rgba64be",
+    ("gray", 8, False): "gray",
+    ("gray", 16, False): "gray16be",
+}
+
+
 def _pictures(order: str) -> dict[Layout, str]:
     return {
         ("rgb", 8, False): "rgb24",
@@ -100,6 +127,7 @@ def _pictures(order: str) -> dict[Layout, str]:
 
 _X264_SPEEDS = {"fast": "veryfast", "auto": "faster", "medium": "medium", "slow": "slow"}
 _X265_SPEEDS = {"fast": "superfast", "auto": "faster", "medium": "medium", "slow": "slow"}
+_VPX_SPEEDS = {"fast": "6", "auto": "5", "medium": "3", "slow": "1"}
 _SVT_SPEEDS = {"fast": "10", "auto": "8", "medium": "6", "slow": "4"}
 _NVENC_SPEEDS = {"fast": "p2", "auto": "p5", "medium": "p6", "slow": "p7"}
 _P010: dict[Layout, str] = {**_yuv(("420",), (8,)), ("420", 10, False): "p010le"}
@@ -134,6 +162,15 @@ ENCODERS: dict[str, EncoderSpec] = {
             speeds=_SVT_SPEEDS,
             crf_scale=0.75,
             bytes_per_pixel=220,
+        ),
+        EncoderSpec(
+            name="libvpx-vp9",
+            codec="vp9",
+            title="VP9",
+            formats=_VP9,
+            speeds=_VPX_SPEEDS,
+            crf_scale=1.2,
+            bytes_per_pixel=160,
         ),
         EncoderSpec(
             name="prores_ks",
@@ -193,6 +230,22 @@ ENCODERS: dict[str, EncoderSpec] = {
             is_lossy=False,
             smallest=Size(1, 1),
         ),
+        EncoderSpec(
+            name="exr",
+            codec="exr",
+            title="EXR",
+            formats=_EXR,
+            is_lossy=False,
+            smallest=Size(1, 1),
+        ),
+        EncoderSpec(
+            name="dpx",
+            codec="dpx",
+            title="DPX",
+            formats=_DPX,
+            is_lossy=False,
+            smallest=Size(1, 1),
+        ),
     )
 }
 ON_PROCESSOR = {e.codec: e for e in ENCODERS.values() if not e.name.endswith("_nvenc")}
@@ -223,32 +276,70 @@ def colour_options(tags: ColourTags) -> dict[str, str]:
     return options
 
 
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Bits that a video gets: as many as a quality takes, or the same number all the time."""
+
+    crf: int = 16  # 0 to 51 on x264's scale; other encoders get a value of like quality
+    constant: int = 0  # bits/s, whatever the quality; 0 for a constant quality
+
+
 def encoder_options(
-    encoder: EncoderSpec, *, crf: int, speed: str, layout: Layout, size: Size
+    encoder: EncoderSpec,
+    *,
+    rate: Rate,
+    speed: str,
+    layout: Layout,
+    size: Size,
+    source_bits: int = 8,
 ) -> dict[str, str]:
     """Every option of an encoder but those of threads (`with_threads`).
 
     Args:
         encoder: One of the table.
-        crf: 0 to 51 on x264's scale; other encoders get a value of like quality.
+        rate: Quality or bit rate, for encoders that have one.
         speed: "fast", "auto", "medium" or "slow".
         layout: Pixel layout of the result.
         size: Size of a frame, px.
+        source_bits: Bits of the source's frames.
     """
-    preset = encoder.speeds.get(speed, "")
-    if encoder.name == "libx264":
-        # without it the same frames give other bytes in another run: a resumed job would differ
-        return {"preset": preset, "crf": str(crf), "x264-params": "cpu-independent=1"}
-    if encoder.name == "libx265":
-        return {"preset": preset, "crf": str(crf), "x265-params": _x265_params(size)}
-    if encoder.name == "libsvtav1":
-        return {"preset": preset, "crf": str(round(crf * encoder.crf_scale))}
+    if not encoder.has_rate:
+        return _intra_options(encoder, layout, size, source_bits)
+    preset = encoder.speeds[speed]
     if encoder.name.endswith("_nvenc"):
-        return {"preset": preset, "tune": "hq", "rc": "vbr", "cq": str(max(1, crf)), "b": "0"}
-    return _intra_options(encoder, layout, size)
+        control = "cbr" if rate.constant else "vbr"
+        return {"preset": preset, "tune": "hq", "rc": control, **_bits(encoder, rate)}
+    if encoder.name == "libvpx-vp9":
+        deadline = "realtime" if speed == "fast" else "good"
+        still = {"auto-alt-ref": "0"} if layout[2] else {}  # FFmpeg's alpha goes with no other
+        options = {"deadline": deadline, "cpu-used": preset, "row-mt": "1", **still}
+        return {**options, **_bits(encoder, rate)}
+    parameters = {
+        # without it the same frames give other bytes in another run: a resumed job would differ
+        "libx264": ("x264-params", "cpu-independent=1", "nal-hrd=cbr:threads=1"),
+        "libx265": ("x265-params", _x265_params(size), _X265_CONSTANT),
+        "libsvtav1": ("svtav1-params", "", "rc=2:pred-struct=1"),
+    }
+    name, always, constant = parameters[encoder.name]
+    options = _joined({"preset": preset, **_bits(encoder, rate)}, name, always)
+    return _joined(options, name, constant) if rate.constant else options
 
 
-def _intra_options(encoder: EncoderSpec, layout: Layout, size: Size) -> dict[str, str]:
+def _bits(encoder: EncoderSpec, rate: Rate) -> dict[str, str]:
+    if rate.constant:
+        # half a second, half full: every segment starts anew
+        room = {"bufsize": rate.constant // 2, "rc_init_occupancy": rate.constant // 4}
+        bits = {**dict.fromkeys(("b", "minrate", "maxrate"), rate.constant), **room}
+        return {name: str(value) for name, value in bits.items()}
+    crf = round(rate.crf * encoder.crf_scale)
+    if encoder.name.endswith("_nvenc"):
+        return {"cq": str(max(1, crf)), "b": "0"}
+    return {"crf": str(crf), "b": "0"} if encoder.name == "libvpx-vp9" else {"crf": str(crf)}
+
+
+def _intra_options(
+    encoder: EncoderSpec, layout: Layout, size: Size, source_bits: int
+) -> dict[str, str]:
     chroma, _, alpha = layout
     if encoder.name == "prores_ks":
         profile = "4444" if chroma == "444" else "hq"
@@ -263,6 +354,8 @@ def _intra_options(encoder: EncoderSpec, layout: Layout, size: Size) -> dict[str
         return {"compression_algo": "deflate"}
     if encoder.name == "png":
         return {"compression_level": "6", "pred": "up"}
+    if encoder.name == "exr":  # halves tell apart all values of 10 bits
+        return {"compression": "zip16", "format": "half" if source_bits <= 10 else "float"}
     return {}
 
 
@@ -276,6 +369,9 @@ def _x265_params(size: Size) -> str:
     tiny = ":ctu=16:no-weightp=1:no-cutree=1" if min(size.width, size.height) < 64 else ""
     return f"log-level=error:open-gop=0{tiny}"
 
+
+# With several frames or rows at once, a constant rate gives other bytes in another run.
+_X265_CONSTANT = "strict-cbr=1:frame-threads=1:no-wpp=1"
 
 # Option, name of the light level, parts of 1 and of 1 cd/m2 in which values are given.
 _HDR_OPTIONS: dict[str, tuple[str, str, tuple[int, int]]] = {
@@ -316,13 +412,15 @@ def _in_units(value: Fraction, parts: int) -> str:
 
 def _joined(options: dict[str, str], name: str, added: str) -> dict[str, str]:
     """Options with more of an encoder's own parameters."""
-    return {**options, name: ":".join(filter(None, [options.get(name, ""), added]))}
+    both = ":".join(filter(None, [options.get(name, ""), added]))
+    return {**options, name: both} if both else options
 
 
 def with_threads(options: dict[str, str], encoder: str, threads: int) -> dict[str, str]:
     """The options with a limit of threads, for encoders that ignore FFmpeg's."""
     if encoder == "libx265":
-        own = f"pools={threads}:frame-threads={max(1, min(4, threads))}"
+        is_constant = _X265_CONSTANT in options["x265-params"]
+        own = f"pools={threads}:frame-threads={1 if is_constant else max(1, min(4, threads))}"
         return _joined(options, "x265-params", own)
     if encoder == "libsvtav1":
         return _joined(options, "svtav1-params", f"lp={max(1, min(6, threads))}")
@@ -331,8 +429,8 @@ def with_threads(options: dict[str, str], encoder: str, threads: int) -> dict[st
 
 # Bits a pixel at CRF 16; a step of 6 in CRF halves them. Measured at 960x540: clean footage
 # enlarged twice 0.12, 0.08, 0.08, noisy pictures 0.74, 0.50, 1.1; between them, nearer the first.
-_BITS_AT_16 = {"h264": 0.2, "hevc": 0.14, "av1": 0.14}
-_FIXED_BITS = {"prores": 4.4, "ffv1": 3.5, "png": 12.0, "tiff": 14.0}
+_BITS_AT_16 = {"h264": 0.2, "hevc": 0.14, "av1": 0.14, "vp9": 0.16}
+_FIXED_BITS = {"prores": 4.4, "ffv1": 3.5, "png": 12.0, "tiff": 14.0, "exr": 15.0, "dpx": 24.0}
 
 
 def bits_per_pixel(codec: str, crf: int, bit_depth: int, chroma: Chroma) -> float:
@@ -380,7 +478,7 @@ def opens(name: str) -> bool:
     encoder = ENCODERS[name]
     layout, pixel_format = next(iter(encoder.formats.items()))
     size = Size(256, 128)
-    options = encoder_options(encoder, crf=30, speed="fast", layout=layout, size=size)
+    options = encoder_options(encoder, rate=Rate(crf=30), speed="fast", layout=layout, size=size)
     try:
         context = CodecContext.create(name, "w")
         if not isinstance(context, VideoCodecContext):

@@ -1,4 +1,4 @@
-"""Results that are pictures: finished PNG or TIFF files, kept in segments, exported at the end."""
+"""Results that are pictures: finished files, kept in segments, exported at the end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from engine.video.read.images import sequence_file
 from engine.video.read.picture_data import read_picture_data
 from engine.video.write.containers import output_suffix, picture_name
 from engine.video.write.encoders import colour_options
-from engine.video.write.picture_data import kept, with_picture_data
+from engine.video.write.picture_data import HOLDING_DATA, kept, with_picture_data
 from engine.video.write.segment_file import SegmentFile, writing
 
 
@@ -144,7 +144,8 @@ def _pictures(segments: Sequence[SegmentFile]) -> Iterator[bytes]:
 
 def _with_source_data(picture: bytes, media: MediaInfo, plan: Plan, pts: int) -> bytes:
     """A finished picture with colour profile and EXIF of the one that it was made of."""
-    if media.kind == "video" or media.holds_latents:
+    is_other = media.kind == "video" or media.holds_latents
+    if is_other or plan.picture.codec not in HOLDING_DATA:
         return picture
     path = media.path
     if media.kind == "sequence":

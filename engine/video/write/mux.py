@@ -173,7 +173,7 @@ class _MuxRun:
     ) -> None:
         """Write the whole file."""
         options = dict(self._options)
-        if self._film and self._plan.container != "mkv":  # moves the index in a second pass
+        if self._film and not self._is_matroska:  # moves the index in a second pass
             options["movflags"] = options.get("movflags", "") + "+faststart"
         muxer = CONTAINERS[self._plan.container].muxer
         output = av.open(target, "w", format=muxer, container_options=options)
@@ -219,19 +219,22 @@ class _MuxRun:
         picture, film = self._plan.picture, self._film_stream(output)
         film.time_base = picture.time_base
         film.sample_aspect_ratio = picture.sample_aspect
-        # In MKV it would mean a constant rate.
+        # In MKV and WebM it would mean a constant rate.
         rate = picture.frame_rate if self._film and self._film.is_regular else Fraction(0)
-        film.framerate = picture.frame_rate if self._plan.container != "mkv" else rate
+        film.framerate = rate if self._is_matroska else picture.frame_rate
+        if picture.has_alpha and picture.codec == "vp9":
+            film.metadata["alpha_mode"] = "1"
         if picture.rotation or picture.is_mirrored:
             film.set_display_matrix(_matrix(picture))
         return film
 
     def _film_stream(self, output: OutputContainer) -> Any:
-        """The video's codec and size; in a trial any codec that all containers take."""
+        """The video's codec and size; in a trial any codec that the container takes."""
         picture = self._plan.picture
         if self._film is None:
             width, height = picture.size.width, picture.size.height
-            return output.add_mux_stream("mjpeg", width=width, height=height)
+            codec = CONTAINERS[self._plan.container].trial
+            return output.add_mux_stream(codec, width=width, height=height)
         with self._film.template() as template:
             film: Any = output.add_stream_from_template(template, opaque=True)
         if picture.codec == "hevc" and self._plan.container in ("mp4", "mov"):
@@ -239,14 +242,18 @@ class _MuxRun:
         return film
 
     @property
+    def _is_matroska(self) -> bool:
+        return CONTAINERS[self._plan.container].is_matroska
+
+    @property
     def _facts(self) -> TrackFacts:
         """Facts that the muxer does not accept and the result must state."""
-        picture, container = self._plan.picture, self._plan.container
+        picture = self._plan.picture
         result = StatedResult.of_plan(self._plan)
         kept = {one.kind: one.value for one in self._media.statements if result.keeps(one)}
         stereo3d, display = kept.get("stereo3d", ""), None
         lacks_aspect = picture.sample_aspect != 1 and not states_aspect(picture.codec)
-        if container == "mkv" and (lacks_aspect or stereo3d):
+        if self._is_matroska and (lacks_aspect or stereo3d):
             display = display_size(picture.size, picture.sample_aspect)
         return TrackFacts(display=display, stereo3d=stereo3d, spherical=kept.get("spherical", ""))
 
@@ -264,7 +271,7 @@ class _MuxRun:
                 del entries[name]
         code = self._media.stated("time-code")
         if StatedResult.of_plan(self._plan).keeps(Statement(kind="time-code", value=code)):
-            tags = output.metadata if self._plan.container == "mkv" else film.metadata
+            tags = output.metadata if self._is_matroska else film.metadata
             tags["timecode"] = code
 
     def _merged(self, film: Any, control: Control) -> Iterator[tuple[TimedPacket, int]]:
@@ -344,7 +351,7 @@ def shifted_chapters(source: Any, shift: Fraction, end: Fraction | None) -> list
 
 def _muxer_options(media: MediaInfo, plan: Plan) -> dict[str, str]:
     """Options of the muxer that keep times and tags exact."""
-    if plan.container == "mkv":
+    if CONTAINERS[plan.container].is_matroska:
         options = {"default_mode": "passthrough", **_INTERLEAVED}
         if media.start >= -_PREROLL:  # sound of MP4 starts a little before 0: keep it there
             options["avoid_negative_ts"] = "disabled"

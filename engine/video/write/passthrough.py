@@ -217,7 +217,7 @@ class CopiedStreams:
         new.metadata.update(stream_metadata(stream.metadata))
         self._streams[stream.index] = new, trial
         if plan.converted:
-            has_times = plan.converted != "flac" and self._container.has_times
+            has_times = plan.converted.startswith("pcm_") and self._container.has_times
             self._converters[stream.index] = SoundConverter(stream, new, has_times=has_times)
 
     def found(self, stream: PassPlan) -> PassPlan:

@@ -1,4 +1,7 @@
-"""Colour profile and EXIF of a source's picture, put into finished PNG and TIFF files."""
+"""Colour profile and EXIF of a source's picture, put into finished PNG and TIFF files.
+
+EXR and DPX have no place for them.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +20,23 @@ _OTHER_COLOURS = (b"sRGB", b"gAMA", b"cHRM", b"cICP")  # a profile takes the pla
 _UNDEFINED = 7
 
 
-def is_true_of(profile: str, chroma: str) -> bool:
-    """Whether a colour profile describes the colours of a picture.
+HOLDING_DATA = frozenset({"png", "tiff"})  # codecs of images that have a place for both
+
+
+def is_true_of(profile: str, codec: str, chroma: str) -> bool:
+    """Whether an image can hold a colour profile, and it describes the colours of the image.
 
     Args:
         profile: Its colour space, as `VideoInfo.profile`.
+        codec: Codec of the image.
         chroma: Subsampling of the image.
     """
-    return profile != "" and profile == _SPACES.get(chroma)
+    return codec in HOLDING_DATA and profile != "" and profile == _SPACES.get(chroma)
 
 
 def kept(data: PictureData, picture: PicturePlan) -> PictureData:
     """Data of a source's image that goes to the result."""
-    keeps_profile = is_true_of(data.colour_space, picture.chroma)
+    keeps_profile = is_true_of(data.colour_space, picture.codec, picture.chroma)
     return data if keeps_profile else replace(data, profile=b"")
 
 

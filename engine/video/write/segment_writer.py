@@ -20,9 +20,11 @@ from engine.core.errors import EncoderMissing, OutOfMemory, memory_ran_out
 from engine.protocol.media import VideoInfo
 from engine.protocol.plan import PicturePlan
 from engine.video.planes import frame_of
+from engine.video.write.containers import IMAGE_CODECS
 from engine.video.write.encoders import (
     ENCODERS,
     Layout,
+    Rate,
     colour_options,
     encoder_options,
     own_scheduling,
@@ -45,9 +47,9 @@ class _Sink(Protocol):
 class SegmentWriter:
     """Writes one segment; as a context manager it closes, or aborts on an error.
 
-    Videos become a Matroska file with the time stamp n ms for its frame n, pictures (PNG, TIFF) a
-    zip file of finished pictures. The file appears under its name when it is complete and on the
-    disk; until then it ends in ".part". Memory: that of the encoder, about 40 frames.
+    Videos become a Matroska file with the time stamp n ms for its frame n, pictures a zip file of
+    finished pictures. The file appears under its name when it is complete and on the disk; until
+    then it ends in ".part". Memory: that of the encoder, about 40 frames.
 
     Args:
         path: Path of the segment; an older file of that name is replaced.
@@ -69,7 +71,7 @@ class SegmentWriter:
             self._part.unlink(missing_ok=True)
             try:
                 self._sink: _Sink
-                if picture.codec in ("png", "tiff"):
+                if picture.codec in IMAGE_CODECS:
                     self._sink = ImageSegment(self._part, picture)
                 else:
                     self._sink = _VideoFile(self._part, picture, muxer)
@@ -147,7 +149,7 @@ class LosslessWriter(SegmentWriter):
         layout: Layout = (video.chroma, video.bit_depth, video.has_alpha)
         rate = video.frame_rate or Fraction(25)
         options = encoder_options(
-            ENCODERS["ffv1"], crf=0, speed="auto", layout=layout, size=video.size
+            ENCODERS["ffv1"], rate=Rate(), speed="auto", layout=layout, size=video.size
         )
         picture = PicturePlan(
             size=video.size,

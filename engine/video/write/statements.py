@@ -36,7 +36,7 @@ _STANDARDS: dict[Hdr, str] = {"pq": "HDR10 (PQ)", "hlg": "HDR (HLG)", "": "SDR"}
 class StatedResult:
     """A result, as far as it decides what it can state."""
 
-    container: str  # "mkv", "mp4", "mov", "image", "sequence"
+    container: str  # "mkv", "mp4", "mov", "webm", "image", "sequence"
     codec: str
     frame_rate: Fraction | None
     is_rotated: bool = False
@@ -73,7 +73,7 @@ class StatedResult:
             case "stereo3d":
                 return states_stereo3d(self.container, statement.value)
             case "spherical":
-                has_room = not (self.is_rotated and self.container == "mkv")  # it is one element
+                has_room = not (self.is_rotated and self._is_matroska)  # it is one element
                 return has_room and states_projection(statement.value)
             case "captions":
                 return self.codec in CAPTIONED
@@ -82,11 +82,15 @@ class StatedResult:
         return False
 
     def _takes_time_code(self, code: str) -> bool:
-        """Whether it may be written: MKV holds any text, FFmpeg drops numbers at 30 and 60 fps."""
+        """Whether it may be written: Matroska holds any text, FFmpeg drops numbers at 30 fps."""
         match = _TIME_CODE.match(code)
         drops = match is not None and match[1] == ";"
         is_right = match is not None and not (drops and round(self.frame_rate or 0) % 30)
-        return is_right or (self.container == "mkv" and bool(code))
+        return is_right or (self._is_matroska and bool(code))
+
+    @property
+    def _is_matroska(self) -> bool:
+        return CONTAINERS[self.container].is_matroska
 
 
 def name_of(statement: Statement) -> Message:

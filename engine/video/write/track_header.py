@@ -19,6 +19,7 @@ from engine.core.errors import OutputError
 from engine.core.geometry import Size
 from engine.video.read.ebml import SEGMENT, TRACKS, EbmlElement, children
 
+_OF_EBML = ("mkv", "webm")
 _FILLER = "."
 _MKV_ROOM = 160  # bytes: more than all elements together
 _LONGEST_NAME = 127  # bytes of a handler's name in MOV that FFmpeg reads again
@@ -36,6 +37,8 @@ class TrackFacts:
 
 def states_stereo3d(container: str, value: str) -> bool:
     """Whether a container has a word for a stereo 3D layout."""
+    if container == "webm":
+        return _MKV_STEREO.get(value, 0) in _WEBM_STEREO
     return value in (_MKV_STEREO if container == "mkv" else _MP4_STEREO)
 
 
@@ -62,7 +65,7 @@ def make_room(metadata: MutableMapping[str, str], container: str, facts: TrackFa
     """Lengthen the name of the track in the metadata that its muxer is given."""
     if facts == TrackFacts():
         return
-    if container == "mkv":
+    if container in _OF_EBML:
         metadata["title"] = metadata.get("title", "") + _MKV_ROOM * _FILLER
     else:
         room = len(_new_boxes(facts))
@@ -79,7 +82,7 @@ def write_facts(path: Path, container: str, facts: TrackFacts) -> None:
     if facts == TrackFacts():
         return
     try:
-        if container == "mkv":
+        if container in _OF_EBML:
             _write_mkv(path, facts)
         else:
             _write_mp4(path, facts)
@@ -98,6 +101,7 @@ _WIDTH, _HEIGHT, _UNIT, _STEREO, _VOID, _CRC = 0x54B0, 0x54BA, 0x54B2, 0x53B8, 0
 _PROJECTION, _TYPE, _PRIVATE, _POSE = 0x7670, 0x7671, 0x7672, (0x7673, 0x7674, 0x7675)
 # FFmpeg's number of the layout, "i" where the right view comes first, to StereoMode.
 _MKV_STEREO = {"1": 1, "1i": 11, "2": 3, "2i": 2, "3": 13, "3i": 14}
+_WEBM_STEREO = frozenset({1, 2, 3, 11})
 _TWICE = {"1": Size(2, 1), "2": Size(1, 2)}  # as many views beside and above each other
 
 

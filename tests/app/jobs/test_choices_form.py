@@ -5,6 +5,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
 
+from app.engine_messages import choice_hint, choice_text
 from app.jobs.choices_form import ChoicesForm
 from app.jobs.output_form import strength_of
 from engine.core.errors import SettingsError
@@ -13,7 +14,7 @@ from engine.protocol import commands
 from engine.protocol.events import DeviceChoice, DevicesListed, PlanFailed
 from engine.protocol.plan import Notice
 from engine.settings.presets import Preset
-from engine.settings.schema import MODELS, SEEDVR2, JobSettings, model_family
+from engine.settings.schema import CONTAINERS, MODELS, SEEDVR2, JobSettings, model_family
 
 AFTER = {"time": "0:00:10", "start": 99, "duration": 10}
 
@@ -336,3 +337,20 @@ def test_a_wrong_time_stays_marked_when_it_is_entered_again(bench):
     assert field.property("wrong")
     bench.use_language("zh_CN")
     assert bench.find("reason-start").text() == "“soon”不是时间。"
+
+
+def test_a_constant_bit_rate_takes_the_place_of_the_quality(qtbot):
+    form = ChoicesForm()
+    qtbot.addWidget(form)
+    form.show_job(None, JobSettings(bit_rate=20.0))
+    slider = form.file.findChild(QWidget, "setting-crf")
+    assert not slider.isEnabled()
+    assert "Constant · 20 Mbit/s" in [one.text() for one in form.file.findChildren(QLabel)]
+    form.show_job(None, JobSettings())
+    assert slider.isEnabled()
+
+
+def test_every_format_has_a_line(qtbot):
+    for value in CONTAINERS[1:]:
+        assert choice_hint("container", value).count(".") >= 1, value
+        assert choice_text("container", value) != value

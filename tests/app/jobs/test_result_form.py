@@ -3,6 +3,7 @@
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
+from app.jobs.result_form import renamed, with_ending
 from tests.app.conftest import texts
 
 
@@ -45,3 +46,19 @@ def test_the_reason_goes_with_a_name_that_is_taken_and_with_another_film(bench):
     type_name(bench, "good")
     assert not reason.isVisible()
     assert bench.program.queue.rows[1].output.name == "good.mp4"
+
+
+def test_another_format_renames_the_chosen_result_and_leaves_folders(tmp_path):
+    film, shots = tmp_path / "film.v2.mp4", tmp_path / "film.v2"
+    for output, container, is_image, expected in (
+        (film, "webm", False, tmp_path / "film.v2.webm"),
+        (film, "exr", False, shots),
+        (shots, "mkv", False, tmp_path / "film.v2.mkv"),
+        (shots, "auto", False, None),
+        (film, "auto", False, film),
+        (tmp_path / "a.png", "tiff", True, tmp_path / "a.tif"),
+        (tmp_path, "mkv", False, tmp_path),
+        (tmp_path, "auto", False, tmp_path),
+    ):
+        assert renamed(output, container, is_image) == expected, (output, container)
+    assert with_ending("shot.exr", ".mp4") == "shot.exr"

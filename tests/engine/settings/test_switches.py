@@ -1,5 +1,7 @@
 """The switches as users reach them: by a text, by environment, and by the defaults of a device."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -29,6 +31,7 @@ from engine.settings.switches import (
     switches_of,
     text_of,
 )
+from tests.helpers.program import ROOT
 
 PLACES = [("cpu", None), ("cuda", (7, 5)), ("cuda", (8, 6)), ("cuda", (12, 0))]
 WORD = {True: "on", False: "off"}
@@ -227,3 +230,16 @@ def test_an_unknown_name_is_an_error_of_the_caller() -> None:
             VaeSwitches.find(name)
         with pytest.raises(KeyError):
             DitSwitches().changed(name, True)
+
+
+def test_the_packaged_program_has_no_attention_packages() -> None:
+    code = (
+        "import sys; sys.frozen = True\n"
+        "from engine.settings.schema import about\n"
+        "from engine.settings.switches import changes_of\n"
+        "print(*about('attention').choices, changes_of('fp4'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    kept = "auto sdpa cudnn flash efficient math {'dit.matmul': 'nvfp4'}"
+    assert done.stdout.strip() == kept, done.stderr
+    assert changes_of("fp4") == {"dit.matmul": "nvfp4", "dit.attention": "sage3-fp4"}

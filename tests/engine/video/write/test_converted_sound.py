@@ -38,7 +38,15 @@ SECONDS = FRAMES / 25
 SAMPLE = ROOT / "resources" / "samples" / "upreel_sample.mp4"
 
 
-def make_film(path: Path, codec: str, *, rate: int = 48_000, gap: float = 0.0, **how: Any) -> Path:
+def make_film(
+    path: Path,
+    codec: str,
+    *,
+    rate: int = 48_000,
+    gap: float = 0.0,
+    made: Callable[..., Sequence[av.AudioFrame]] | None = None,
+    **how: Any,
+) -> Path:
     """A film of 1.2 s with one sound track, that says nothing for `gap` s after 0.6 s."""
     with av.open(f"file:{path}", "w", format=how.pop("muxer", None)) as output:
         film = output.add_stream("flv" if path.suffix == ".flv" else "mpeg4", rate=25)
@@ -50,7 +58,7 @@ def make_film(path: Path, codec: str, *, rate: int = 48_000, gap: float = 0.0, *
             picture = number_picture(number, 96, 64)
             output.mux(film.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
         output.mux(film.encode(None))
-        for frame in noise(sound.codec_context, rate):
+        for frame in (made or noise)(sound.codec_context, rate):
             late = round(gap * rate) if frame.pts >= 0.6 * rate else 0
             frame.pts += late
             if frame.pts + frame.samples <= SECONDS * rate:
@@ -74,10 +82,12 @@ def noise(context: Any, rate: int) -> Sequence[av.AudioFrame]:
     return frames
 
 
-def job(source: Path, output: Path, **changes: Any) -> tuple[MediaInfo, Plan]:
+def job(
+    source: Path, output: Path, settings: JobSettings = FAST, **changes: Any
+) -> tuple[MediaInfo, Plan]:
     """Run an identity job as far as its file."""
     media = probe(source)
-    plan = tried(media, plan_of(media, output, FAST, **changes), Control())
+    plan = tried(media, plan_of(media, output, settings, **changes), Control())
     mux_all(media, plan, segments_of(media, plan, source.parent), output)
     return media, plan
 
@@ -118,8 +128,13 @@ KINDS = {  # what a source has, and what its samples are stored as in MKV, MP4 a
 }
 
 
+def extended(case: str) -> Any:
+    """A case that only the extended tests run."""
+    return pytest.param(case, marks=pytest.mark.extended)
+
+
 QUICK = ("Blu-ray", "Blu-ray, 5.1", "Flash")
-EXTENDED = [pytest.param(kind, marks=pytest.mark.extended) for kind in KINDS if kind not in QUICK]
+EXTENDED = [extended(kind) for kind in KINDS if kind not in QUICK]
 
 
 @pytest.mark.parametrize("kind", [*QUICK, *EXTENDED])
@@ -208,6 +223,17 @@ def test_a_loss_of_decoded_sound_is_seen(tmp_path: Path, loss: str) -> None:
     source, whole, result = tmp_path / "a.m2ts", tmp_path / "whole.mkv", tmp_path / "out.mkv"
     media, plan = job(make_film(source, "pcm_bluray"), whole)
     change, check, words = LOSSES[loss]
+    damaged(whole, result, change)
+    for known in (plan, None):
+        found = problems(verify(media, result, plan=known))
+        assert [*found] == [{"content": "stream-content", "timing": "sound-timing"}[check]]
+        assert words in next(iter(found.values()))
+
+
+def damaged(
+    whole: Path, result: Path, change: Callable[[int, av.Packet], av.Packet | None]
+) -> None:
+    """Copy a result with other packets of sound."""
     with av.open(f"file:{whole}") as old, av.open(f"file:{result}", "w") as new:
         streams = [new.add_stream_from_template(stream, opaque=True) for stream in old.streams]
         number = 0
@@ -218,10 +244,100 @@ def test_a_loss_of_decoded_sound_is_seen(tmp_path: Path, loss: str) -> None:
             if packet is not None and packet.size:
                 packet.stream = streams[index]
                 new.mux(packet)
+
+
+def wave(context: Any, rate: int) -> Sequence[av.AudioFrame]:
+    """Tones that rise, another one in each channel: what encoders keep well."""
+    channels, frames = context.layout.nb_channels, []
+    size = context.frame_size or 480
+    time = np.arange(round(SECONDS * rate) + size) / rate
+    tones = np.stack([np.sin((1 + n / 3) * 1500 * (time + time**2)) for n in range(channels)])
+    whole = (0.3 * tones.T).astype(np.float32)
+    for first in range(0, round(SECONDS * rate), size):
+        part = whole[first : first + size].reshape(1, -1)
+        frame = av.AudioFrame.from_ndarray(part, format="flt", layout=context.layout)
+        frame.sample_rate, frame.pts, frame.time_base = rate, first, Fraction(1, rate)
+        frames.append(frame)
+    return frames
+
+
+ENCODED = {  # what a source has, the choice, and what is in the result
+    "AAC in WebM": ("a.mkv", "aac", {"rate": 44100}, "webm", "auto", ("opus", "stereo")),
+    "5.1 in WebM": ("a.mkv", "ac3", {"layout": "5.1(side)"}, "webm", "auto", ("opus", "5.1")),
+    "4.0 in WebM": ("a.mkv", "flac", {"layout": "4.0"}, "webm", "auto", ("opus", "5.1")),
+    "LPCM in MP4": ("a.m2ts", "pcm_bluray", {}, "mp4", "aac", ("aac", "stereo")),
+    "96 kHz in MKV": ("a.m2ts", "pcm_bluray", {"rate": 96000}, "mkv", "opus", ("opus", "stereo")),
+    "WMA in MP4": (
+        "a.wmv",
+        "wmav2",
+        {"rate": 44100, "muxer": "asf"},
+        "mp4",
+        "flac",
+        ("flac", "stereo"),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ["AAC in WebM", *map(extended, [*ENCODED][1:])])
+def test_sound_that_is_encoded_again_is_alike_and_named(tmp_path: Path, kind: str) -> None:
+    name, codec, how, container, sound, (stored, layout) = ENCODED[kind]
+    source, output = (
+        make_film(tmp_path / name, codec, made=wave, **how),
+        tmp_path / f"o.{container}",
+    )
+    media, plan = job(source, output, replace(FAST, sound=sound))
+    report = verify(media, output, plan=plan)
+    assert report.passed, problems(report)
+    assert verify(media, output).passed, "without a plan"
+    (track,) = probe(output).audio_streams
+    assert (track.codec, track.layout) == (stored, layout)
+    notices = {notice.code: notice for notice in stream_notices(media, container, sound)}
+    lossy = notices.get("sound-encoded" if stored != "flac" else "sound-converted")
+    assert lossy is not None
+    assert {"opus": "Opus", "aac": "AAC", "flac": "24 bits"}[stored] in lossy.message
+
+
+@pytest.mark.extended
+def test_a_part_of_encoded_sound_is_compared(tmp_path: Path) -> None:
+    source, output = make_film(tmp_path / "a.mkv", "aac", made=wave), tmp_path / "part.webm"
+    media, plan = job(source, output, start=Fraction(1, 5), stop=Fraction(1))
+    report = verify(media, output, plan=plan)
+    assert report.passed, problems(report)
+
+
+ENCODED_LOSSES = {
+    "a packet": (lambda n, packet: None if n == 20 else packet, "content", "other sound"),
+    "the end": (lambda n, packet: packet if n < 50 else None, "content", "missing"),
+    "time": (lambda n, packet: later(packet), "timing", "40 ms late"),
+}
+
+
+@pytest.mark.parametrize("loss", ["a packet", *map(extended, [*ENCODED_LOSSES][1:])])
+def test_a_loss_of_encoded_sound_is_seen(tmp_path: Path, loss: str) -> None:
+    source, whole, result = tmp_path / "a.mkv", tmp_path / "whole.webm", tmp_path / "out.webm"
+    media, plan = job(make_film(source, "aac", made=wave), whole)
+    change, check, words = ENCODED_LOSSES[loss]
+    damaged(whole, result, change)
     for known in (plan, None):
         found = problems(verify(media, result, plan=known))
         assert [*found] == [{"content": "stream-content", "timing": "sound-timing"}[check]]
         assert words in next(iter(found.values()))
+
+
+@pytest.mark.extended
+def test_channels_that_change_places_are_seen(tmp_path: Path) -> None:
+    source, other = make_film(tmp_path / "a.mkv", "aac", made=wave), tmp_path / "b.mkv"
+    make_film(other, "aac", made=lambda *how: [swapped(frame) for frame in wave(*how)])
+    media, result = probe(source), tmp_path / "out.webm"
+    job(other, result)
+    assert "other sound" in problems(verify(media, result))["stream-content"]
+
+
+def swapped(frame: av.AudioFrame) -> av.AudioFrame:
+    turned = frame.to_ndarray().reshape(-1, 2)[:, ::-1].reshape(1, -1)
+    new = av.AudioFrame.from_ndarray(np.ascontiguousarray(turned), "flt", frame.layout)
+    new.sample_rate, new.pts, new.time_base = frame.sample_rate, frame.pts, frame.time_base
+    return new
 
 
 def test_the_notice_names_the_codec_and_what_is_not_kept() -> None:

@@ -78,6 +78,7 @@ def test_every_codec_comes_out_whole_with_sound_tags_and_pixel_shape(tmp_path: P
     path = make_clip(tmp_path / "a.mp4", frames=13, tags=HDR, sar=Fraction(16, 15), **how)
     media, source = probe(path), Ffprobed(path)
     containers = {"h264": ["mp4"], "hevc": ["mp4", "mov", "mkv"], "av1": ["mp4", "mkv"]}
+    containers["vp9"] = ["mp4", "mkv"]
     for codec, suffixes in {**containers, "prores": ["mov", "mkv"], "ffv1": ["mkv"]}.items():
         settings, segments = replace(FAST, codec=codec), []
         for suffix in suffixes:

@@ -20,7 +20,7 @@ from engine.video.planes import planes_of
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
 from engine.video.write.codecs import plan_picture
-from engine.video.write.encoders import ENCODERS, ON_PROCESSOR, encoder_options, opens
+from engine.video.write.encoders import ENCODERS, ON_PROCESSOR, Rate, encoder_options, opens
 from engine.video.write.segment_writer import LosslessWriter, SegmentWriter
 from tests.helpers.plans import a_media
 from tests.helpers.program import ROOT, film_stream
@@ -126,7 +126,7 @@ def test_older_decoders_read_every_layout_of_ffv1(tmp_path: Path) -> None:
 
 def small_hevc(folder: str) -> None:
     """Some frames, 64 px high, as the program writes them."""
-    how = {"crf": 16, "layout": ("420", 10, False)}
+    how = {"rate": Rate(), "layout": ("420", 10, False)}
     for width, speed in itertools.product((40, 48), ("medium", "slow")):
         size = Size(width, 64)
         options = encoder_options(ENCODERS["libx265"], speed=speed, size=size, **how)
