@@ -17,6 +17,7 @@ from tests.golden import (
     cases_frames,
     cases_gguf,
     cases_pipeline,
+    cases_swift_vae,
     cases_vae,
     cases_wan,
     cases_wan_facts,
@@ -56,6 +57,11 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("cases.json", cases_wan_facts.check_facts),
     ("comfyui_*.latent", cases_wan_facts.check_latent),
     ("comfyui_latent_expected.safetensors", cases_wan_facts.check_expected_latents),
+    ("manifest_swift_reae.json", cases_swift_vae.check_manifest),
+    ("swift_tiny_reae_weights.safetensors", cases_swift_vae.check_weights),
+    ("swift_reae_encode_*.safetensors", cases_swift_vae.check_encode),
+    ("swift_reae_decode_*.safetensors", cases_swift_vae.check_decode),
+    ("swift_reae_trace.safetensors", cases_swift_vae.check_trace),
 )
 
 # Descriptions of the other files; nothing in them can be wrong here.
