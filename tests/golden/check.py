@@ -17,6 +17,7 @@ from tests.golden import (
     cases_frames,
     cases_gguf,
     cases_pipeline,
+    cases_swift_dit,
     cases_swift_vae,
     cases_vae,
     cases_wan,
@@ -62,6 +63,13 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("swift_reae_encode_*.safetensors", cases_swift_vae.check_encode),
     ("swift_reae_decode_*.safetensors", cases_swift_vae.check_decode),
     ("swift_reae_trace.safetensors", cases_swift_vae.check_trace),
+    ("manifest_swift_dit.json", cases_swift_dit.check_manifest),
+    ("swift_tiny_dit_weights.safetensors", cases_swift_dit.check_weights),
+    ("swift_tiny_dit_config.json", cases_swift_dit.check_config),
+    ("swift_tiny_prompt.safetensors", cases_swift_dit.check_prompt),
+    ("swift_windows.json", cases_swift_dit.check_windows),
+    ("swift_dit_trace.safetensors", cases_swift_dit.check_trace),
+    ("swift_dit_*.safetensors", cases_swift_dit.check_cases),
 )
 
 # Descriptions of the other files; nothing in them can be wrong here.

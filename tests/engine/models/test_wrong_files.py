@@ -16,10 +16,11 @@ from engine.core import errors
 from engine.models.seedvr2.dit.load import load_dit
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.load import load_vae
-from engine.models.swiftvr.load import load_reae
+from engine.models.swiftvr.load import load_reae, load_swift_dit
 from engine.models.wan.vae.load import load_wan
 from tests.helpers.seedvr2 import write_dit, write_vae
-from tests.helpers.swiftvr import write_reae
+from tests.helpers.swiftvr import PROMPT, write_reae
+from tests.helpers.swiftvr import write_dit as write_swift_dit
 from tests.helpers.wan import write_wan
 
 SMALL = VaeConfig(block_out_channels=(4, 4, 8, 8), layers_per_block=1, norm_groups=4)
@@ -29,6 +30,11 @@ LOADERS: dict[str, tuple[Any, Any, str]] = {
     "SeedVR2 VAE": (load_vae, lambda path: write_vae(path, SMALL), "decoder.conv_out.bias"),
     "Wan VAE": (load_wan, write_wan, "decoder.conv1.bias"),
     "SwiftVR VAE": (load_reae, write_reae, "decoder.22.bias"),
+    "SwiftVR transformer": (
+        lambda path, form: load_swift_dit(path, path.parent / PROMPT, form=form),
+        write_swift_dit,
+        "proj_out.bias",
+    ),
 }
 HINTS = {"SeedVR2 transformer": "seedvr2_ema_3b", "SeedVR2 VAE": "ema_vae_fp16.safetensors"}
 OTHERS = {

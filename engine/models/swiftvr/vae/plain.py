@@ -128,7 +128,7 @@ class TimeGrow(nn.Module):
         if self.step == 1:
             return _clip(self.proj(_frames(clip)), len(clip))
         copies = repeat(clip, "b c t h w -> (b t) c step h w", step=self.step)
-        grown = self.conv3d(copies)
+        grown: Tensor = self.conv3d(copies)
         return rearrange(grown, "(b t) c step h w -> b c (t step) h w", b=len(clip))
 
     def taps(self, weight: Tensor) -> list[Tensor]:
