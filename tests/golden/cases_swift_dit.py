@@ -45,7 +45,7 @@ def dit_next_to(
 
 
 def case_of(path: Path) -> dict[str, Any]:
-    """What is stated about the case of a file."""
+    """Facts stated about the case of a file."""
     about = json.loads((path.parent / _CASES).read_text("utf-8"))
     found: dict[str, Any] = about["cases"].get(path.stem, {})
     return found
@@ -147,7 +147,7 @@ def _velocity(
 
 @torch.inference_mode()
 def check_trace(path: Path) -> Iterator[Outcome]:
-    """What each part gave; the fast variant shows its blocks only. Limits grow with the values."""
+    """Outputs of all parts; the fast variant shows its blocks only. Limits grow with the values."""
     tensors = files.tensors(path)
     latent = tensors.pop("input.latent")
     for form in FORMS:

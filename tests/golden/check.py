@@ -18,6 +18,7 @@ from tests.golden import (
     cases_gguf,
     cases_pipeline,
     cases_swift_dit,
+    cases_swift_pipeline,
     cases_swift_vae,
     cases_vae,
     cases_wan,
@@ -70,6 +71,11 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("swift_windows.json", cases_swift_dit.check_windows),
     ("swift_dit_trace.safetensors", cases_swift_dit.check_trace),
     ("swift_dit_*.safetensors", cases_swift_dit.check_cases),
+    ("swift_pipeline_*.safetensors", cases_swift_pipeline.check_pipeline),
+    ("swift_stream.safetensors", cases_swift_pipeline.check_stream),
+    ("swift_chunks.json", cases_swift_pipeline.check_chunks),
+    ("swift_cases.json", cases_swift_pipeline.check_facts),
+    ("swift_ops.safetensors", cases_swift_pipeline.check_units),
 )
 
 # Descriptions of the other files; nothing in them can be wrong here.

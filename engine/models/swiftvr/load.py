@@ -187,7 +187,7 @@ def load_prompt(path: Path, config: SwiftDitConfig) -> Tensor:
 
 
 def _stated(file: WeightsFile, config: Path | None) -> Mapping[str, Any]:
-    """What a file, or the configuration next to it, states of its sizes."""
+    """Sizes that a file, or the configuration next to it, states."""
     path = config or file.path.parent / CONFIG
     if config is None and not path.is_file():
         return stated_in(file.metadata)

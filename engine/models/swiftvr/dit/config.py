@@ -170,7 +170,7 @@ def reaches(length: int, window: int, shifted: bool) -> list[Reach]:
 
 
 def axis_starts(length: int, window: int, shifted: bool) -> list[int]:
-    """Where windows start along an axis; only more than two of them are shifted."""
+    """Starts of windows along an axis; only more than two of them are shifted."""
     last = length - window
     if last <= window:
         return sorted({0, max(0, last)})

@@ -50,10 +50,10 @@ class WindowCall:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SwiftLayout:
-    """What depends on the size of a chunk.
+    """Windows and positions of the tokens of a chunk, which depend on its size alone.
 
     Attributes:
-        calls: Those of even and of odd layers.
+        calls: Calls of even and of odd layers.
         turns: [tokens, 1, head_dim / 2] complex, the rotation of each token.
     """
 

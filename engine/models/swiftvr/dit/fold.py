@@ -96,7 +96,7 @@ class _Fold:
         return self._weights[name].to(self._prompt)
 
     def condition(self) -> tuple[Condition, Tensor]:
-        """What the blocks are told, for the rows of the prompt that differ; number of each."""
+        """Condition of the blocks for the rows of the prompt that differ; number of each row."""
         with torch.device("meta"):
             embedder = ConditionEmbedder(self._config)
         for name in shapes_of(embedder):

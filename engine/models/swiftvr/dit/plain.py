@@ -25,7 +25,7 @@ _BASE = 10000.0
 
 
 class Condition(NamedTuple):
-    """What depends on the weights and the prompt alone.
+    """Constants of the blocks, which depend on the weights and the prompt alone.
 
     Attributes:
         text: [L, dim], the prompt's rows.
@@ -77,7 +77,7 @@ class TextEmbedder(nn.Module):
 
 
 class ConditionEmbedder(nn.Module):
-    """What the blocks are told beside the latent."""
+    """Embeds the time step and the prompt."""
 
     def __init__(self, config: SwiftDitConfig) -> None:
         super().__init__()
