@@ -6,17 +6,19 @@ it is read, tensor by tensor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from engine.core.errors import WeightsDamaged, WrongModel
+from engine.core.errors import UnknownKeys, WeightsDamaged, WrongModel
 from engine.core.messages import Message, message
-from engine.core.serialization import read_json
+from engine.core.serialization import from_plain, read_json
 from engine.files.formats.keymap import KeyMap
 from engine.files.formats.open_weights import WeightsFile, open_weights
 from engine.models.identify import (
@@ -27,7 +29,7 @@ from engine.models.identify import (
     recognise,
 )
 from engine.models.load import FileWeights, FiniteWeights, Form, assign, check_filled, fill, on_meta
-from engine.models.shapes import stated_in
+from engine.models.shapes import size, stated_in
 from engine.models.swiftvr.dit.config import SwiftDitConfig, infer_swift_config
 from engine.models.swiftvr.dit.fast import FastSwiftDit
 from engine.models.swiftvr.dit.fold import distinct_rows, folded
@@ -48,6 +50,7 @@ AnySwiftDit = SwiftDit | FastSwiftDit
 
 CONFIG = "config.json"  # beside the published transformer
 _PROMPT = "prompt_emb"
+_CONVERTED = ".attn2.keys"  # only a converted file has it, once a block
 
 
 def check_content(file: WeightsFile, wanted: str) -> None:
@@ -117,7 +120,7 @@ class SwiftOptions:
 
 def load_swift_dit(
     path: Path,
-    prompt: Path,
+    prompt: Path | None = None,
     *,
     form: Form = "fast",
     device: str | torch.device = "cpu",
@@ -128,8 +131,8 @@ def load_swift_dit(
     """Read the weights strictly; the model is ready for inference.
 
     Args:
-        path: Published file.
-        prompt: File of the prompt that it was published with.
+        path: Published file, or one that `convert` made of it.
+        prompt: File of the prompt that it was published with; a converted file includes it.
         form: "plain" follows the specification, "fast" gives the same sooner.
         device: Device that it computes on.
         dtype: Type that it computes in.
@@ -143,6 +146,8 @@ def load_swift_dit(
         MissingKeys, ExtraKeys, WrongShapes, UnknownKeys: Not exactly the tensors of such a model.
         WrongNumbers: Tensors of a format that we cannot read.
         FeatureMissing: The device cannot multiply or attend as the options say.
+        ValueError: A published file without a prompt, or the plain variant of a converted one; an
+            error in the caller.
 
     Memory: the model and one tensor of the file in float32; see `fold.folded`. Streamed blocks stay
         in the file, which stays mapped; with narrow products they are in main memory.
@@ -152,16 +157,46 @@ def load_swift_dit(
         require(options.products, where)
     with open_weights(path) as file, no_gradients(), exact_arithmetic():
         check_content(file, SWIFTVR_TRANSFORMER)
-        sizes = infer_swift_config(file.shapes, _stated(file, config))
-        if options.attention != attention.AUTO:
-            attention.require(options.attention, where, dtype, sizes.head_dim)
-        plain = on_meta(lambda: SwiftDit(sizes), file, file.shapes)
-        text = load_prompt(prompt, sizes)
+        if any(name.endswith(_CONVERTED) for name in file.shapes):
+            if form == "plain":
+                raise ValueError("a converted file has the tensors of the fast variant")
+            return _converted(file, where, dtype, options)
+        if prompt is None:
+            raise ValueError("a published file needs its prompt")
+        plain, text = _published(file, prompt, config)
         if form == "plain":
             plain.prompt = text.to(where, dtype)
             fill(plain, FileWeights(file, KeyMap(), device=where, dtype=dtype))
             return plain.eval()
-        return _fast(file, sizes, text.to(where, work_dtype(dtype)), dtype, options)
+        text = text.to(where, work_dtype(dtype))
+        weights = (FileWeights if options.blocks_on_device is None else _OnHost)(
+            file, KeyMap(), device=where
+        )
+        with torch.device("meta"):
+            dit = FastSwiftDit(plain.config, len(distinct_rows(text)[0]))
+        return _filled(dit, folded(plain.config, weights, text), where, dtype, options)
+
+
+@contextmanager
+def opened_for_folding(
+    path: Path, prompt: Path, config: Path | None
+) -> Iterator[tuple[WeightsFile, SwiftDitConfig, Tensor]]:
+    """A published file while it is open, its sizes, and its prompt [L, text_dim].
+
+    Raises:
+        WeightsError: See `load_swift_dit`.
+    """
+    with open_weights(path) as file:
+        check_content(file, SWIFTVR_TRANSFORMER)
+        plain, text = _published(file, prompt, config)
+        yield file, plain.config, text
+
+
+def _published(file: WeightsFile, prompt: Path, config: Path | None) -> tuple[SwiftDit, Tensor]:
+    """The plain variant on the meta device, to which exactly the tensors of a file belong."""
+    sizes = infer_swift_config(file.shapes, _stated(file, config))
+    plain = on_meta(lambda: SwiftDit(sizes), file, file.shapes)
+    return plain, load_prompt(prompt, sizes)
 
 
 def load_prompt(path: Path, config: SwiftDitConfig) -> Tensor:
@@ -205,23 +240,43 @@ class _OnHost(FileWeights):
         return self._file.raw(name) if name.startswith("blocks.") else super().__getitem__(name)
 
 
-def _fast(
-    file: WeightsFile,
-    config: SwiftDitConfig,
-    prompt: Tensor,
+def _converted(
+    file: WeightsFile, device: torch.device, dtype: torch.dtype, options: SwiftOptions
+) -> FastSwiftDit:
+    """The fast variant from a converted file, whose metadata have its sizes."""
+    shapes = file.shapes
+    layers = sum(name.endswith(_CONVERTED) for name in shapes)
+    try:
+        config = from_plain(SwiftDitConfig, stated_in(file.metadata))
+        if config.layers != layers:
+            raise ValueError(f"{layers} of {config.layers} blocks")
+    except (ValueError, TypeError, KeyError) as err:
+        raise UnknownKeys("swiftvr-sizes", reason=str(err)) from err
+    rows = size(shapes, "blocks.0.attn2.log_counts", 0, 1)
+    dit = on_meta(lambda: FastSwiftDit(config, rows), file, shapes)
+    weights = (FileWeights if options.blocks_on_device is None else _OnHost)(
+        file, KeyMap(), device=device
+    )
+    tensors = ((name, partial(weights.__getitem__, name)) for name in weights)
+    return _filled(dit, tensors, device, dtype, options)
+
+
+def _filled(
+    dit: FastSwiftDit,
+    tensors: Iterable[tuple[str, Callable[[], Tensor]]],
+    device: torch.device,
     dtype: torch.dtype,
     options: SwiftOptions,
 ) -> FastSwiftDit:
-    """The fast variant; `prompt` is on the device and in the type to compute constants in."""
-    streams, device = options.blocks_on_device is not None, prompt.device
-    with torch.device("meta"):
-        dit = FastSwiftDit(config, len(distinct_rows(prompt)[0]))
+    """The fast variant with its tensors, from the meta device to that which it computes on."""
+    if options.attention != attention.AUTO:
+        attention.require(options.attention, device, dtype, dit.config.head_dim)
     if options.products != "none":
         swap_linears(dit, product_kinds(dit, options.products))
-    weights = (_OnHost if streams else FileWeights)(file, KeyMap(), device=device)
-    for name, value in folded(config, weights, prompt):
+    streams = options.blocks_on_device is not None
+    for name, make in tensors:
         host = streams and name.startswith("blocks.")
-        _put(dit, name, value, device, None if host else dtype)
+        _put(dit, name, make(), device, None if host else dtype)
     check_filled(dit)
     dit.attention = options.attention
     if streams:

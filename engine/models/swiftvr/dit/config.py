@@ -50,6 +50,13 @@ class SwiftDitConfig:
     patch: ClassVar[int] = 2
     eps: ClassVar[float] = 1e-6
 
+    def __post_init__(self) -> None:
+        sizes = (self.channels, self.heads, self.layers, self.hidden, self.text_dim)
+        if min(*sizes, self.time_features, *self.window) < 1 or len(self.window) != 2:
+            raise ValueError("every size is at least 1")
+        if self.head_dim < 6 or self.head_dim % 2:
+            raise ValueError(f"heads of {self.head_dim} channels cannot be rotated")
+
     @property
     def dim(self) -> int:
         """Width of a token."""
@@ -98,20 +105,21 @@ def infer_swift_config(shapes: Shapes, stated: Mapping[str, Any]) -> SwiftDitCon
     if dim % head_dim:
         reason = f"{dim} channels do not come in heads of {head_dim}"
         raise UnknownKeys("swiftvr-sizes", reason=reason)
-    embedder = "condition_embedder."
-    return replace(
-        usual,
-        channels=size(shapes, "patch_embedding.weight", 1, usual.channels),
-        heads=dim // head_dim,
-        head_dim=head_dim,
-        layers=max(layers, default=usual.layers - 1) + 1,
-        hidden=agreed(hidden, usual.hidden),
-        text_dim=size(shapes, f"{embedder}text_embedder.linear_1.weight", 1, usual.text_dim),
-        time_features=size(
-            shapes, f"{embedder}time_embedder.linear_1.weight", 1, usual.time_features
-        ),
-        window=_window(stated.get(_WINDOW)),
-    )
+    embedder = "condition_embedder.{}_embedder.linear_1.weight"
+    try:
+        return replace(
+            usual,
+            channels=size(shapes, "patch_embedding.weight", 1, usual.channels),
+            heads=dim // head_dim,
+            head_dim=head_dim,
+            layers=max(layers, default=usual.layers - 1) + 1,
+            hidden=agreed(hidden, usual.hidden),
+            text_dim=size(shapes, embedder.format("text"), 1, usual.text_dim),
+            time_features=size(shapes, embedder.format("time"), 1, usual.time_features),
+            window=_window(stated.get(_WINDOW)),
+        )
+    except ValueError as err:
+        raise UnknownKeys("swiftvr-sizes", reason=str(err)) from err
 
 
 def _window(stated: object) -> tuple[int, int]:

@@ -10,7 +10,8 @@ to the values beforehand: it then takes the shares of the keys instead of a mix 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor, nn
@@ -51,30 +52,35 @@ def distinct_rows(prompt: Tensor) -> tuple[Tensor, Tensor]:
 
 def folded(
     config: SwiftDitConfig, weights: Mapping[str, Tensor], prompt: Tensor
-) -> Iterator[tuple[str, Tensor]]:
-    """The tensors of a `FastSwiftDit`, one by one.
+) -> Iterator[tuple[str, Callable[[], Tensor]]]:
+    """The tensors of a `FastSwiftDit`, each to be made when it is wanted, once.
 
     Args:
         config: Configuration of the model.
-        weights: Published name -> tensor, floating point; each is read once.
+        weights: Published name -> tensor, floating point; read when a tensor is made.
         prompt: [L, text_dim], on the device to compute on; float64 computes in float64.
 
     Yields:
-        Name and value: as published, or computed in float32 (float64).
+        Name, and what makes the value: as published, or computed in float32 (float64).
 
-    Memory: the layers of time and text in float32 (0.35 GB) until the first block, then one layer.
+    Memory: one layer in float32; at first those of time and text (0.35 GB).
     """
-    exact = work_dtype(prompt.dtype)
-    fold = _Fold(config, weights, prompt.to(exact))
-    yield "patch_embedding.weight", weights["patch_embedding.weight"].flatten(1)
-    yield "patch_embedding.bias", weights["patch_embedding.bias"]
-    condition, counts = fold.condition()
+    fold = _Fold(config, weights, prompt.to(work_dtype(prompt.dtype)))
+    yield "patch_embedding.weight", lambda: weights["patch_embedding.weight"].flatten(1)
+    yield "patch_embedding.bias", partial(weights.__getitem__, "patch_embedding.bias")
     for layer in range(config.layers):
-        yield from fold.block(f"blocks.{layer}.", condition, counts)
-    shift, scale = fold.exact("scale_shift_table")[0] + condition.time
-    yield "modulation", torch.stack([shift, 1 + scale])
+        prefix = f"blocks.{layer}."
+        for name in _AS_PUBLISHED:
+            yield prefix + name, partial(weights.__getitem__, prefix + name)
+        yield f"{prefix}modulation", partial(fold.modulation, prefix)
+        yield f"{prefix}attn2.keys", partial(fold.keys, f"{prefix}attn2.")
+        yield f"{prefix}attn2.log_counts", fold.log_counts
+        yield f"{prefix}attn2.to_out.0.weight", partial(fold.answers, f"{prefix}attn2.")
+        if not fold.is_folded:
+            yield f"{prefix}attn2.values", partial(fold.values, f"{prefix}attn2.")
+    yield "modulation", fold.last_modulation
     for leaf in ("weight", "bias"):
-        yield f"proj_out.{leaf}", weights[f"proj_out.{leaf}"]
+        yield f"proj_out.{leaf}", partial(weights.__getitem__, f"proj_out.{leaf}")
 
 
 class _Fold:
@@ -84,60 +90,68 @@ class _Fold:
         config: Configuration of the model.
         weights: Published name -> tensor.
         prompt: [L, text_dim] in the type and on the device to compute in.
+
+    Attributes:
+        is_folded: Whether values are a part of the layer after the attention to the prompt.
     """
 
     def __init__(
         self, config: SwiftDitConfig, weights: Mapping[str, Tensor], prompt: Tensor
     ) -> None:
-        self._config, self._weights, self._prompt = config, weights, prompt
+        self._config, self._weights = config, weights
+        self._rows, self._counts = distinct_rows(prompt)
+        self.is_folded = folds_answers(config, len(self._rows))
 
-    def exact(self, name: str) -> Tensor:
+    def modulation(self, prefix: str) -> Tensor:
+        """Shift, scale and gate of both steps of a block [6, dim]; scales are factors."""
+        found = self._exact(f"{prefix}scale_shift_table")[0] + self._condition.modulation
+        found[[1, 4]] += 1
+        return found
+
+    def last_modulation(self) -> Tensor:
+        """Shift and scale after the last block [2, dim]."""
+        shift, scale = self._exact("scale_shift_table")[0] + self._condition.time
+        return torch.stack([shift, 1 + scale])
+
+    def keys(self, prefix: str) -> Tensor:
+        """Keys of an attention to the prompt [heads, d, m], with the weights of both norms."""
+        config = self._config
+        keys = self._projected(f"{prefix}to_k")
+        keys = keys * inverse_rms(keys, config.eps) * self._exact(f"{prefix}norm_k.weight")
+        keys = keys * self._exact(f"{prefix}norm_q.weight") / math.sqrt(config.head_dim)
+        return keys.view(-1, config.heads, config.head_dim).permute(1, 2, 0)
+
+    def log_counts(self) -> Tensor:
+        """Logarithm of the number of rows that each key stands for [m]."""
+        return self._counts.to(self._rows.dtype).log()
+
+    def values(self, prefix: str) -> Tensor:
+        """Values of an attention to the prompt [heads, m, d]."""
+        found = self._projected(f"{prefix}to_v")
+        return found.view(-1, self._config.heads, self._config.head_dim).transpose(0, 1)
+
+    def answers(self, prefix: str) -> Tensor:
+        """Weight of the layer after the attention, [dim, heads * m] where it has the values."""
+        weight = self._exact(f"{prefix}to_out.0.weight")
+        if not self.is_folded:
+            return weight
+        weight = torch.unflatten(weight, 1, (self._config.heads, -1))
+        return torch.einsum("ohd,hmd->ohm", weight, self.values(prefix)).flatten(1)
+
+    def _projected(self, layer: str) -> Tensor:
+        weight, bias = self._exact(f"{layer}.weight"), self._exact(f"{layer}.bias")
+        return nn.functional.linear(self._condition.text, weight, bias)
+
+    def _exact(self, name: str) -> Tensor:
         """A published tensor to compute with."""
-        return self._weights[name].to(self._prompt)
+        return self._weights[name].to(self._rows)
 
-    def condition(self) -> tuple[Condition, Tensor]:
-        """Condition of the blocks for the rows of the prompt that differ; number of each row."""
+    @cached_property
+    def _condition(self) -> Condition:
+        """Condition of the blocks for the rows of the prompt that differ."""
         with torch.device("meta"):
             embedder = ConditionEmbedder(self._config)
         for name in shapes_of(embedder):
-            assign(embedder, name, self.exact(f"condition_embedder.{name}"))
-        rows, counts = distinct_rows(self._prompt)
-        return embedder(rows), counts
-
-    def block(
-        self, prefix: str, condition: Condition, counts: Tensor
-    ) -> Iterator[tuple[str, Tensor]]:
-        """The tensors of a block."""
-        for name in _AS_PUBLISHED:
-            yield prefix + name, self._weights[prefix + name]
-        modulation = self.exact(f"{prefix}scale_shift_table")[0] + condition.modulation
-        modulation[[1, 4]] += 1  # scales
-        yield f"{prefix}modulation", modulation
-        yield from self._text_attention(f"{prefix}attn2.", condition.text, counts)
-
-    def _text_attention(
-        self, prefix: str, text: Tensor, counts: Tensor
-    ) -> Iterator[tuple[str, Tensor]]:
-        config = self._config
-        heads = len(text), config.heads, config.head_dim
-        keys = self._projected(f"{prefix}to_k", text)
-        keys = keys * inverse_rms(keys, config.eps) * self.exact(f"{prefix}norm_k.weight")
-        keys = keys * self.exact(f"{prefix}norm_q.weight") / math.sqrt(config.head_dim)
-        yield f"{prefix}keys", keys.view(heads).permute(1, 2, 0)
-        yield f"{prefix}log_counts", counts.to(keys.dtype).log()
-        values = self._projected(f"{prefix}to_v", text).view(heads)
-        weight = self.exact(f"{prefix}to_out.0.weight")
-        if folds_answers(config, len(text)):
-            weight = torch.unflatten(weight, 1, heads[1:])
-            yield (
-                f"{prefix}to_out.0.weight",
-                torch.einsum("ohd,mhd->ohm", weight, values).flatten(1),
-            )
-        else:
-            yield f"{prefix}to_out.0.weight", weight
-            yield f"{prefix}values", values.transpose(0, 1)
-
-    def _projected(self, layer: str, text: Tensor) -> Tensor:
-        return nn.functional.linear(
-            text, self.exact(f"{layer}.weight"), self.exact(f"{layer}.bias")
-        )
+            assign(embedder, name, self._exact(f"condition_embedder.{name}"))
+        found: Condition = embedder(self._rows)
+        return found
