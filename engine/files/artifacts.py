@@ -108,6 +108,7 @@ class ArtifactKind:
     disk_full: str  # case of `DiskFull` before a download
     unwritable: str  # case of `OutputUnwritable`
     states_reserve: bool = False  # the reserve is part of the space that `DiskFull` asks for
+    filled: str = "while-downloading"  # case of `DiskFull` where writing fills the disk
 
 
 class ArtifactFolder:
@@ -213,7 +214,7 @@ class ArtifactFolder:
     def write_error(self, error: OSError) -> EngineError:
         """An error of the system as an error for users."""
         if is_disk_full(error):
-            return DiskFull("while-downloading", folder=self.folder)
+            return DiskFull(self._kind.filled, folder=self.folder)
         reason = error.strerror or str(error)
         return OutputUnwritable(self._kind.unwritable, folder=self.folder, reason=reason)
 

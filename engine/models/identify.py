@@ -17,6 +17,8 @@ WAN_VAES = (WAN21_VAE, WAN22_VAE, WAN2X_VAE)
 PICTURE_VAE = "picture-vae"
 TEXT_EMBEDDING = "text-embedding"
 LITE = "lite"
+SWIFTVR_VAE, SWIFTVR_TRANSFORMER = "swiftvr-vae", "swiftvr-transformer"
+SWIFTVR_PROMPT = "swiftvr-prompt"
 
 _TRANSFORMER = "model.diffusion_model."  # prefix that some tools give a transformer's tensors
 _VAE = r"^((model|vae|first_stage_model)\.)+"  # prefixes of a VAE's tensors
@@ -24,6 +26,7 @@ _WAN_PARTS = ("encoder.downsamples.", "decoder.upsamples.")
 _DIFFUSERS_PARTS = ("encoder.down_blocks.", "decoder.up_blocks.")
 _WAN22_PART = r"(down|up)samples\.\d+\.(down|up)samples\.|\.(down|up)sampler\."
 _WAN_HEADS = ("decoder.head.2.weight", "decoder.conv_out.weight")
+_SWIFTVR_VAE_PART = re.compile(r"(en|de)coder\.\d+\.conv\.[024]\.(weight|bias)")
 _SHUFFLED = 12  # output channels of a head with a 2x result: 3 * 2 * 2, for pixel shuffle
 
 
@@ -32,6 +35,10 @@ def recognise(shapes: Shapes) -> str:
     names = {name.removeprefix(_TRANSFORMER) for name in shapes}
     if any(".attn.proj_qkv." in name for name in names):
         return _seedvr2_transformer(names)
+    if any(".attn1.to_q." in name for name in names):
+        return SWIFTVR_TRANSFORMER  # that of Wan 2.2 5B, which it was trained from, has its names
+    if "prompt_emb" in names:
+        return SWIFTVR_PROMPT
     vae = _vae({re.sub(_VAE, "", name): shape for name, shape in shapes.items()})
     if vae:
         return vae
@@ -64,7 +71,7 @@ def _vae(shapes: Shapes) -> str:
         return SEEDVR2_VAE if _has_time_axis(shapes) else PICTURE_VAE
     if any(name.startswith(("encoder.down.", "decoder.up.")) for name in shapes):
         return PICTURE_VAE
-    return ""
+    return SWIFTVR_VAE if any(map(_SWIFTVR_VAE_PART.fullmatch, shapes)) else ""
 
 
 def _wan(shapes: Shapes) -> str:

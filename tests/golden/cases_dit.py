@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from engine.models.load import FORMS
-from engine.models.seedvr2.dit.blocks import sinusoids
 from engine.models.seedvr2.dit.config import (
     DIT_3B,
     DIT_7B,
@@ -27,7 +26,12 @@ from engine.models.seedvr2.dit.config import (
 from engine.models.seedvr2.dit.load import load_dit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit, picture_angles, text_angles
 from engine.models.seedvr2.sampler import condition, shifted_timestep
-from engine.ops.attention.rope import geometric_frequencies, linear_frequencies, rotate
+from engine.ops.attention.rope import (
+    geometric_frequencies,
+    linear_frequencies,
+    rotate,
+    sinusoids,
+)
 from tests.golden import files
 from tests.golden.outcome import Outcome, compared, compared_names, right, traced_blocks
 from tests.reference.sampler import Guidance, sample_in_steps, timesteps

@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden import cases_dit, cases_vae, cases_wan
+from engine.models.load import FORMS
+from tests.golden import (
+    cases_dit,
+    cases_swift_pipeline,
+    cases_swift_vae,
+    cases_vae,
+    cases_wan,
+)
 from tests.golden.check import main
 from tests.helpers.extended import extended
 
@@ -27,26 +34,33 @@ def test_every_file_is_pinned_by_its_hash(folder: Path) -> None:
 
 
 def test_the_limits_are_those_that_were_written_down() -> None:
-    seedvr2, wan = (
+    seedvr2, wan, swiftvr = (
         tomllib.loads((HERE / family / "manifest.toml").read_text("utf-8"))["tolerance"]
-        for family in ("seedvr2", "wan")
+        for family in ("seedvr2", "wan", "swiftvr")
     )
     assert seedvr2["vae_max_abs"] == cases_vae.LIMIT
     assert seedvr2["dit_max_abs"] == cases_dit.LIMIT
     assert seedvr2["latent_max_abs"] == cases_dit.LATENT_LIMIT
     assert wan["plain_max_abs"] == cases_wan.LIMITS["plain"]
     assert wan["fast_max_abs"] == cases_wan.LIMITS["fast"]
-    for dtype, limit in cases_wan.HALVES.items():
-        decibels = wan[f"{str(dtype).removeprefix('torch.')}_psnr_db"]
-        assert limit == pytest.approx(10 ** (-decibels / 20))
+    for form in FORMS:
+        assert swiftvr[f"{form}_max_abs"] == cases_swift_vae.LIMITS[form]
+        assert swiftvr[f"file_{form}_max_abs"] == cases_swift_pipeline.LIMITS[form]
+    for stated, halves in ((wan, cases_wan.HALVES), (swiftvr, cases_swift_vae.HALVES)):
+        for dtype, limit in halves.items():
+            decibels = stated[f"{str(dtype).removeprefix('torch.')}_psnr_db"]
+            assert limit == pytest.approx(10 ** (-decibels / 20))
+    decibels = swiftvr["file_bfloat16_psnr_db"]
+    assert pytest.approx(10 ** (-decibels / 20)) == cases_swift_pipeline.HALF
 
 
 def test_the_families_stay_small() -> None:
-    for name, most in (("seedvr2", 15_000_000), ("wan", 5_000_000)):
+    sizes = {"seedvr2": 15_000_000, "wan": 5_000_000, "swiftvr": 2_500_000}
+    for name, most in sizes.items():
         assert sum(path.stat().st_size for path in (HERE / name).iterdir()) <= most
 
 
-@pytest.mark.parametrize("family", ["seedvr2", *extended("wan")])
+@pytest.mark.parametrize("family", ["seedvr2", *extended("wan", "swiftvr")])
 def test_the_checker_passes(family: str, capsys: pytest.CaptureFixture[str]) -> None:
     status = main([str(HERE / family)])
     lines = capsys.readouterr().out.splitlines()

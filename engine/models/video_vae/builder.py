@@ -10,13 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from engine.models.video_vae.causal_layers import AnyCausalConv, CausalConv, KernelCausalConv
-from engine.models.video_vae.layers import ConvLayer
+from engine.models.video_vae.layers import ConvLayer, Enlarger, SteppedEnlarger
 from engine.models.video_vae.slice_context import Part
 from engine.ops.conv.causal_conv import ConvShape
 from engine.ops.conv.frame_conv import ConvOptions, FrameConv, Method
 from engine.ops.conv.kernel_conv import KernelConv
+from engine.ops.conv.subpixel import NearestFold
 from engine.ops.kernels.conv_tiles import Norm as KernelNorm
 from engine.settings.optimisations import VaeSwitches
+
+Layer = tuple[Tensor, ConvShape]  # weight [O, I, K, kh, kw] of a convolution, and where it lies
 
 
 class Builder:
@@ -70,6 +73,7 @@ class Builder:
         leaves_bias: bool = False,
         norm: KernelNorm = "none",
         groups: int = 0,
+        layer: Layer | None = None,
     ) -> AnyCausalConv:
         """A causal convolution and its input window.
 
@@ -82,10 +86,11 @@ class Builder:
             leaves_bias: The bias may be left to the reader of the result.
             norm: Norm before it that our kernel may apply.
             groups: Groups of the result whose statistics are of use; 0: none.
+            layer: Weight and place in the place of its own: of a convolution that does more.
         """
-        name, (weight, shape, method) = self.name(plain), self._layer(plain)
+        name, (weight, shape, method) = self.name(plain), self._method(plain, layer)
         if bias is None and adds_bias:
-            bias = self.exact(plain, "bias")
+            bias = self._bias(plain)
         if method.kernel is not None:
             group = len(weight) // groups if groups else 0
             own = KernelConv(weight, bias, shape, method.kernel, pad=pad, norm=norm, group=group)
@@ -94,14 +99,27 @@ class Builder:
         conv = FrameConv(weight, None if leaves_bias else bias, shape, self.options, method)
         return CausalConv(name, conv, pad=pad, late=late, bias=left)
 
-    def frame_conv(self, plain: nn.Module) -> FrameConv:
-        """A convolution without an input window; see `conv`."""
-        weight, shape, _ = self._layer(plain)
-        method = replace(self.options, kernels=False).method(weight.shape, self.device, shape)
-        return FrameConv(weight, self.exact(plain, "bias"), shape, self.options, method)
+    def enlarger(self, plain: nn.Module, weight: Tensor | None = None) -> Enlarger:
+        """Twice the height and width, then a 3x3 convolution.
 
-    def _layer(self, plain: nn.Module) -> tuple[Tensor, ConvShape, Method]:
-        """Weight [O, I, K, kh, kw] of a convolution, where it lies, and how it is computed."""
+        Args:
+            plain: The convolution, a Conv2d.
+            weight: [O, I, 3, 3], in the place of its own.
+        """
+        assert isinstance(plain, nn.Conv2d)
+        weight, bias = self.exact(plain, "weight") if weight is None else weight, self._bias(plain)
+        if self.switches.upsampler_fold:
+            return NearestFold(weight, bias, self.options)
+        shape, options = ConvShape(past="none"), replace(self.options, kernels=False)
+        conv = FrameConv(weight.unsqueeze(2), bias, shape, options)
+        return SteppedEnlarger(conv, plain.out_channels)
+
+    def _method(self, plain: nn.Module, layer: Layer | None) -> tuple[Tensor, ConvShape, Method]:
+        """Weight of a convolution, where it lies, and how it is computed."""
+        weight, shape = self._layer(plain) if layer is None else layer
+        return weight, shape, self.options.method(weight.shape, self.device, shape)
+
+    def _layer(self, plain: nn.Module) -> Layer:
         assert isinstance(plain, nn.Conv3d | nn.Conv2d)
         weight, stride = self.exact(plain, "weight"), plain.stride
         shape = ConvShape(
@@ -110,12 +128,14 @@ class Builder:
             space_stride=stride[-1],
             past=getattr(plain, "past", "none"),  # a Conv2d has none
         )
-        weight = weight if weight.ndim == 5 else weight.unsqueeze(2)
-        return weight, shape, self.options.method(weight.shape, self.device, shape)
+        return weight if weight.ndim == 5 else weight.unsqueeze(2), shape
 
     def linear(self, *plain: nn.Module) -> tuple[Tensor, Tensor]:
         """Weight [O, I] and bias [O] of linear layers or 1x1 convolutions, one below the other."""
         return self._joined("weight", plain).flatten(1), self._joined("bias", plain)
+
+    def _bias(self, plain: nn.Module) -> Tensor | None:
+        return None if plain.bias is None else self.exact(plain, "bias")
 
     def exact(self, plain: nn.Module, leaf: str) -> Tensor:
         """A tensor of a module in the precision in which folds are computed."""

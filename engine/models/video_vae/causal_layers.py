@@ -61,15 +61,15 @@ class CausalConv:
         self._conv = conv
         self._pad, self._late = pad, late
 
-    def of(self, frames: Tensor, context: SliceContext) -> NormInput:
-        """Convolve frames as they are."""
+    def of(self, frames: Tensor, context: SliceContext, into: Tensor | None = None) -> NormInput:
+        """Convolve frames as they are; add to `into` in place if it is given."""
         before, folded = self._lies(frames.shape[0], context)
         if before or self._pad:
             window = self.window(frames, context, partial(_copied, frames))
         else:
             self._keep(frames, context)
             window = ConvInput(frames, folded)
-        return self.over(window)
+        return self.over(window, into)
 
     def normed(self, norm: Norm, given: NormInput, context: SliceContext) -> ConvInput:
         """The input window of the normalised frames, through SiLU."""
@@ -171,13 +171,13 @@ class KernelCausalConv:
         self.name = name
         self._conv, self._past, self._late = conv, past, late
 
-    def of(self, frames: Tensor, context: SliceContext) -> NormInput:
-        """Convolve frames as they are."""
+    def of(self, frames: Tensor, context: SliceContext, into: Tensor | None = None) -> NormInput:
+        """Convolve frames as they are; add to `into` in place if it is given."""
         past = self._take_past(frames, context)
         with self._keeping(frames, past, context) as kept:
             if kept is not None:
                 kept.copy_(frames[-len(kept) :])
-        return self.over(ConvInput(frames, past is None, past))
+        return self.over(ConvInput(frames, past is None, past), into)
 
     def normed(self, norm: Norm, given: NormInput, context: SliceContext) -> ConvInput:
         """The input of the convolution of the normalised frames, through SiLU."""

@@ -13,9 +13,12 @@ from torch import Tensor
 from engine.models.video_vae.causal_layers import AnyCausalConv
 from engine.models.video_vae.slice_context import Norm, SliceContext
 from engine.ops.attention.single_head import attend_single_head
+from engine.ops.conv.frame_conv import FrameConv
+from engine.ops.conv.subpixel import NearestFold
 from engine.ops.kernels.group_norm import BlockStatistics
 
 AddResidual = Callable[[Tensor, Tensor, Tensor], BlockStatistics | None]
+_PLACES = tuple((row, column) for row in range(2) for column in range(2))
 
 
 class ConvLayer:
@@ -142,3 +145,77 @@ class AttentionLayer:
 def _tokens(frames: Tensor) -> Tensor:
     """[T, C, H, W] as [T, H*W, C]; a view of channels-last frames."""
     return frames.permute(0, 2, 3, 1).flatten(1, 2)
+
+
+class PatchLayer:
+    """Squares of 2x2 pixels side by side as channels, those of a colour next to each other.
+
+    Args:
+        columns_first: Whether the offset of the column is the slower index, as in Wan 2.2.
+    """
+
+    name = "patches"
+
+    def __init__(self, *, columns_first: bool) -> None:
+        self._strides = (1, 2) if columns_first else (2, 1)
+
+    def run(self, context: SliceContext) -> None:
+        """[T, C, 2h, 2w] -> [T, 4C, h, w]."""
+        frames = context.take()
+        count, colours, height, width = frames.shape
+        folded = context.workspace.fresh((count, 4 * colours, height // 2, width // 2))
+        rows, columns = self._strides
+        for row, column in _PLACES:
+            folded[:, rows * row + columns * column :: 4] = frames[:, :, row::2, column::2]
+        context.put(folded)
+
+
+class Pictures:
+    """The inverse of patches.
+
+    Args:
+        columns_first: See `PatchLayer`.
+    """
+
+    name = "pictures"
+
+    def __init__(self, *, columns_first: bool) -> None:
+        self._strides = (1, 2) if columns_first else (2, 1)
+
+    def run(self, context: SliceContext) -> None:
+        """[T, 4C, h, w] -> [T, C, 2h, 2w]."""
+        folded = context.take()
+        count, channels, height, width = folded.shape
+        frames = context.workspace.fresh((count, channels // 4, 2 * height, 2 * width))
+        rows, columns = self._strides
+        for row, column in _PLACES:
+            frames[:, :, row::2, column::2] = folded[:, rows * row + columns * column :: 4]
+        context.put(frames)
+
+
+class SteppedEnlarger:
+    """Enlargement of the specification: every pixel four times, then the convolution.
+
+    Args:
+        conv: 3x3, of single frames.
+        channels: Channels of its result.
+
+    Memory: four times the source and the result; where it is chunked those of one frame.
+    """
+
+    reads_views = False
+
+    def __init__(self, conv: FrameConv, channels: int) -> None:
+        self._conv = conv
+        self.channels = channels
+
+    def write(self, frames: Tensor, out: Tensor, *, chunked: bool = True) -> None:
+        """Enlarge frames; see `NearestFold.write`."""
+        step = 1 if chunked else len(frames)
+        for start in range(0, len(frames), step):
+            part = slice(start, start + step)
+            large = F.interpolate(frames[part], scale_factor=2.0, mode="nearest")
+            out[part] = self._conv.run(large)
+
+
+Enlarger = NearestFold | SteppedEnlarger

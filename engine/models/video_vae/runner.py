@@ -112,7 +112,7 @@ class FastSlicedVae(SlicedVae, Generic[AnyPlain, AnyConfig]):
     def encode_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Encode one slice; see `SlicedVae`."""
         found, carry = self.run_clips("encode", frames, carry)
-        return clamp_logvar(found), carry
+        return clamp_logvar(found) if self.has_variance else found, carry
 
     def decode_slice(self, latent: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """Decode one slice; see `SlicedVae`."""

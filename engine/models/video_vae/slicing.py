@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Generator, Tensor
@@ -51,11 +51,15 @@ class SlicedVae(ABC):
 
     Attributes:
         config: Sizes of the model.
+        first_frames: Frames of a clip's first latent; each later one has `temporal_factor`.
+        has_variance: Whether the encoder gives a distribution, and not the latent itself.
 
     Memory: grows with the size of a frame and of a slice; the number of slices adds the result.
     """
 
     config: ClipSizes
+    first_frames: ClassVar[int] = 1
+    has_variance: ClassVar[bool] = True
     _slice_frames: int | None = None
 
     @abstractmethod
@@ -63,13 +67,15 @@ class SlicedVae(ABC):
         """Encode one slice.
 
         Args:
-            frames: [B, 3, T, H, W] in [-1, 1]; T = 1 + n * temporal_factor in the first slice of a
-                clip and n * temporal_factor later.
+            frames: [B, 3, T, H, W] in the range of the model, [-1, 1] where it has a variance, else
+                [0, 1]; T = first_frames + n * temporal_factor in the first slice of a clip and
+                n * temporal_factor later.
             carry: Result of the previous call; `Carry()` starts a clip. It is not changed, unless
                 it was handed over.
 
         Returns:
-            Mean and log-variance [B, 2*L, t, h, w], the latter clamped; the next carry.
+            Mean and log-variance [B, 2*L, t, h, w], the latter clamped, or the latent [B, L, t, h,
+            w] of a model without variance; the next carry.
         """
 
     @abstractmethod
@@ -90,7 +96,7 @@ class SlicedVae(ABC):
 
         Args:
             frames: Frames of a slice, a multiple of `config.temporal_factor`; the first one takes
-                one more. None takes the number that the model was published with.
+                those of one more latent. None takes the number that the model was published with.
         """
         frames = self.usual_slice_frames if frames is None else frames
         if frames < 1 or frames % self.config.temporal_factor:
@@ -111,22 +117,23 @@ class SlicedVae(ABC):
         return self.config.slice_latents * self.config.temporal_factor
 
     def posterior(self, frames: Tensor) -> Tensor:
-        """Encode [B, 3, T, H, W] in [-1, 1] to mean and log-variance, [B, 2*L, t, h, w].
+        """Encode [B, 3, T, H, W] to what `encode_slice` gives, mean and log-variance for most.
 
         Raises:
-            ValueError: T is not 1 + n * temporal_factor.
+            ValueError: T is not first_frames + n * temporal_factor.
         """
         return self._encoded(self.encode_slice, frames)
 
     def encode(self, frames: Tensor, generator: Generator | None = None) -> Tensor:
-        """Encode [B, 3, T, H, W] in [-1, 1] to an unscaled latent [B, L, t, h, w].
+        """Encode [B, 3, T, H, W] to an unscaled latent [B, L, t, h, w].
 
         Args:
             frames: The clip.
             generator: None returns the mean, which the model was last tuned for. Otherwise a
-                sample of the distribution, with noise drawn on the generator's device.
+                sample of the distribution, with noise drawn on the generator's device; a model
+                without variance has one latent only.
         """
-        if generator is None:
+        if generator is None or not self.has_variance:
             return self._encoded(self._mean_of_slice, frames)
         mean, logvar = self.posterior(frames).chunk(2, dim=1)
         noise = torch.randn(
@@ -135,14 +142,17 @@ class SlicedVae(ABC):
         return torch.addcmul(mean, torch.exp(0.5 * logvar), noise.to(mean.device))
 
     def _encoded(self, step: Step, frames: Tensor) -> Tensor:
-        later, rest = divmod(frames.shape[2] - 1, self.config.temporal_factor)
+        first, each = self.first_frames, self.config.temporal_factor
+        later, rest = divmod(frames.shape[2] - first, each)
         if later < 0 or rest:
-            raise ValueError(f"{frames.shape[2]} frames are no 1 + {self.config.temporal_factor}n")
-        return _through(step, frames, self._slice_frames, 1 + later)
+            raise ValueError(f"{frames.shape[2]} frames are no {first} + {each}n")
+        return _through(step, frames, self._slice_frames, 1 + later, lead=first)
 
     def _mean_of_slice(self, frames: Tensor, carry: Carry) -> tuple[Tensor, Carry]:
         """A copy of the mean, so that the log-variance of a long clip does not stay in memory."""
         posterior, carry = self.encode_slice(frames, carry)
+        if not self.has_variance:
+            return posterior, carry
         return posterior.chunk(2, dim=1)[0].clone(), carry
 
     def decode(self, latent: Tensor) -> Tensor:
@@ -158,28 +168,28 @@ def clamp_logvar(posterior: Tensor) -> Tensor:
     return torch.cat((mean, logvar.clamp(*LOGVAR_LIMITS)), dim=1)
 
 
-def slices(length: int, size: int | None, *, begins: bool = True) -> Iterator[tuple[int, int]]:
-    """Start and end of each slice: the first has one step more than `size`, the last may be short.
+def slices(length: int, size: int | None, *, lead: int = 1) -> Iterator[tuple[int, int]]:
+    """Start and end of each slice: the first has `lead` steps more, the last may be short.
 
-    A clip of no more than 1 + size steps, or a size of None, gives one slice.
+    A clip of no more than lead + size steps, or a size of None, gives one slice.
 
     Args:
         length: Steps in all.
         size: Steps of a slice.
-        begins: The clip begins with these steps; otherwise the first slice is as the others.
+        lead: Steps that the first slice has more; 0 where it does not begin a clip.
     """
-    start, end = 0, length if size is None else begins + size
+    start, end = 0, length if size is None else lead + size
     while start < length:
         yield start, min(end, length)
         start, end = end, end + (size or 1)
 
 
-def _through(step: Step, whole: Tensor, size: int | None, length: int) -> Tensor:
+def _through(step: Step, whole: Tensor, size: int | None, length: int, *, lead: int = 1) -> Tensor:
     """Run all slices of [B, C, T, H, W] in order into one result of `length` steps."""
     steps = whole.shape[2]
     joined: Tensor | None = None
     carry, done = Carry(), 0
-    for start, end in slices(steps, size):
+    for start, end in slices(steps, size, lead=lead):
         carry = carry.handed_over(last=end == steps)
         result, carry = step(whole[:, :, start:end], carry)
         if end - start == steps:

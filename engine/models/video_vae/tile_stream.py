@@ -227,7 +227,7 @@ class TileVisits:
         start = self.due - part.given(count) if part.early else 0  # below 0: results to warm up
         ends = last or bool(part.early)
         is_longer = carry.first and (part.early_is_longer or self._has_all)
-        for begin, end in slices(count, part.each * part.slice_latents, begins=is_longer):
+        for begin, end in slices(count, part.each * part.slice_latents, lead=int(is_longer)):
             carry = carry.handed_over(last=ends and end == count)
             results, carry = part.run(vae, self._entries(begin, end, box), carry)
             frames = max(end - begin, len(results))  # the larger number is that of the frames
@@ -356,7 +356,7 @@ class EncodeStream:
             return [as_clip(entries)]
         means = []
         self._carry = self._carry.handed_over().moved(device)
-        for start, end in slices(len(entries), self._size, begins=self._carry.first):
+        for start, end in slices(len(entries), self._size, lead=int(self._carry.first)):
             carry = self._carry.handed_over(last=last and end == len(entries))
             found, self._carry = self._step(entries[start:end], carry)
             means.append(found)
@@ -423,7 +423,7 @@ class DecodeStream(ABC):
             NumericOverflow: A value is NaN or infinite.
         """
         length = latents.shape[2]
-        for start, end in slices(length, self._size, begins=self._carry.first):
+        for start, end in slices(length, self._size, lead=int(self._carry.first)):
             ends = last and end == length
             carry = self._carry.handed_over().moved(latents.device).handed_over(last=ends)
             found, self._carry = self._step(latents[:, :, start:end], carry)

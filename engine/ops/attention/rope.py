@@ -1,4 +1,4 @@
-"""Rotary position embedding over time, height and width: frequencies, angles, rotation.
+"""Embedding of positions over time, height and width by rotation, and of time steps by waves.
 
 Frequencies are always computed here in float32. Published files carry them too, rounded to the
 type of the file, which costs up to 7 % of the result (8-bit files); those are never read.
@@ -91,3 +91,17 @@ def rotate(x: Tensor, angles: Tensor) -> Tensor:
     first, second = pairs[..., 0::2], pairs[..., 1::2]
     pairs = torch.stack((first * cosine - second * sine, second * cosine + first * sine), dim=-1)
     return torch.cat((pairs.flatten(-2).to(x.dtype), x[..., turned:]), dim=-1)
+
+
+def sinusoids(timestep: float, features: int, *, cosines_first: bool = False) -> Tensor:
+    """Sines, then cosines of the time step times 10000^(-i/n), i < n = features / 2.
+
+    Returns:
+        [features] float32.
+    """
+    half = features // 2
+    exponents = -math.log(10000.0) / half * torch.arange(half, dtype=torch.float32)
+    # float32 exponentials differ from CPU to CPU, and the time step makes them large
+    angles = timestep * torch.exp(exponents.double()).float()
+    waves = (angles.sin(), angles.cos())
+    return torch.cat(waves[::-1] if cosines_first else waves)

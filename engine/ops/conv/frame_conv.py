@@ -82,7 +82,7 @@ class ConvOptions:
 
 
 class FrameConv:
-    """Causal convolution [O, I, K, kh, kw] with K = 1 or 3 on frames [T, I, H, W].
+    """Causal convolution [O, I, K, kh, kw] on frames [T, I, H, W]; with copies before them K = 3.
 
     Two entry points with equal results: `run` on frames that have their `history` in front;
     `run_first` on the first frames of a clip, whose past is folded into the weights
@@ -121,7 +121,7 @@ class FrameConv:
         )
         self._run: TemporalConv | WinogradConv = self._all
         self._image: TemporalConv | None = None
-        self._older: TemporalConv | None = None  # what frame 0 counts in output 1: W0 + W1, or W1
+        self._older: TemporalConv | None = None  # taps of frame 0 in output 1: W0 + W1, or one
         if self._all.reach == 1:
             return
         kept = self._all.weight
@@ -130,7 +130,7 @@ class FrameConv:
         self._newest = self._all.with_taps(kept[:, :, -1:], self._bias)
         if options.fold and shape.time_stride == 1:  # output 1 sees the past, too
             self._older = self._older_taps(weight)
-        if method.winograd and shape.time_stride == 1:
+        if method.winograd and shape.time_stride == 1 and self._all.reach == 3:
             self._run = WinogradConv(weight, self._all)
 
     @property
@@ -185,7 +185,7 @@ class FrameConv:
         if self._older is not None and self._all.adds_up(frames.dtype):
             return self._added_first(frames, self._older, into)
         parts = [self._image_taps().apply(frames[:1])]
-        if self._older is not None:
+        if self._older is not None and self._all.reach > 2:  # with two taps no past is left
             parts.append(self._second_taps(self._older).apply(frames[:2]))
         if self._all.steps(frames.shape[0]):
             parts.append(self.run(frames))
@@ -197,7 +197,7 @@ class FrameConv:
         into = self._newest.apply(frames, into)
         if self._shape.past == "zeros":
             older.apply(frames[:-1], into[1:])
-            if into.shape[0] > 2:
+            if into.shape[0] > 2 and self._all.reach > 2:
                 self._oldest.apply(frames[:-2], into[2:])
             return into
         into[:2].add_(older.apply(frames[:1]))
@@ -218,7 +218,7 @@ class FrameConv:
 
     def _older_taps(self, weight: Tensor) -> TemporalConv:
         if self._shape.past == "zeros":
-            return self._all.with_taps(self._all.weight[:, :, 1:2])
+            return self._all.with_taps(self._all.weight[:, :, -2:-1])
         return self._all.with_taps(self._laid_out(folds.first_frame(weight)[1].unsqueeze(2)))
 
     def _second_taps(self, older: TemporalConv) -> TemporalConv:

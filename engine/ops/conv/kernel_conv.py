@@ -46,7 +46,7 @@ class Convolved(NamedTuple):
 
 
 class KernelConv:
-    """Causal convolution [O, I, K, kh, kw] with K = 1 or 3 of half precision; see `FrameConv`.
+    """Causal convolution [O, I, K, kh, kw] of half precision; see `FrameConv`.
 
     The first frame of a clip, whose past is copies of it, takes the sum of the taps, rounded once.
 

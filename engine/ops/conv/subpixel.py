@@ -74,7 +74,7 @@ class NearestFold:
 
     Args:
         weight: [O, I, 3, 3], on its device, in the precision in which folds are computed.
-        bias: [O].
+        bias: [O]; None: none.
         options: Type of the table that is kept, rounded once, and whether our kernel may use it.
 
     Attributes:
@@ -84,18 +84,19 @@ class NearestFold:
     Memory: the table of 16 * O * I values.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor, options: ConvOptions) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, options: ConvOptions) -> None:
         self.channels = weight.shape[0]
         dtype, table = options.dtype, folds.nearest(weight).unsqueeze(2)
         kernel = options.method(table.shape, table.device, ConvShape(), PHASES).kernel
         self.reads_views = kernel is not None
-        biases = bias.repeat(PHASES)
+        biases = None if bias is None else bias.repeat(PHASES)
         self._phases = KernelPhases(table, biases, kernel) if kernel is not None else None
         if self._phases is not None:
             return
         table = table.to(dtype)
         table = table.contiguous(memory_format=torch.channels_last_3d)
-        self._taps = TemporalConv(table, biases.to(dtype), padding=1)
+        biases = None if biases is None else biases.to(dtype)
+        self._taps = TemporalConv(table, biases, padding=1)
 
     def write(self, frames: Tensor, out: Tensor, *, chunked: bool = True) -> None:
         """Enlarge frames.

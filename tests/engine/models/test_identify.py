@@ -24,6 +24,9 @@ SHAPES: list[tuple[str, dict[str, tuple[int, ...]]]] = [
     ("wan21-vae", {"decoder.upsamples.0.residual.0.gamma": (8, 1, 1, 1)}),
     ("lite", {"convolutions.0.weight": (8, 3, 3, 3), "convolutions.0.bias": (8,)}),
     ("text-embedding", {"embedding": (58, 5120)}),
+    ("swiftvr-vae", {"decoder.16.conv.2.bias": (8,)}),
+    ("swiftvr-transformer", {"blocks.3.attn1.to_q.weight": (8, 8)}),
+    ("swiftvr-prompt", {"prompt_emb": (1, 9, 40), "attention_mask": (1, 9)}),
     ("", {"something.else": (1,)}),
     ("", {}),
 ]

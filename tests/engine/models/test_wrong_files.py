@@ -16,8 +16,11 @@ from engine.core import errors
 from engine.models.seedvr2.dit.load import load_dit
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.load import load_vae
+from engine.models.swiftvr.load import load_reae, load_swift_dit
 from engine.models.wan.vae.load import load_wan
 from tests.helpers.seedvr2 import write_dit, write_vae
+from tests.helpers.swiftvr import PROMPT, write_reae
+from tests.helpers.swiftvr import write_dit as write_swift_dit
 from tests.helpers.wan import write_wan
 
 SMALL = VaeConfig(block_out_channels=(4, 4, 8, 8), layers_per_block=1, norm_groups=4)
@@ -26,6 +29,12 @@ LOADERS: dict[str, tuple[Any, Any, str]] = {
     "SeedVR2 transformer": (load_dit, write_dit, "vid_out.proj.bias"),
     "SeedVR2 VAE": (load_vae, lambda path: write_vae(path, SMALL), "decoder.conv_out.bias"),
     "Wan VAE": (load_wan, write_wan, "decoder.conv1.bias"),
+    "SwiftVR VAE": (load_reae, write_reae, "decoder.22.bias"),
+    "SwiftVR transformer": (
+        lambda path, form: load_swift_dit(path, path.parent / PROMPT, form=form),
+        write_swift_dit,
+        "proj_out.bias",
+    ),
 }
 HINTS = {"SeedVR2 transformer": "seedvr2_ema_3b", "SeedVR2 VAE": "ema_vae_fp16.safetensors"}
 OTHERS = {
@@ -33,6 +42,9 @@ OTHERS = {
     "a Wan 2.1 VAE": ("encoder.downsamples.0.residual.0.gamma", (1, 1)),
     "a SeedVR2 transformer (3B)": ("blocks.31.attn.proj_qkv.all.weight", (2, 2)),
     "a SeedVR2 transformer (7B)": ("blocks.0.attn.proj_qkv.vid.weight", (2, 2)),
+    "a SwiftVR VAE": ("encoder.4.conv.0.weight", (2, 4, 3, 3)),
+    "a SwiftVR transformer": ("blocks.0.attn1.to_q.weight", (2, 2)),
+    "a SwiftVR prompt": ("prompt_emb", (1, 9, 40)),
     "a VAE for single images": ("encoder.down.0.block.0.conv1.weight", (2, 2, 3, 3)),
     "a text embedding": ("embedding", (58, 24)),
     "another model": ("unet.weight", (2,)),

@@ -8,7 +8,6 @@ Source: SeedVR2 transformer (ByteDance-Seed/SeedVR, Apache-2.0).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -19,7 +18,7 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from engine.models.seedvr2.dit.config import DitConfig, Grid, Window
-from engine.ops.attention.rope import rotate
+from engine.ops.attention.rope import rotate, sinusoids
 
 Stream = Literal["vid", "txt"]
 
@@ -89,19 +88,6 @@ class TimeEmbedding(nn.Module):
         features = sinusoids(timestep, self.features).to(like.device, like.dtype)
         hidden = F.silu(self.proj_hid(F.silu(self.proj_in(features))))
         return torch.as_tensor(self.proj_out(hidden))
-
-
-def sinusoids(timestep: float, features: int) -> Tensor:
-    """Sines, then cosines of the time step times 10000^(-i/n), i < n = features / 2.
-
-    Returns:
-        [features] float32.
-    """
-    half = features // 2
-    exponents = -math.log(10000.0) / half * torch.arange(half, dtype=torch.float32)
-    # float32 exponentials differ from CPU to CPU, and the time step makes them large
-    angles = timestep * torch.exp(exponents.double()).float()
-    return torch.cat((angles.sin(), angles.cos()))
 
 
 class Modulation(nn.Module):

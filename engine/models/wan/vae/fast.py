@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from torch import Tensor, nn
 
 from engine.models.video_vae.builder import Builder, Table, in_order, single_conv
-from engine.models.video_vae.layers import AttentionLayer, Mark, OutputLayer, ResidualLayer
+from engine.models.video_vae.layers import (
+    AttentionLayer,
+    Mark,
+    OutputLayer,
+    PatchLayer,
+    Pictures,
+    ResidualLayer,
+)
 from engine.models.video_vae.runner import FastSlicedVae, Parts
 from engine.models.video_vae.slice_context import Part
 from engine.models.video_vae.slicing import clamp_logvar
@@ -16,14 +23,10 @@ from engine.models.wan.vae.config import Stage, WanConfig
 from engine.models.wan.vae.fast_layers import (
     Averaged,
     Bridged,
-    Enlarger,
     FastWanDownsampler,
     FastWanRmsNorm,
     FastWanUpsampler,
-    PatchLayer,
-    Pictures,
     Repeated,
-    SteppedEnlarger,
 )
 from engine.models.wan.vae.plain import (
     DownStage,
@@ -37,7 +40,6 @@ from engine.models.wan.vae.plain import (
 )
 from engine.models.wan.vae.split import decoder_high_stages, encoder_high_stages
 from engine.ops.conv.causal_conv import Carry, ZeroPastConv3d
-from engine.ops.conv.subpixel import NearestFold
 
 
 def _norm(build: Builder, plain: nn.Module) -> FastWanRmsNorm:
@@ -70,13 +72,7 @@ def _downsampler(build: Builder, plain: WanDownsampler) -> list[Part]:
 def _upsampler(build: Builder, plain: WanUpsampler) -> list[Part]:
     """An upsampler of space, and of time where the plain one is."""
     time = build.conv(plain.time_conv, late=True) if hasattr(plain, "time_conv") else None
-    conv = cast(nn.Conv2d, plain.resample["1"])
-    space: Enlarger
-    if build.switches.upsampler_fold:
-        weight, bias = build.exact(conv, "weight"), build.exact(conv, "bias")
-        space = NearestFold(weight, bias, build.options)
-    else:
-        space = SteppedEnlarger(build.frame_conv(conv), conv.out_channels)
+    space = build.enlarger(plain.resample["1"])
     return [FastWanUpsampler(build.name(plain), time, space)]
 
 
@@ -138,7 +134,7 @@ class FastWanVae(FastSlicedVae[WanVae, WanConfig]):
         encoder, decoder, config = plain.encoder, plain.decoder, self.config
         down, up = list(encoder.downsamples), list(decoder.upsamples)
         cut = _modules(config, config.encoder_stages[: encoder_high_stages(config)])
-        self._encode_high: list[Part] = [PatchLayer()] if config.patch > 1 else []
+        self._encode_high: list[Part] = [PatchLayer(columns_first=True)] if config.patch > 1 else []
         self._encode_high += build.parts(encoder.conv1, *down[:cut])
         self._encode_low = build.parts(*down[cut:], encoder.middle, encoder.head, plain.conv1)
         cut = len(up) - _modules(config, decoder_high_stages(config))

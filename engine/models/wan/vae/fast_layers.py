@@ -1,4 +1,4 @@
-"""Layers that only the fast variant of the Wan VAEs has: norm, patches, resamplers, shortcuts.
+"""Layers that only the fast variant of the Wan VAEs has: norm, resamplers, shortcuts.
 
 Wan 2.2 has shortcuts around its stages, without weights of their own. A stage's input is averaged,
 or repeated, to the shape of its result. The published description spreads it to a list of (channel,
@@ -16,17 +16,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.models.video_vae.causal_layers import AnyCausalConv
+from engine.models.video_vae.layers import Enlarger
 from engine.models.video_vae.slice_context import NormInput, Part, SliceContext, keep_last
 from engine.models.wan.vae.config import Stage
-from engine.ops.conv.frame_conv import FrameConv
-from engine.ops.conv.subpixel import NearestFold
 from engine.ops.conv.temporal_conv import memory_format
 from engine.ops.kernels.conv import Factors
 from engine.ops.norm import compiled
 from engine.ops.norm.rms_norm import factors_of, rms_norm_silu
 
 _LEAST_LENGTH = 1e-12
-_PLACES = tuple((row, column) for row in range(2) for column in range(2))
 
 
 class FastWanRmsNorm:
@@ -78,44 +76,6 @@ class FastWanRmsNorm:
         return F.silu(normed) if silu else normed
 
 
-class PatchLayer:
-    """Squares of 2x2 pixels side by side as channels: 4 * colour + 2 * column + row."""
-
-    name = "patches"
-
-    def run(self, context: SliceContext) -> None:
-        """[T, C, 2h, 2w] -> [T, 4C, h, w]."""
-        frames = context.take()
-        count, colours, height, width = frames.shape
-        folded = context.workspace.fresh((count, 4 * colours, height // 2, width // 2))
-        for row, column in _PLACES:
-            folded[:, 2 * column + row :: 4] = frames[:, :, row::2, column::2]
-        context.put(folded)
-
-
-class Pictures:
-    """The inverse of patches, for Wan 2.2 or for the decoder that enlarges.
-
-    Args:
-        columns_first: Whether the offset of the column is the slower index, as in Wan 2.2.
-    """
-
-    name = "pictures"
-
-    def __init__(self, *, columns_first: bool) -> None:
-        self._strides = (1, 2) if columns_first else (2, 1)
-
-    def run(self, context: SliceContext) -> None:
-        """[T, 4C, h, w] -> [T, C, 2h, 2w]."""
-        folded = context.take()
-        count, channels, height, width = folded.shape
-        frames = context.workspace.fresh((count, channels // 4, 2 * height, 2 * width))
-        rows, columns = self._strides
-        for row, column in _PLACES:
-            frames[:, :, row::2, column::2] = folded[:, rows * row + columns * column :: 4]
-        context.put(frames)
-
-
 class FastWanDownsampler:
     """Half the height and width, and then, on request, of 1 + 2n frames the n + 1.
 
@@ -143,34 +103,6 @@ class FastWanDownsampler:
         context.put(frames, self.name)
 
 
-class SteppedEnlarger:
-    """Enlargement of the specification: every pixel four times, then the convolution.
-
-    Args:
-        conv: 3x3, of single frames.
-        channels: Channels of its result.
-
-    Memory: four times the source and the result; where it is chunked those of one frame.
-    """
-
-    reads_views = False
-
-    def __init__(self, conv: FrameConv, channels: int) -> None:
-        self._conv = conv
-        self.channels = channels
-
-    def write(self, frames: Tensor, out: Tensor, *, chunked: bool = True) -> None:
-        """Enlarge frames; see `NearestFold.write`."""
-        step = 1 if chunked else len(frames)
-        for start in range(0, len(frames), step):
-            part = slice(start, start + step)
-            large = F.interpolate(frames[part], scale_factor=2.0, mode="nearest")
-            out[part] = self._conv.run(large)
-
-
-Enlarger = NearestFold | SteppedEnlarger
-
-
 class FastWanUpsampler:
     """On request, of n + 1 frames the 1 + 2n, and then twice the height and width.
 
@@ -185,9 +117,7 @@ class FastWanUpsampler:
     Memory: the result, and what time makes of the source.
     """
 
-    def __init__(
-        self, name: str, time: AnyCausalConv | None, space: NearestFold | SteppedEnlarger
-    ) -> None:
+    def __init__(self, name: str, time: AnyCausalConv | None, space: Enlarger) -> None:
         self.name = name
         self._time, self._space = time, space
 

@@ -73,7 +73,7 @@ def test_slices_in_the_midst_of_a_clip_are_all_alike() -> None:
         (3, None, [(0, 3)]),
         (0, 4, []),
     ):
-        assert list(slices(length, size, begins=False)) == spans
+        assert list(slices(length, size, lead=0)) == spans
 
 
 def test_a_decoder_takes_its_slices_in_latent_steps() -> None:

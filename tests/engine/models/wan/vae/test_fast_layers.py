@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.models.video_vae.layers import PatchLayer, Pictures
 from engine.models.video_vae.slice_context import NormInput, Part, SliceContext
 from engine.models.wan.vae.fast import FastWanVae
-from engine.models.wan.vae.fast_layers import FastWanRmsNorm, PatchLayer, Pictures
+from engine.models.wan.vae.fast_layers import FastWanRmsNorm
 from engine.models.wan.vae.plain import WanRmsNorm as PlainNorm
 from engine.models.wan.vae.plain import patches, pictures
 from engine.ops.conv.causal_conv import Carry
@@ -37,7 +38,7 @@ def as_clip(frames: Tensor) -> Tensor:
 def test_patches_and_pictures_are_those_of_the_plain_form() -> None:
     frames, head = random_frames(2, 3, 6, 4), random_frames(2, 12, 3, 4)
     for last in (True, False):
-        folded = through(PatchLayer(), frames, last=last)
+        folded = through(PatchLayer(columns_first=True), frames, last=last)
         assert torch.equal(as_clip(folded), patches(as_clip(frames), 2))
         assert torch.equal(through(Pictures(columns_first=True), folded, last=last), frames)
         found = through(Pictures(columns_first=False), head, last=last)

@@ -1,0 +1,1 @@
+"""The autoencoder of SwiftVR (ReAE)."""
