@@ -16,7 +16,7 @@ from engine.core.geometry import Size
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from engine.settings.schema import IMAGE_FORMATS, VIDEO_FORMATS, JobSettings
-from engine.verify.verify import verify
+from engine.verification.verify import verify
 from engine.video.planes import frame_of, has_clipped, planes_of
 from engine.video.read.examination import examined
 from engine.video.read.images import read_picture
