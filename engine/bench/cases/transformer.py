@@ -315,6 +315,8 @@ def _copy_rate(run: DitRun) -> float:
 
 # --- launches
 
+_SMALL_LATENT = 2, 90, 160  # 5 frames of 720p, 7,200 tokens
+
 
 def launch_rows(options: BenchOptions) -> Iterator[Row]:
     """A row for each kind of launch, then one for a forward pass of the transformer.
@@ -333,7 +335,8 @@ def launch_rows(options: BenchOptions) -> Iterator[Row]:
     for name, work in works.items():
         found = _launch_times(work)
         yield {"launch": name, **found}
-    count = cost.launches(DIT_3B, rounds=False)
+    passes = cost.forward_passes(DIT_3B, _SMALL_LATENT, cost.DitUse(dtype="bfloat16"))
+    count = round(passes.launches)
     yield {
         "launch": "a forward pass of the 3B",
         "launches": count,
