@@ -48,8 +48,9 @@ def chosen_settings(
     """
     pretend = pretend or from_environment()
     given = {name: value for name, value in named.items() if value is not None}
-    for name in given.keys() & {"start", "stop"}:
-        parse_clock(str(given[name]))
+    for name in ("start", "stop"):
+        if given.get(name, "") != "":
+            parse_clock(str(given[name]))
     if "model" in given:
         given |= named_model(str(given["model"]))
     usual = JobSettings()

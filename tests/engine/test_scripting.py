@@ -5,6 +5,7 @@ import io
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import torch
 from PIL import Image
 
 import engine
+from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.clips import make_clip
 from tests.helpers.seedvr2 import tiny_config, write_seedvr2, write_vae
 from tests.helpers.wan import tiny_wan_config, write_wan
@@ -82,6 +84,14 @@ def test_settings_have_their_values_or_texts(source: Path) -> None:
     assert plans[0].frames < 6
     assert engine.plan(source, model="none").picture.size == plans[0].source_size
     assert engine.plan(source, "other.mkv").output == Path("other.mkv").absolute()
+
+
+def test_every_setting_is_a_keyword(source: Path) -> None:
+    usual = asdict(JobSettings()) | asdict(EngineSettings())
+    texts = {name: str(value) for name, value in usual.items()}
+    plans = [engine.plan(source, **{**given, "model": "lite"}) for given in ({}, usual, texts)]
+    first, *others = ((plan.work, plan.picture, plan.output) for plan in plans)
+    assert others == [first] * 2
 
 
 def test_a_plan_can_be_for_another_gpu(source: Path) -> None:
