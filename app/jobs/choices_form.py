@@ -337,6 +337,7 @@ class ChoicesForm(QWidget):
         if self.output is not None and container is not None:
             self.output = result_form.renamed(self.output, str(container), self._is_image)
         self._show_family()
+        self.file.show_settings(self.settings)
         self.presets.show_settings(self.settings)
         self._send_soon()
 

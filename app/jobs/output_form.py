@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QWidget
 
 from app.bound import bind
-from app.engine_messages import setting_text, setting_title
+from app.engine_messages import choice_hint, setting_text, setting_title
 from app.i18n import mark, tr
 from app.settings.editors import ChoiceEditor, make_editor, title_of, value_text
 from app.widgets.controls import SegmentedControl, WheellessSlider
@@ -114,6 +114,8 @@ class FormatForm(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._editors = {name: ChoiceEditor(name) for name in ("container", "codec")}
+        self._container = "auto"
+        self._about = label(kind="secondary", name="formatHint", wraps=True)
         self._quality_text, self._bit_rate = label(), 0.0  # Mbit/s; 0 for the quality
         self._quality = named(WheellessSlider(Qt.Orientation.Horizontal), "setting-crf")
         bind_text(self._quality, self._quality.setAccessibleName, lambda: setting_title("crf"))
@@ -124,6 +126,7 @@ class FormatForm(QWidget):
         titles = [title_of(name, one.control) for name, one in self._editors.items()]
         column(
             grid([titles, [*self._editors.values()]], spacing=(8, 6), wide=range(2)),
+            self._about,
             8,
             row(title_of("crf"), STRETCH, self._quality_text),
             self._quality,
@@ -137,9 +140,12 @@ class FormatForm(QWidget):
             lambda value: self.changed.emit({"crf": self._worst - value})
         )
         bind(self, self._show_quality)
+        bind(self, self._show_about)
 
     def show_settings(self, settings: schema.JobSettings) -> None:
         """Show the values of a job."""
+        self._container = settings.container
+        self._show_about()
         for name, editor in self._editors.items():
             editor.set_value(getattr(settings, name))
         self._quality.blockSignals(True)
@@ -164,6 +170,11 @@ class FormatForm(QWidget):
         """Value of "automatic" in a plan; None while there is none."""
         self._editors["container"].show_automatic(plan.format if plan is not None else "")
         self._editors["codec"].show_automatic(video_codec(plan) if plan is not None else "")
+
+    def _show_about(self) -> None:
+        """One line about the chosen format."""
+        self._about.setText(choice_hint("container", self._container))
+        self._about.setVisible(bool(self._about.text()))
 
     def _show_quality(self) -> None:
         crf = self._worst - self._quality.value()

@@ -144,8 +144,8 @@ def _title(name: str, gpu: str) -> Message:
 
 def _cost_title(name: str) -> Message:
     kind, _, detail = name.partition("-")
-    if kind in _ENCODERS:
-        return message("bench.cost.write", codec=_ENCODERS[kind])
+    if name in _ENCODERS:
+        return message("bench.cost.write", codec=_ENCODERS[name])
     if kind in ("open", "decode"):
         return message(f"bench.cost.{kind}", codec=_ENCODERS.get(detail, detail))
     if kind == "lite" and "-" in detail:

@@ -48,8 +48,8 @@ COSTS: dict[str, float] = {
     "ffv1": 0.02,
     "png": 0.38,
     "tiff": 0.05,
-    "exr": 0.3,
-    "dpx": 0.02,
+    "exr": 0.4,
+    "dpx": 0.01,
     "encoder": 0.03,  # NVENC
     "open-libx265": 0.25,  # the beginning of a segment
     "open-libsvtav1": 0.1,
@@ -62,7 +62,7 @@ COSTS: dict[str, float] = {
     "decode-ffv1": 0.035,
     "decode-png": 0.03,
     "decode-tiff": 0.02,
-    "decode-exr": 0.1,
+    "decode-exr": 0.05,
     "decode-dpx": 0.01,
     "decode-encoder": 0.008,
     "vae-float32": 1e12 / 8e10,

@@ -422,7 +422,8 @@ def estimated_bits_per_pixel(picture: PicturePlan) -> float:
         return float(constant / picture.frame_rate / picture.size.pixels)
     crf = int(picture.options.get("crf") or picture.options.get("cq") or "16")
     crf = round(crf / ENCODERS[picture.encoder].crf_scale)
-    return bits_per_pixel(picture.codec, crf, picture.bit_depth, picture.chroma)
+    bits = bits_per_pixel(picture.codec, crf, picture.bit_depth, picture.chroma)
+    return bits * 2.5 if picture.options.get("format") == "float" else bits  # noise, mostly
 
 
 def encoder_works(name: str) -> bool:

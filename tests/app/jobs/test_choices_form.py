@@ -350,7 +350,12 @@ def test_a_constant_bit_rate_takes_the_place_of_the_quality(qtbot):
     assert slider.isEnabled()
 
 
-def test_every_format_has_a_line(qtbot):
+def test_every_format_has_a_line_that_is_shown_where_it_is_chosen(qtbot):
+    form = ChoicesForm()
+    qtbot.addWidget(form)
+    hint = form.file.findChild(QLabel, "formatHint")
+    assert hint.isHidden()
     for value in CONTAINERS[1:]:
-        assert choice_hint("container", value).count(".") >= 1, value
+        form.choose({"container": value})
+        assert hint.text() == choice_hint("container", value) != ""
         assert choice_text("container", value) != value
