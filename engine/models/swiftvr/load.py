@@ -86,14 +86,14 @@ def reae_config_of(file: WeightsFile) -> ReaeConfig:
     return infer_reae_config(file.shapes)
 
 
-REAE_LOADER = VaeLoader(
+LOADER = VaeLoader(
     plain=Reae,
     fast=FastReae,
     config_of=reae_config_of,
     keys_of=lambda _: KeyMap(),
     weights=FiniteWeights,
 )
-load_reae = REAE_LOADER.load
+load_reae = LOADER.load
 
 
 # --- transformer

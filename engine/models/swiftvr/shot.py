@@ -21,6 +21,7 @@ from engine.models.swiftvr.chunks import (
     Restart,
     latents_of,
 )
+from engine.models.swiftvr.dit.fast import FastSwiftDit
 from engine.models.swiftvr.load import AnyReae, AnySwiftDit
 from engine.models.upscalers import Advance, Restored, no_advance
 from engine.models.video_vae.frame_slices import as_clip, as_frames, check_finite
@@ -35,7 +36,8 @@ class Shot:
         dit: Transformer, in either variant.
         grid: Chunks.
         restart: Place in the shot to begin at, when its beginning was done before.
-        advance: Called after each latent and each chunk.
+        advance: Called after each latent and each chunk, and between layers of the fast
+            transformer.
 
     Memory: frames of a latent, latents of two chunks, and what the models take.
     """
@@ -50,6 +52,8 @@ class Shot:
     ) -> None:
         self._vae, self._dit, self._grid = vae, dit, grid
         self._restart, self._advance = restart, advance
+        if isinstance(dit, FastSwiftDit):
+            dit.between = lambda: advance("transformer", 0)
         self._encoding, self._decoding = Carry(), Carry()
         self._waiting: list[Tensor] = []  # frames [3, H, W] that are no whole latent yet
         self._latents: list[Tensor] = []  # [1, L, 1, h, w] each, from number _kept on

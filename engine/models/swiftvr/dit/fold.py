@@ -105,7 +105,7 @@ class _Fold:
     def modulation(self, prefix: str) -> Tensor:
         """Shift, scale and gate of both steps of a block [6, dim]; scales are factors."""
         found = self._exact(f"{prefix}scale_shift_table")[0] + self._condition.modulation
-        found[[1, 4]] += 1
+        found[1::3] += 1
         return found
 
     def last_modulation(self) -> Tensor:

@@ -174,6 +174,22 @@ def test_values_that_are_not_finite_name_their_part(part: str) -> None:
     assert caught.value.case == part
 
 
+def test_what_is_done_is_told_and_can_be_stopped_between_layers(models: tuple[Any, Any]) -> None:
+    told: list[tuple[str, float]] = []
+
+    def advance(stage: str, frames: float) -> None:
+        told.append((stage, frames))
+        if len(told) == 20:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        list(Shot(*models, GRID, advance=advance).push(clip(30), last=True))
+    layers = told.count(("transformer", 0))
+    assert layers >= 2 * TINY_DIT.layers
+    frames = {stage: sum(n for of, n in told if of == stage) for stage, _ in told}
+    assert frames["encode"] >= frames["transformer"] >= frames["decode"] > 0
+
+
 def test_a_shot_has_as_many_latents_as_its_frames_need() -> None:
     assert [latents_of(frames) for frames in (1, 2, 5, 6, 29)] == [1, 2, 2, 3, 8]
     with pytest.raises(ValueError, match="0 latents"):

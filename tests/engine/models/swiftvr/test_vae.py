@@ -8,8 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.core.geometry import Size
+from engine.models.swiftvr.vae.config import REAE
 from engine.models.swiftvr.vae.fast import FastReae
 from engine.models.swiftvr.vae.plain import Reae
+from engine.models.video_vae.measuring import Valueless
+from engine.models.video_vae.vae_use import Piece, VaeCode, VaeUse
 from engine.ops.conv.causal_conv import Carry
 from engine.settings.optimisations import VaeSwitches
 from tests.helpers.extended import extended
@@ -103,6 +107,32 @@ def test_only_whole_latents_are_encoded(plain: Reae) -> None:
         plain.encode(clip(5))
     with pytest.raises(ValueError, match=r"3 frames"):
         plain.encode(clip(3))
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize(("folds", "decoded"), [(True, (0.213, 0.254)), (False, (0.248, 0.290))])
+def test_operations_and_carries_of_the_published_size(
+    folds: bool, decoded: tuple[float, float]
+) -> None:
+    """MFLOP for a pixel of a frame, and values that are kept for one: docs/vae-folds.md."""
+    clip = Piece(channels=3, factor=1, first=4, later=4)
+    steps = Piece(channels=REAE.latent_channels, factor=REAE.spatial_factor, first=1, later=1)
+    pieces = {"encode_slice": clip, "decode_slice": steps}
+    code = VaeCode("engine.models.swiftvr.load", lambda *_: pieces, lambda _: {})
+    switches = VaeSwitches(upsampler_fold=folds)
+    use = VaeUse(dtype="float16", device="cuda", switches=switches, slice_frames=4)
+    frame = Size(1920, 1088)
+    expected = {"encode_slice": ((0.036, 0.041), 15.75), "decode_slice": (decoded, 42.0)}
+    with Valueless(code, REAE, use) as measured:
+        for call, (operations, kept) in expected.items():
+            carry = Carry()
+            for count in operations:
+                before = measured.meter.convolutions
+                given = measured.given(pieces[call], frame, pieces[call].later)
+                carry = getattr(measured.fast, call)(given, carry.handed_over())[1]
+                made = measured.meter.convolutions - before
+                assert made / (4e6 * frame.pixels) == pytest.approx(count, abs=5e-4)
+            assert carry.bytes_held / 2 == pytest.approx(kept * frame.pixels, rel=1e-3)
 
 
 def test_gradients_flow_through_the_plain_variant(plain: Reae) -> None:
