@@ -33,9 +33,10 @@ from engine.core.messages import hint_of, message, text_of, title
 from engine.hardware import gpu_table
 from engine.hardware.gpu_table import CAPABILITIES
 from engine.models.contracts import StageWork
+from engine.models.gpu_passes import Passes
 from engine.models.seedvr2.dit.config import DIT_3B
-from engine.models.seedvr2.dit.cost import launches, passed_bytes
-from engine.planner.times import LAUNCH_S, compute_seconds
+from engine.models.seedvr2.dit.cost import DitUse, forward_passes
+from engine.planner.gpu_speed import LAUNCH_S, compute_seconds
 from engine.protocol.report import MeasuredSwitch
 from engine.settings.optimisations import SwitchEntry, choices, optimisations
 from engine.settings.requirements import CUDA, Requirement
@@ -172,7 +173,8 @@ def page(found: Sequence[MeasuredMachine], counts: Mapping[str, SwitchCount]) ->
         ),
     ]
     head = _HEAD.format(counts=_state_counts())
-    graphs = _GRAPHS.format(launch=LAUNCH_S * 1e6, then=launches(DIT_3B, rounds=False))
+    then = round(_passes(published.SHORT_CLIP).launches)
+    graphs = _GRAPHS.format(launch=LAUNCH_S * 1e6, then=then)
     generations = [_GENERATIONS, *piped(_generations()), ""]
     return "\n".join([head, *piped(grid), "", graphs, *piped(_graphs()), "", *generations])
 
@@ -208,10 +210,7 @@ def _gpu_seconds(step: str) -> Iterator[float]:
     count, is_vae = published.known()[0][step], step.startswith("decode")
     operations, passed = count.teraflops * 1e12, count.besides * 1e9
     if not is_vae:
-        size = published.SIZES["720p"]
-        clip = published.SHORT_CLIP if "5 frames" in step else published.CLIP
-        grid = clip, size.height // 8, size.width // 8
-        passed = passed_bytes(DIT_3B, grid, "bfloat16")
+        passed = _passes(published.SHORT_CLIP if "5 frames" in step else published.CLIP).moved
     work = StageWork(
         kind="vae" if is_vae else "transformer",
         dtype="float16" if is_vae else "bfloat16",
@@ -221,6 +220,13 @@ def _gpu_seconds(step: str) -> Iterator[float]:
     )
     for name in _GRAPH_GPUS:
         yield compute_seconds(gpu_table.named(name), work)
+
+
+def _passes(clip: int) -> Passes:
+    """Passes of a forward of the 3B for a clip of 720p, its length in latents."""
+    size = published.SIZES["720p"]
+    grid = clip, size.height // 8, size.width // 8
+    return forward_passes(DIT_3B, grid, DitUse(dtype="bfloat16"))
 
 
 def _generations() -> list[tuple[str, ...]]:

@@ -10,7 +10,7 @@ import pytest
 from engine.bench.chart import svg_of
 from engine.bench.report import Claim, ClaimState, claim_of, claims, is_switch, markdown
 from engine.core.messages import message, text_of
-from engine.planner.times import LAUNCH_S
+from engine.planner.gpu_speed import LAUNCH_S
 from engine.settings.optimisations import choices, optimisations
 from tests.pretended_gpu.published_switches import known
 from tools.reports.claims import H100, PAGE, ROOT, MeasuredMachine, host_shares, machines, page
