@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from engine import diagnostics
+from engine.bench.wing import BenchmarkService
 from engine.jobs import engine_thread, task_runner
 from engine.jobs.engine_thread import EngineThread
 from engine.jobs.task_runner import Task
@@ -87,6 +88,8 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNa
     monkeypatch.setattr(diagnostics, "examine", lambda: ())
     monkeypatch.setattr(engine_thread, "Sampler", None)
     monkeypatch.setattr(socket, "getaddrinfo", no_address)
+    for measures in ("_measure", "_archive"):  # a minute and ten minutes
+        monkeypatch.setattr(BenchmarkService, measures, staticmethod(lambda *_: None))
     found: list[e.Event] = []
     sink = SimpleNamespace(emit=found.append)
     machine = Machine(settings=EngineSettings(threads=1), jobs_folder=tmp_path / "jobs")
@@ -133,7 +136,7 @@ def test_no_value_of_a_command_is_an_internal_error(
         kind = next((kind for kind in VALUES if isinstance(usual, kind)), None)
         for value in (*VALUES.get(kind, ()), *OTHER):
             if value is True and isinstance(usual, bool):
-                continue  # measures, opens ports
+                continue  # opens ports
             engine.found.clear()
             engine.do(replace(command, **{field.name: value}))
             assert "internal-error" not in codes(engine.found), (field.name, value)
