@@ -28,7 +28,7 @@ NAME = "swiftvr_bf16.safetensors"
 HALF = torch.bfloat16
 
 
-@pytest.fixture(params=[4, 30], ids=["few rows", "many rows"])
+@pytest.fixture(params=rest_extended((4, 30), 4))
 def path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A published file; its prompt has few keys, or many."""
     write_dit(tmp_path / "model.safetensors", rows=request.param)
