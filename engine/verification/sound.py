@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from av import AudioFrame, AudioResampler
+from av import AudioFrame, AudioLayout, AudioResampler
 from numpy.typing import NDArray
 
 from engine.core.messages import Message, message
@@ -275,7 +275,17 @@ def _moved(wanted: Samples, made: Samples, lag: int) -> tuple[Samples, Samples]:
 
 
 def _brought_to(track: Track, layout: str) -> Iterator[tuple[int, Samples]]:
-    """Samples float32 [n, channels] of 8 kHz, and the number of the first since the picture's."""
+    """Samples float32 [n, channels] of 8 kHz, and the number of the first since the picture's.
+
+    Without the channel of low frequencies, of which AAC keeps the lowest only.
+    """
+    names = [channel.name for channel in AudioLayout(layout).channels]
+    full = [number for number, name in enumerate(names) if name != "LFE"]
+    for at, samples in _resampled_runs(track, layout):
+        yield at, samples[:, full]
+
+
+def _resampled_runs(track: Track, layout: str) -> Iterator[tuple[int, Samples]]:
     resampler: AudioResampler | None = None
     following = at = 0
     for time, samples in track.frames:

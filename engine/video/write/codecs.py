@@ -89,7 +89,7 @@ def choose_container(media: MediaInfo, settings: JobSettings, output: Path | Non
     else:
         container = _container_for(media, settings)
     _check_codec(container, settings.codec)
-    _check_sound(container, settings.sound)
+    _check_sound(media, container, settings.sound)
     return container
 
 
@@ -129,9 +129,10 @@ def _check_codec(container: str, codec: str) -> None:
     )
 
 
-def _check_sound(container: str, codec: str) -> None:
+def _check_sound(media: MediaInfo, container: str, codec: str) -> None:
     into = CONTAINERS.get(container)
-    if into is None or codec == "auto" or codec in into.audio:
+    is_made = any(plan.converted == codec for plan in plan_streams(media, container, codec))
+    if into is None or not is_made or codec in into.audio:
         return
     better = next(one.title for one in CONTAINERS.values() if codec in one.audio)
     raise ContainerMismatch("sound-in-container", kind=into.title, codec=codec, better=better)

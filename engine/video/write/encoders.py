@@ -311,7 +311,7 @@ def encoder_options(
         return {"preset": preset, "tune": "hq", "rc": control, **_bits(encoder, rate)}
     if encoder.name == "libvpx-vp9":
         deadline = "realtime" if speed == "fast" else "good"
-        still = {"auto-alt-ref": "0"} if layout[2] else {}  # FFmpeg's alpha goes with no other
+        still = {"auto-alt-ref": "0"} if layout[2] else {}  # FFmpeg needs it for alpha
         options = {"deadline": deadline, "cpu-used": preset, "row-mt": "1", **still}
         return {**options, **_bits(encoder, rate)}
     parameters = {
@@ -327,7 +327,7 @@ def encoder_options(
 
 def _bits(encoder: EncoderSpec, rate: Rate) -> dict[str, str]:
     if rate.constant:
-        # half a second, half full: every segment starts anew
+        # half a second, half full at the beginning: each segment has a buffer of its own
         room = {"bufsize": rate.constant // 2, "rc_init_occupancy": rate.constant // 4}
         bits = {**dict.fromkeys(("b", "minrate", "maxrate"), rate.constant), **room}
         return {name: str(value) for name, value in bits.items()}

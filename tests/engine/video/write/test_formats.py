@@ -13,7 +13,7 @@ import pytest
 from engine.core.control import Control
 from engine.core.errors import ContainerMismatch, SettingsError
 from engine.core.geometry import Size
-from engine.protocol.media import MediaInfo
+from engine.protocol.media import MediaInfo, StreamInfo
 from engine.protocol.plan import Plan
 from engine.settings.schema import IMAGE_FORMATS, VIDEO_FORMATS, JobSettings
 from engine.verification.verify import verify
@@ -197,9 +197,13 @@ def test_what_has_no_bit_rate_and_sound_that_has_no_place_are_refused() -> None:
         container = "mkv" if "codec" in settings else "sequence"
         with pytest.raises(SettingsError, match="constant bit rate"):
             plan_picture(a_media(), JobSettings(bit_rate=5.0, **settings), Size(64, 48), container)
+    about = {"codec": "wmav2", "sample_format": "fltp", "channels": 2, "sample_rate": 48_000}
+    film = replace(a_media(), streams=(StreamInfo(index=1, kind="audio", **about),))
     for container, codec in (("webm", "aac"), ("mov", "opus")):
+        settings = JobSettings(container=container, sound=codec)
         with pytest.raises(ContainerMismatch, match=codec):
-            choose_container(a_media(), JobSettings(container=container, sound=codec), None)
+            choose_container(film, settings, None)
+        assert choose_container(a_media(), settings, None) == container, "nothing to convert"
 
 
 def test_the_size_of_the_file_follows_the_bit_rate() -> None:
