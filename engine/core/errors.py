@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import ClassVar
 
 from engine.core.messages import HasMessage, Message, Param, message
@@ -58,9 +59,9 @@ class EngineError(HasMessage, Exception):
     def __str__(self) -> str:
         return self.message
 
-    @property
-    def __notes__(self) -> list[str]:  # type: ignore[override]  # Python's own is an attribute
-        """The hint, which Python prints below the error that ends a program."""
+    @cached_property
+    def __notes__(self) -> list[str]:  # type: ignore[override]  # mypy: it cannot be set; it can
+        """The hint, which Python prints below the error that ends a program, and added notes."""
         return [self.hint] if self.hint else []
 
 

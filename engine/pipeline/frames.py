@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.core.control import Control
-from engine.core.errors import Cancelled, OutOfMemory, UnsuitableTensor
+from engine.core.errors import Cancelled, OutOfMemory, SettingsError, UnsuitableTensor
 from engine.core.geometry import Size
 from engine.core.messages import Message
 from engine.hardware.process import at_work, keep_awake
@@ -40,6 +40,7 @@ Pictures = Generator[Picture, None, None]
 
 _ID = "frames"  # in the place of a job's
 _TAGS = ColourTags(matrix="rgb", range="pc", primaries="bt709", transfer="bt709")
+_RATES = (Fraction(1, 100), Fraction(1000))  # frames per second
 _BITS = {np.dtype(np.uint8): 8, np.dtype(np.uint16): 16}
 
 
@@ -56,12 +57,16 @@ class GivenFrames:
 
     Raises:
         UnsuitableTensor: There is no frame, or the first one is none of these arrays.
+        SettingsError: The rate is impossible.
 
     Memory: one frame.
     """
 
     def __init__(self, frames: Iterable[Any], rate: Fraction) -> None:
-        frames_left = iter(frames)
+        if not _RATES[0] <= rate <= _RATES[1]:
+            low, high = _RATES
+            raise SettingsError("outside-limits", setting="rate", value=rate, low=low, high=high)
+        known, frames_left = length_hint(frames), iter(frames)
         first = next(frames_left, None)
         if first is None:
             raise UnsuitableTensor("no-frames")
@@ -71,7 +76,7 @@ class GivenFrames:
         self._looks = _described(picture)
         self._frames = enumerate(map(np.asarray, chain([first], frames_left)))
         height, width, _ = picture.shape
-        bits, known = _BITS[picture.dtype], length_hint(frames)
+        bits = _BITS[picture.dtype]
         self.problems: list[Message] = []
         self.media = MediaInfo(
             path=Path("frames.png"),
@@ -160,7 +165,7 @@ def _work(frames: GivenFrames, context: JobContext, ready: Stream[DoneClip]) -> 
 
     def make() -> None:
         with following(Choices()), using(context.plan.work.switches.run):
-            context.guard = None  # with the smallest plan slow is better than never
+            context.guard = None  # slow is better than an error: no smaller plan can take over
             with closing(SpanMaker(context, frames)) as maker:
                 maker.run(Span(), hand_on)
 

@@ -206,6 +206,7 @@ def test_errors_of_frames_are_raised() -> None:
         ([first, second[:40]], {}, "Frame 2 is 40x64x3 uint8"),
         ([first], {"codec": "hevc"}, "codec has no effect"),
         ([first], {"scales": 2}, "Unknown setting 'scales'"),
+        ([first], {"rate": 0}, "rate cannot be 0"),
     ):
         with pytest.raises(engine.EngineError, match=text):
             list(engine.upscale_frames(frames, **{"model": "none", **settings}))
