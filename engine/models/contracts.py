@@ -21,8 +21,9 @@ from engine.protocol.media import VideoInfo
 from engine.protocol.model_file_state import Kind, NetworkFacts
 from engine.protocol.plan import Notice, PicturePlan, WorkPlan
 from engine.protocol.report import State
+from engine.settings.optimisations import DitSwitches, VaeSwitches
 from engine.settings.schema import JobSettings
-from engine.settings.switches import Switches, default_switches
+from engine.settings.switches import Switches
 
 if TYPE_CHECKING:
     from engine.models.latents import LatentFormat
@@ -279,7 +280,8 @@ class ModelFamily(ABC, Generic[W]):
 
     def as_tested(self, work: W) -> W:
         """The plan with the switches and formats that the speed test measures."""
-        return replace(work, switches=default_switches(work.device))
+        usual = replace(work.switches, vae=VaeSwitches(), dit=DitSwitches())
+        return replace(work, switches=usual)
 
     def frames_around(self, work: W) -> tuple[int, int]:
         """Frames of a shot before some (at most) and after them that their result takes."""

@@ -9,6 +9,8 @@ import pytest
 
 from engine.hardware.budget import pretended_budget
 from engine.hardware.gpu_table import named, requested
+from engine.models.seedvr2.plan import SeedVr2Plan
+from engine.models.seedvr2.planning.requirements import stage_work
 from engine.planner import gpu_speed, times
 from engine.planner.plan_job import Request, bare_plan, plan_job
 from engine.planner.rates import Rates
@@ -123,6 +125,11 @@ def test_switches_scale_what_the_speed_test_measured() -> None:
         for wanted in ({}, {"switches": "dit.kernels=off"}, {"matmul": "int8"})
     )
     assert fast.seconds < usual.seconds < slow.seconds
+    assert isinstance(usual.work, SeedVr2Plan)
+    operations = stage_work(usual.work, usual.frames)["transformer"].operations
+    measured_s = 0.02 * operations / 1e12
+    assert model_seconds(usual, ADA, measured)["transformer"] == pytest.approx(measured_s)
+    assert usual.seconds_low == pytest.approx(0.7 * usual.seconds)
     assert usual.seconds_high == pytest.approx(1.6 * usual.seconds)  # the kernel is in it
     assert fast.seconds_high > 1.6 * fast.seconds  # the format is not
 
