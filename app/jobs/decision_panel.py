@@ -133,6 +133,9 @@ class DecisionPanel(QWidget):
         gap = 6 if is_low else 10
         layout_of(self).setSpacing(gap)
         set_margins(layout_of(self), (16, gap, 16, gap + 4))
+        # The main button comes in its place, and never below a pointer that was about to pause.
+        height = 0 if is_low else self._primary.sizeHint().height()
+        self._stops.setMinimumHeight(height)
 
     def offer_unfinished(self, is_offered: bool) -> None:
         """Films of an earlier run wait for an answer: Start says which ones it starts."""
@@ -176,6 +179,7 @@ class DecisionPanel(QWidget):
         first, second = self._names
         focused = QApplication.focusWidget()
         self._primary.setText(caption(texts[first]))
+        self._primary.setAccessibleName(tr("Play the result") if first == "play" else "")
         if second:
             self._second.setText(texts[second])
             self._second.setEnabled(self._actions[second].isEnabled())

@@ -71,8 +71,8 @@ class ReportStrip(QFrame):
         """The job is done.
 
         Args:
-            report: What was checked and measured.
-            sizes: Those of source and result; "" where they are not known.
+            report: Checks and measurements.
+            sizes: Sizes of source and result; "" where they are not known.
             is_still: An image: source and result are compared already, and nothing can be played.
         """
         self._report, self._sizes = report, sizes

@@ -48,11 +48,15 @@ class Passes:
     launches: float
 
 
+_NONE = Passes(0.0, 0.0)
+
+
 @lru_cache(maxsize=512)
 def of_slices(name: str, call: str, switches: VaeSwitches) -> tuple[Passes, Passes, Passes]:
     """Passes of a call of a VAE in half precision: a clip of one frame, a first, a later slice.
 
-    Several switches that differ from the usual ones count as the one of them that moves most.
+    Several switches that differ from the usual ones count as the one of them that moves most. The
+    parts of an encoder, of which plans ask the memory alone, are not in the table: they have zeros.
 
     Args:
         name: VAE in the table.
@@ -60,6 +64,8 @@ def of_slices(name: str, call: str, switches: VaeSwitches) -> tuple[Passes, Pass
         switches: Optimisations.
     """
     entries, usual = _table()[name], VaeSwitches()
+    if call not in entries[""]:
+        return _NONE, _NONE, _NONE
     changed = [one for one in SLICE_SWITCHES if getattr(switches, one) != getattr(usual, one)]
     if all(not getattr(switches, one) for one in SLICE_SWITCHES):
         changed = [_ALL]

@@ -7,7 +7,6 @@ from PySide6.QtCore import Qt
 
 from app.state.job_row import JobState
 from engine.core.errors import DiskFull
-from engine.protocol import events
 from tests.app.conftest import dropped
 from tests.helpers.clips import make_clip
 
@@ -47,7 +46,7 @@ def test_space_plays_both_sides_of_a_finished_film(program, qtbot, tmp_path):
 
 def test_pieces_of_a_failed_job_are_played_when_it_is_selected_again(bench):
     first = bench.start("first.mp4")
-    bench.emit(events.StageProgress(job_id=first, stage="write", done=5, total=100))
+    bench.advance(5)
     bench.fail(DiskFull("folder", folder="/films").info())
     second = bench.add("second.mp4")
     view = bench.window.queue_column.view

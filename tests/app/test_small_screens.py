@@ -308,9 +308,10 @@ def test_a_running_film_keeps_its_buttons_and_picture_below_another_bar(bench):
         assert button.height() >= button.minimumSizeHint().height(), name
     stage = bench.window.preview
     assert not stage.timeline.geometry().intersects(stage.canvas.geometry())
-    assert not bench.find("primaryAction").isVisible()
-    bench.finish()
-    settle()
+    for _ in range(2):
+        assert not bench.find("primaryAction").isVisible(), "a film runs"
+        bench.finish()
+        settle()
     assert bench.find("primaryAction").isVisible()
 
 

@@ -198,6 +198,7 @@ def test_only_models_that_keep_the_size_can_clean_frames_first(
 ) -> None:
     box = bench.find("setting-first_model")
     bench.add()
+    bench.press("moreChoices")
     assert not box.isVisible(), "nothing to choose"
     for number, scale in enumerate((4, 1)):
         file = own(tmp_path / f"{scale}x_film.pth", scale)
@@ -218,6 +219,7 @@ def test_only_models_that_keep_the_size_can_clean_frames_first(
 def test_the_file_of_a_film_is_shown_though_it_is_not_imported(bench: Bench) -> None:
     bench.add()
     bench.choose(first_model="films/1x_other.pth")
+    bench.press("moreChoices")
     box = bench.find("setting-first_model")
     assert box.isVisible()
     assert box.currentText() == "1x_other.pth"

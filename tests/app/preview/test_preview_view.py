@@ -147,8 +147,8 @@ def test_progress_fills_timeline_and_figures(shown):
     shown.progress(_progress(60))
     shown.progress(_progress(95, "upscale"))  # frames on their way to the file do not count
     assert shown.timeline.strip.finished == 60
-    texts = {name: shown.figures.figure(name).text for name in ("speed", "left", "frame")}
-    assert texts == {"speed": "20.0 fps", "left": "1 min 05 s", "frame": "50 ms"}
+    texts = {name: shown.figures.figure(name).text for name in ("left", "frame")}
+    assert texts == {"left": "1 min 05 s", "frame": "50 ms"}
     for megabytes in (500, 900, 700):
         ram = {"ram_total_mb": 16000, "ram_ours_mb": megabytes, "ram_others_mb": 0}
         shown.telemetry(Telemetry(gpu=None, **ram, cpu_percent=90.0))

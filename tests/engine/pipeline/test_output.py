@@ -80,7 +80,7 @@ def test_before_the_start_a_folder_is_asked_and_never_written_to(media, tmp_path
     before = folder.stat().st_mtime_ns
     check_output(media, folder / "a.mkv", overwrite=False)
     assert folder.stat().st_mtime_ns == before
-    with pytest.raises(OutputUnwritable):
+    with pytest.raises(OutputNameUnusable):
         check_output(media, folder / ("a" * 300 + ".mkv"), overwrite=False)
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
     with pytest.raises(OutputUnwritable, match="results"):

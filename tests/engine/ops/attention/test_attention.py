@@ -119,7 +119,7 @@ def test_a_package_that_fails_or_computes_wrongly_is_refused(
 
     failing = Mock(side_effect=AssertionError("head_dim must be 64. See the manual."))
     cases = [
-        (failing, r"head_dim must be 64\.$"),
+        (failing, r"head_dim must be 64\."),
         (Package("NHD", result=lambda out: 1.1 * out), "computes wrong"),
         (Package("NHD", result=lambda out: out * torch.nan), "computes wrong"),
         (Package("HND"), "the result is|computes wrong|must match|size of tensor"),
