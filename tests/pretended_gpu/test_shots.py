@@ -114,8 +114,8 @@ CASES = {
     ),
 }
 # Most waits of the host between two slices of pictures after the first one, those of trials apart:
-# nearly all are for carries that go to pageable main memory; in pinned memory a tile waits once, and
-# what a part of the model has made is looked at for values that are not finite.
+# nearly all are for carries that go to pageable main memory; in pinned memory a tile waits once.
+# The others look for values that are not finite in the results of each part of the model.
 WAITS = {
     "seedvr2-3b": 42,
     "seedvr2-7b-2d-half": 40,
