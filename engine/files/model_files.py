@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
+from collections.abc import Collection
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -77,11 +78,16 @@ class Store(ArtifactFolder):
 
     def standing_of(self, file_id: str) -> PublishedState:
         """Returns `state`, but never "busy": for the thread that holds the file."""
-        asked = [file.as_state() for file in self.catalogue if file.id == file_id]
-        for state in file_states(self, asked, self._hashes.records()):
-            if state.id == file_id:
-                return state
-        raise catalogue.unknown(file_id)
+        found = self.standings_of([file_id])
+        if file_id not in found:
+            raise catalogue.unknown(file_id)
+        return found[file_id]
+
+    def standings_of(self, file_ids: Collection[str]) -> dict[str, PublishedState]:
+        """Standings of several files by id, and of the user's own, in one look at the folders."""
+        asked = [file.as_state() for file in self.catalogue if file.id in file_ids]
+        found = file_states(self, asked, self._hashes.records())
+        return {state.id: state for state in reversed(found)}  # the first of an id counts
 
     def best_present(
         self, model_id: str

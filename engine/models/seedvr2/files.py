@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -102,24 +102,30 @@ def _published(
 ) -> tuple[PublishedState, ...]:
     """The files of the catalogue; unless requested those that suit the GPU or are here."""
     if precision != "auto":
-        return _listed(model, precision, store)
-    suited = _listed(model, catalogue.suited_precision(model, gpu_bytes), store)
+        return _listed(model, [precision], store)[0]
+    (suited,) = _listed(model, [catalogue.suited_precision(model, gpu_bytes)], store)
     if all(state.is_here for state in suited):
         return suited
     whole = store.best_present(model)
     if whole is not None:
         return whole
-    others = (_listed(model, name, store) for name in catalogue.precisions_of(model))
+    others = _listed(model, catalogue.precisions_of(model), store)
     begun = (listed for listed in (suited, *others) if listed[0].is_here)
     return next(begun, suited)
 
 
-def _listed(model: str, precision: str, store: Store) -> tuple[PublishedState, ...]:
-    """The first file of each kind on this machine, else the one to download."""
-    return tuple(
-        min(map(store.standing_of, ids), key=lambda state: not state.is_here)
-        for ids in catalogue.files_of(model, precision)
-    )
+def _listed(
+    model: str, precisions: Sequence[str], store: Store
+) -> list[tuple[PublishedState, ...]]:
+    """Of each precision the first file of each kind on this machine, else the one to download."""
+    listed = [catalogue.files_of(model, precision) for precision in precisions]
+    states = store.standings_of({one for kinds in listed for ids in kinds for one in ids})
+    return [
+        tuple(
+            min((states[one] for one in ids), key=lambda state: not state.is_here) for ids in kinds
+        )
+        for kinds in listed
+    ]
 
 
 def _published_config(model: str) -> DitConfig:
