@@ -117,7 +117,7 @@ def _published(
 def _listed(
     model: str, precisions: Sequence[str], store: Store
 ) -> list[tuple[PublishedState, ...]]:
-    """Of each precision the first file of each kind on this machine, else the one to download."""
+    """First file of each kind on this machine, else the one to download, for each precision."""
     listed = [catalogue.files_of(model, precision) for precision in precisions]
     states = store.standings_of({one for kinds in listed for ids in kinds for one in ids})
     return [
