@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from engine.files.model_files import Store
 from engine.models.seedvr2.files import files_of
+from engine.protocol.model_file_state import PublishedState
 from engine.settings.schema import JobSettings
 
 GIB = 2**30
@@ -22,8 +24,10 @@ class Here(Store):
         for file_id in names:
             (folder / self.catalogue.file(file_id).filename).touch()
 
-    def standing_of(self, file_id: str):
-        state = super().standing_of(file_id)
+    def standings_of(self, file_ids: Collection[str]) -> dict[str, PublishedState]:
+        return {one: self._seen(state) for one, state in super().standings_of(file_ids).items()}
+
+    def _seen(self, state: PublishedState) -> PublishedState:
         path = self.folder / state.filename
         return replace(state, state="unverified", path=path) if path.exists() else state
 
