@@ -42,7 +42,7 @@ def test_an_example_runs(
     write_vae(tmp_path / "ema_vae_fp16.safetensors", tiny_config(latent_channels=16))
     write_wan(tmp_path / "wan_2.1_vae.safetensors", tiny_wan_config("2.1"))
     code = EXAMPLES[place]
-    exec(compile(code, place, "exec"), {"__name__": "__main__"})  # noqa: S102 - our own document
+    exec(compile(code, place, "exec"), {"__name__": "__main__"})  # noqa: S102 - runs examples of docs/python.md, which is in this tree
     printed = capsys.readouterr().out
     for expected in re.findall(r"print\(.*\)  # (.+)", code):
         assert expected in printed

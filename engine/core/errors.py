@@ -60,7 +60,7 @@ class EngineError(HasMessage, Exception):
         return self.message
 
     @cached_property
-    def __notes__(self) -> list[str]:  # type: ignore[override]  # mypy: it cannot be set; it can
+    def __notes__(self) -> list[str]:  # type: ignore[override]  # typeshed has a list; Python reads any attribute
         """The hint, which Python prints below the error that ends a program, and added notes."""
         return [self.hint] if self.hint else []
 

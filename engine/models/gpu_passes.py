@@ -48,6 +48,7 @@ class Passes:
     launches: float
 
 
+_PARTS_OF_ENCODERS = ("encode_high", "encode_low")
 _NONE = Passes(0.0, 0.0)
 
 
@@ -64,7 +65,7 @@ def of_slices(name: str, call: str, switches: VaeSwitches) -> tuple[Passes, Pass
         switches: Optimisations.
     """
     entries, usual = _table()[name], VaeSwitches()
-    if call not in entries[""]:
+    if call in _PARTS_OF_ENCODERS:
         return _NONE, _NONE, _NONE
     changed = [one for one in SLICE_SWITCHES if getattr(switches, one) != getattr(usual, one)]
     if all(not getattr(switches, one) for one in SLICE_SWITCHES):

@@ -295,7 +295,7 @@ class WorkerPool:
         """
         try:
             return future.result(timeout=_PREVIEW_S)
-        except Exception as err:  # noqa: BLE001 - of Dask or of a worker: it only shows less
+        except Exception as err:  # noqa: BLE001 - Dask passes on any class; without a preview the job goes on
             logger.info("no preview: %s", err)
             return None
 

@@ -47,7 +47,7 @@ def server(wheel: Path) -> Iterator[FaultyServer]:
 
 @pytest.fixture
 def known(wheel: Path, server: FaultyServer) -> RuntimeCatalogue:
-    """What the build knows."""
+    """Catalogue of runtimes of the build: one wheel on a local server."""
     return runtimes.catalogue(runtimes.runtime(wheel), index=f"{server.url}/whl")
 
 

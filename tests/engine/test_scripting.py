@@ -338,4 +338,4 @@ def test_a_file_without_a_vae_is_refused(tmp_path: Path) -> None:
 def test_only_names_of_the_interface_are_there() -> None:
     assert {*engine.__all__} <= {*dir(engine)}
     with pytest.raises(AttributeError, match="upscael"):
-        engine.upscael  # noqa: B018 - the look-up is what is tested
+        engine.upscael  # noqa: B018 - the look-up itself raises the error that is expected

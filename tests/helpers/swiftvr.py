@@ -49,8 +49,8 @@ def write_reae(path: Path) -> Reae:
 def prompt_of(config: SwiftDitConfig, rows: int = 4, zeros: int = 5) -> Tensor:
     """A prompt [rows + zeros, text_dim] in float64."""
     generator = torch.Generator().manual_seed(7)
-    told = torch.randn(rows, config.text_dim, generator=generator).double()
-    return torch.cat([told, torch.zeros(zeros, config.text_dim, dtype=torch.float64)])
+    words = torch.randn(rows, config.text_dim, generator=generator).double()
+    return torch.cat([words, torch.zeros(zeros, config.text_dim, dtype=torch.float64)])
 
 
 def tiny_dit(config: SwiftDitConfig = TINY_DIT, *, rows: int = 4, seed: int = 6) -> SwiftDit:

@@ -103,7 +103,7 @@ def _changes() -> Iterator[tuple[str, VaeSwitches]]:
 
 
 def vae_table(name: str) -> dict[str, Any]:
-    """Of each switch that is changed alone: by call, bytes for a px and launches of each slice."""
+    """Bytes for a px and launches of each slice, by call, for each switch that is changed alone."""
     code, config = VAES[name].vae, VAES[name].config
     found: dict[str, Any] = {}
     for changed, switches in _changes():

@@ -95,7 +95,7 @@ def restored_file(
         dtype: Type of the models.
     """
     shown = prepared(cropped(whole_latents(frames)), size).to(dtype)
-    shot = Shot(models, models.dit, grid)  # type: ignore[arg-type]  # it records what a VAE does
+    shot = Shot(models, models.dit, grid)  # type: ignore[arg-type]  # stands in for both VAEs, to record their calls
     parts = []
     for start, end in _cut(len(shown), pieces):
         parts += [one.frames for one in shot.push(shown[start:end], last=end == len(shown))]

@@ -78,7 +78,7 @@ def convert(
         prompt: File of its prompt.
         folder: Folder of the result.
         name: Name of the result there.
-        listener: Told of bytes that are written, and asked whether to go on, between tensors.
+        listener: Receiver of the bytes written so far; it can cancel between two tensors.
         config: See `load_swift_dit`.
         dtype: bfloat16 or float16.
         device: Device that computes constants.
@@ -104,8 +104,8 @@ def convert(
         with opened_for_folding(source, prompt, config) as (file, sizes, text):
             rows = text.to(exact, torch.float32)
             tensors = list(folded(sizes, FileWeights(file, KeyMap(), device=exact), rows))
-            told = hashlib.sha256(text.float().numpy().tobytes()).hexdigest()
-            origin = f"{source.stat().st_size} bytes, prompt {told}"
+            digest = hashlib.sha256(text.float().numpy().tobytes()).hexdigest()
+            origin = f"{source.stat().st_size} bytes, prompt {digest}"
             head, places = _laid_out(sizes, [made for made, _ in tensors], rows, dtype, origin)
             with store.writing(), no_gradients(), exact_arithmetic():
                 part = store.part(name)

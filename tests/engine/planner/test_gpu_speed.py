@@ -1,4 +1,4 @@
-"""What switches, formats and backends change in the seconds of a GPU that was never measured."""
+"""Effect of switches, formats and backends on the seconds of a GPU that was never measured."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def model_seconds(plan: Plan, gpu: Any, rates: Rates | None = None) -> dict[str,
     ],
 )
 def test_a_switch_that_saves_bytes_saves_seconds(choice: str, stage: str) -> None:
-    """Of its stage alone; the range moves with it."""
+    """Only the seconds of its stage change, and the range with them."""
     plan = planned(BLACKWELL)
     group, name = choice.partition("=")[0].split(".")
     off = getattr(plan.work.switches, group).changed(name, False)
@@ -94,7 +94,7 @@ def test_attention_by_another_backend_takes_longer() -> None:
 
 
 def test_sums_in_half_precision_count_in_the_best_case_alone() -> None:
-    """Of convolutions, and of a transformer in float16: no GPU has run the kernel."""
+    """The low end alone changes for sums in float16, since no GPU has run the kernel."""
     for gpu, choice in (
         (ADA, "vae.fp16_sums"),
         (TURING, "vae.fp16_sums"),

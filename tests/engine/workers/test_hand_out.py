@@ -148,7 +148,7 @@ class DyingWorker(SpanWorker):
     start, or do not start at all.
 
     Args:
-        order: As for any worker.
+        order: Order that every worker gets.
         deaths: Number of processes that die.
         starts: Called as a process starts that is not the first.
     """

@@ -57,7 +57,7 @@ def test_it_is_the_model_that_is_loaded_without_it(path: Path) -> None:
 
 
 def interrupting(tensors: int) -> tuple[Listener, list[int]]:
-    """A listener that cancels after some tensors; the bytes that it is told of."""
+    """A listener that cancels after some tensors, and the bytes that were reported to it."""
     control, seen = Control(), list[int]()
 
     def progress(done: int, _total: int) -> None:

@@ -175,18 +175,18 @@ def test_values_that_are_not_finite_name_their_part(part: str) -> None:
 
 
 def test_what_is_done_is_told_and_can_be_stopped_between_layers(models: tuple[Any, Any]) -> None:
-    told: list[tuple[str, float]] = []
+    reports: list[tuple[str, float]] = []
 
     def advance(stage: str, frames: float) -> None:
-        told.append((stage, frames))
-        if len(told) == 20:
+        reports.append((stage, frames))
+        if len(reports) == 20:
             raise InterruptedError
 
     with pytest.raises(InterruptedError):
         list(Shot(*models, GRID, advance=advance).push(clip(30), last=True))
-    layers = told.count(("transformer", 0))
+    layers = reports.count(("transformer", 0))
     assert layers >= 2 * TINY_DIT.layers
-    frames = {stage: sum(n for of, n in told if of == stage) for stage, _ in told}
+    frames = {stage: sum(n for of, n in reports if of == stage) for stage, _ in reports}
     assert frames["encode"] >= frames["transformer"] >= frames["decode"] > 0
 
 
