@@ -89,21 +89,23 @@ class TemporalConv:
             96 MiB, or of one: stacked frames, and results that are added. In three dimensions
             also the result of as many steps as one call can take, where that is not all of them.
         """
-        steps = self.steps(frames.shape[0])
-        step, where = self._operations(frames), (frames.device, frames.dtype)
-        at_once = launches.pieces("convolution", steps, step, *where)
-        if at_once < steps:
-            return self._in_pieces(frames, into, at_once, self.apply)
-        if self.reach == 1:
-            return self._accumulate(into, self._thinned(frames, 0), 0)
-        if self._form == "3d" and (most := self._steps_of_a_call(frames)):
+        steps, step = self.steps(frames.shape[0]), self._operations(frames)
+        most = launches.pieces("convolution", steps, step, frames.device, frames.dtype)
+        if self.reach > 1 and self._form == "3d" and (few := self._steps_of_a_call(frames)):
+            most = min(most, few)
             if into is not None:
                 most = min(most, max(1, _PIECE_BYTES // into[:1].nbytes))
             return self._in_pieces(frames, into, most, self._in_3d)
-        if not self.adds_up(frames.dtype):
+        if self.reach > 1 and not self.adds_up(frames.dtype):
+            most = min(most, max(1, _PIECE_BYTES // (self.reach * frames[:1].nbytes)))
             stacked = partial(self._stacked, weight=self._stacked_weight(frames))
-            most = max(1, _PIECE_BYTES // (self.reach * frames[:1].nbytes))
             return self._in_pieces(frames, into, most, stacked)
+        if most < steps:
+            return self._in_pieces(frames, into, most, self._added_up)
+        return self._added_up(frames, into)
+
+    def _added_up(self, frames: Tensor, into: Tensor | None = None) -> Tensor:
+        """All output steps, from a call for each tap over time."""
         for k in range(self.reach):
             into = self._accumulate(into, self._thinned(frames, k), k)
         return _given(into)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.bench.memory import peak_bytes
 from engine.hardware import gpu_table
 from engine.hardware.gpu_table import GIB, GpuSpec, gpu_specs
 from engine.models.seedvr2.dit.config import group_rows, layer_windows
@@ -19,6 +20,7 @@ from engine.models.seedvr2.planning.requirements import _grid
 from engine.ops import launches
 from engine.ops.attention import single_head
 from engine.ops.attention.backends import Backend
+from engine.ops.conv import temporal_conv
 from engine.ops.conv.temporal_conv import TemporalConv, laid_out
 from engine.ops.kernels import conv_tiles
 from engine.ops.kernels.conv_tiles import Program, Taps, tile_for
@@ -61,6 +63,21 @@ def test_a_convolution_in_several_calls_is_the_same(
     found = conv.apply(frames, into if adds else None)
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
     assert max(sizes, default=0) <= 2 * reach, "two steps at a time"
+
+
+@pytest.mark.parametrize("most", [1, 4])
+def test_a_convolution_in_several_calls_takes_no_more_memory(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pieces for the memory inside pieces for the time held two results."""
+    weight = torch.zeros(32, 8, 3, 3, 3, dtype=torch.bfloat16)
+    frames = torch.zeros(10, 8, 32, 32, dtype=torch.bfloat16)
+    conv = TemporalConv(laid_out(weight, "2d"), None, padding=1)
+    monkeypatch.setattr(temporal_conv, "_PIECE_BYTES", 3 * frames[:1].nbytes)  # of one step
+    conv.apply(frames)  # oneDNN's own memory is taken once
+    whole = peak_bytes(lambda: conv.apply(frames), "cpu")
+    limited((most + 0.5) * 2 * weight.numel() * 32 * 32, monkeypatch)
+    assert peak_bytes(lambda: conv.apply(frames), "cpu") <= whole
 
 
 @pytest.mark.parametrize(("most", "calls"), [(1e9, [(3, 300)]), (2.5, [(2, 300), (1, 300)])])
