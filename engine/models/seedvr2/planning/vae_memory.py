@@ -159,7 +159,9 @@ def _tiled(asked: Asked, low: VaePeak | None, tile: VaePeak, tiles: int, feature
     )
     at_once = min(asked.at_once, tiles)
     copied = _COPIED_PARTS[at_once] * STEP * asked.tile_pixels * _CODE_BYTES if asked.on_gpu else 0
-    working = at_once * (tile.result + max(tile.first, tile.later))  # with a tile that is shown
+    # What a tile has made is freed before its next slice; pages of it stay with a process.
+    later = tile.alone if asked.on_gpu else tile.later
+    working = at_once * (tile.result + max(tile.first, later))  # with a tile that is shown
     steady = [waiting.visiting(features + working + copied)]
     if low is not None:
         buffer = handed_on if asked.on_gpu else 0  # stays while its carry is on the GPU
