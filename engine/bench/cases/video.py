@@ -53,8 +53,8 @@ from engine.video.read.probe import probe
 SOURCE = Size(480, 270)
 FRAMES, QUICK_FRAMES = 240, 96
 _SEEDVR2_CLIPS = {"cpu": (Size(64, 48), 5), "cuda": (SOURCE, 21)}
-# Sources of ten seconds for a GPU, the largest first; one is measured whose job is predicted to
-# take at most so many seconds.
+# Sources of ten seconds for a GPU, the largest first; the first one
+# whose job is predicted to take no longer than `_MOST_JOB_S` is measured.
 _TEN_SECONDS = tuple(Size(width, width * 9 // 16) for width in (960, 640, 480, 320, 256))
 _MOST_JOB_S = 50.0
 _WRITTEN_FRAMES = 48

@@ -52,7 +52,7 @@ def _fitted(plan: WanPlan, room: Room) -> WanPlan:
     )
 
     def in_tiles(base: WanPlan) -> Iterator[WanPlan]:
-        """In pairs of tiles of encoder and decoder that fit, of which none beats another."""
+        """Plans with tiles of encoder and decoder that fit, of which none beats another."""
 
         def fits(first: Size | None, second: Size | None) -> bool:
             return room.holds(replace(base, encode_tile=first, decode_tile=second))
