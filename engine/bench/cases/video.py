@@ -38,7 +38,7 @@ from engine.hardware import devices
 from engine.models.lite import files
 from engine.models.lite.upscaler import upscaler
 from engine.models.seedvr2.plan import SeedVr2Plan
-from engine.models.seedvr2.planning.requirements import stage_work
+from engine.models.seedvr2.requirements import stage_work
 from engine.pipeline.prepare import Machine, make_plan
 from engine.pipeline.stages.restore import SourceColours
 from engine.pipeline.stages.steady import EnlargedClip, Steadying

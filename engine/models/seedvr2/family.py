@@ -32,7 +32,7 @@ from engine.models.planning.candidates import (
     tile_of,
 )
 from engine.models.planning.memory import MemoryRequirement, Room
-from engine.models.seedvr2 import files
+from engine.models.seedvr2 import candidates, files, requirements
 from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.plan import (
     STEP,
@@ -44,9 +44,8 @@ from engine.models.seedvr2.plan import (
     shared_of,
     working_size,
 )
-from engine.models.seedvr2.planning import candidates, requirements
-from engine.models.seedvr2.planning.vae_memory import VAES
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
+from engine.models.seedvr2.vae_memory import VAES
 from engine.models.upscalers import ShotModel
 from engine.models.video_vae.measured_memory import VaeModel
 from engine.protocol.plan import Notice, WeightsPlan

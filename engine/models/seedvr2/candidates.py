@@ -30,10 +30,9 @@ from engine.models.planning.candidates import (
     with_two_at_once,
 )
 from engine.models.planning.memory import Room
-from engine.models.seedvr2 import files
+from engine.models.seedvr2 import files, requirements
 from engine.models.seedvr2.plan import STEP, SeedVr2Plan, latents_of, with_clip
-from engine.models.seedvr2.planning import requirements
-from engine.models.seedvr2.planning.requirements import needs, streamed_bytes
+from engine.models.seedvr2.requirements import needs, streamed_bytes
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.tiling import (
     BLEND_PX,

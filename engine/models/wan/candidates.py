@@ -23,7 +23,7 @@ from engine.models.planning.candidates import (
 from engine.models.planning.memory import Room
 from engine.models.wan import files
 from engine.models.wan.plan import WanPlan
-from engine.models.wan.planning.requirements import needs, tiles
+from engine.models.wan.requirements import needs, tiles
 from engine.models.wan.vae import split
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up

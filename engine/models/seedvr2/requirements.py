@@ -13,15 +13,14 @@ from engine.models.planning.memory import (
     Streamed,
     peak_use,
 )
-from engine.models.seedvr2 import files
+from engine.models.seedvr2 import files, vae_memory
 from engine.models.seedvr2.dit import cost as dit_cost
 from engine.models.seedvr2.dit.config import FORMAT_BYTES, DitConfig, parameters
 from engine.models.seedvr2.dit.cost import DitUse, WeightBytes
 from engine.models.seedvr2.plan import STEP, SeedVr2Plan, latents_of
-from engine.models.seedvr2.planning import vae_memory
-from engine.models.seedvr2.planning.vae_memory import VAES, Asked
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.tiling import decoder_reach, encoder_reach
+from engine.models.seedvr2.vae_memory import VAES, Asked
 from engine.models.video_vae.vae_use import CallWork, SliceWork, VaeUse, half_sums
 
 _EXACT = 4  # bytes of a number of latents and of finished frames
