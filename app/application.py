@@ -357,7 +357,7 @@ def writable_folder() -> Path:
 
 
 def begin_work(program: Program, options: argparse.Namespace) -> None:
-    """After the first paint: only now may heavy libraries be loaded."""
+    """Begin what follows the first paint: only now may heavy libraries be loaded."""
     gc.freeze()  # the window lives as long as the process
     gc.enable()
     program.engine_import.start(lambda: _attach_engine(program, options))

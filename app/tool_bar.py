@@ -104,7 +104,7 @@ class ToolBar(QWidget):
         self._show_card()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """In a narrow window figures come before texts."""
+        """Drop texts before figures in a narrow window."""
         super().resizeEvent(event)
         is_icon, style = self.width() < _NARROW and not self._fetched, Qt.ToolButtonStyle
         self._models.setToolButtonStyle(

@@ -31,7 +31,6 @@ from engine.pipeline.prepare import (
     probe_film,
     probe_source,
 )
-from engine.planner.notices import source_notices
 from engine.planner.target import source_stem
 from engine.protocol.commands import Command, Shutdown
 from engine.protocol.events import EventSink
@@ -39,6 +38,7 @@ from engine.protocol.media import MediaInfo, Side
 from engine.protocol.plan import Notice, Plan
 from engine.protocol.report import DoctorLine, EncodedLatents, Report
 from engine.settings.schema import EngineSettings, JobSettings
+from engine.video.film_preparation import source_notices
 
 if TYPE_CHECKING:
     from engine.jobs.playback import PlayedFrame

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.core.paths import resource
-from engine.models.seedvr2.planning.vae_memory import VAES as SEEDVR2
 from engine.models.seedvr2.vae.config import VAE
+from engine.models.seedvr2.vae_memory import VAES as SEEDVR2
 from engine.models.video_vae.measured_memory import (
     FEW_SIDES,
     TABLE,
@@ -28,8 +28,8 @@ from engine.models.video_vae.measured_memory import (
     with_margin,
 )
 from engine.models.video_vae.vae_use import FIGURES, CallMemory, Curve, VaeUse
-from engine.models.wan.planning.vae_memory import VAES as WAN
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22
+from engine.models.wan.vae_memory import VAES as WAN
 from engine.settings.optimisations import VaeSwitches
 
 SIDES = {

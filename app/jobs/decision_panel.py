@@ -129,7 +129,7 @@ class DecisionPanel(QWidget):
         self._cards.setMaximumHeight(height)
 
     def set_low(self, is_low: bool) -> None:
-        """In a low window gaps shrink."""
+        """Shrink gaps in a low window."""
         gap = 6 if is_low else 10
         layout_of(self).setSpacing(gap)
         set_margins(layout_of(self), (16, gap, 16, gap + 4))

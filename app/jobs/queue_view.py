@@ -322,7 +322,7 @@ class QueueView(QListView):
         return QSize(240, self._height_of(self._model.rowCount()))
 
     def minimumSizeHint(self) -> QSize:
-        """At least one card stays visible."""
+        """Size with at least one visible card."""
         return QSize(200, min(self._height_of(min(self._model.rowCount(), 2)), 108))
 
     def dropEvent(self, event: QDropEvent) -> None:

@@ -103,7 +103,7 @@ class FiguresRow(QWidget):
         self._refresh()
 
     def stop(self) -> None:
-        """The job runs no more: speed and time left of then say nothing about what comes."""
+        """Clear speed and time left, which mean nothing once the job has ended."""
         self._rate, self._left = 0.0, 0.0
         self._refresh()
 

@@ -51,7 +51,7 @@ class FilmClock:
         return min(max(step, 0), self.steps)
 
     def seconds_of(self, step: int) -> float:
-        """When a step begins."""
+        """Time when a step begins, s."""
         return float(step / self.rate)
 
     def seconds_to_ask(self, step: int) -> float:

@@ -336,7 +336,7 @@ class PreviewView(QWidget):
         self._give_way()
 
     def _give_way(self) -> None:
-        """In a low window gaps and the timeline shrink, and both bars share a line."""
+        """Shrink gaps and the timeline in a low window; both bars then share a line."""
         is_low = self.height() < _LOW_PX
         gap = 6 if is_low else 10
         layout_of(self._work).setSpacing(gap)

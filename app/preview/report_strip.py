@@ -68,7 +68,7 @@ class ReportStrip(QFrame):
         bind(self, self._show, theme=True)
 
     def show_report(self, report: Report, sizes: str, *, is_still: bool) -> None:
-        """The job is done.
+        """Show the outcome of a finished job.
 
         Args:
             report: Checks and measurements.
@@ -114,7 +114,7 @@ class ReportStrip(QFrame):
         self._give_way()
 
     def _give_way(self) -> None:
-        """In a narrow window buttons become icons, one by one; the words of the ending stay."""
+        """Turn buttons into icons, one by one, in a narrow window; the words of the ending stay."""
         texts = {
             self._open: tr("Open"),
             self._compare: tr("Compare"),

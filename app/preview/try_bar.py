@@ -175,7 +175,7 @@ class TryBar(QFrame):
         self._menu_button.setVisible(self._work.isHidden())
 
     def _give_way(self, room: int) -> None:
-        """In a narrow window the count of frames goes first, then the page of presets."""
+        """Hide the count of frames in a narrow window, then the page of presets."""
         self._progress.show()
         self._compare.setVisible(not self._is_folded and self._compare in self._offered)
         for widget in () if self._is_folded else (self._progress, self._compare):

@@ -104,7 +104,7 @@ def figure_rows(rates: Rates) -> list[Row]:
 
 
 def figures(rates: Rates) -> tuple[MeasuredRate, ...]:
-    """These figures as messages."""
+    """Rates as messages."""
     return tuple(
         MeasuredRate(title=_title(name, gpu), value=_value(name, cost))
         for name, cost, gpu in _costs(rates)

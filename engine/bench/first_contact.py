@@ -101,7 +101,7 @@ class PartAnswer:
 
     @property
     def state(self) -> Message:
-        """For the page."""
+        """Text for the page: answered, in part, or not."""
         if not self.unanswered:
             return message("bench.part.answered")
         name = "in-part" if self.rows else "unanswered"

@@ -68,10 +68,7 @@ def _shared(command: Any) -> None:
     )
     command.add_argument("--vae", metavar="FILE", help="use this VAE instead of the published one")
     command.add_argument("--device", metavar="NAME", help=options.DEVICE_HELP)
-    command.add_argument(
-        "--start", metavar="T", help="start at this time, for example 12.5 or 1:02:03.5"
-    )
-    command.add_argument("--stop", metavar="T", help="end before this time")
+    options.add_part(command)
     command.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting"
     )

@@ -16,7 +16,7 @@ from engine.cli import (
     presets,
 )
 from engine.cli.context import CommandContext
-from engine.cli.options import DEVICE_HELP, add_verbose, settings_help
+from engine.cli.options import DEVICE_HELP, add_part, add_verbose, settings_help
 from engine.core.plain_text import one_line
 from engine.core.wings import wings
 
@@ -181,10 +181,7 @@ def _job_options(command: Any) -> None:
         metavar="N",
         help="number of processes that work on parts of the video at the same time (CPU only)",
     )
-    command.add_argument(
-        "--start", metavar="T", help="start at this time, for example 12.5 or 1:02:03.5"
-    )
-    command.add_argument("--stop", metavar="T", help="end before this time")
+    add_part(command)
     command.add_argument("--overwrite", action="store_true", help="replace an existing file")
     _json(command, "print every event as a line of JSON")
 

@@ -81,7 +81,7 @@ class ErrorInfo(HasMessage):
 
     @property
     def as_error(self) -> EngineError:
-        """An error of the class that it is about."""
+        """Error of the class that it describes."""
         kinds = [EngineError]
         for kind in kinds:  # grows
             kinds += kind.__subclasses__()

@@ -24,7 +24,7 @@ class Size:
         return self.width <= 0 or self.height <= 0
 
     def scaled(self, factor: int) -> Size:
-        """This size times a whole factor."""
+        """Size times a whole factor."""
         return Size(self.width * factor, self.height * factor)
 
     def transposed(self) -> Size:
@@ -65,7 +65,7 @@ class Box:
         return Size(self.width, self.height)
 
     def scaled(self, factor: int) -> Box:
-        """This box in a picture that is `factor` times as large."""
+        """Box in a picture that is `factor` times as large."""
         return Box(self.x * factor, self.y * factor, self.width * factor, self.height * factor)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 
 from engine.core.errors import GpuLost
-from engine.core.result_file import ResultFile
+from engine.core.serialization import ResultFile
 
 # In messages of CUDA's driver and runtime, which torch and our kernels pass on.
 _PHRASES = (

@@ -50,7 +50,7 @@ class Message:
         return replace(self, part="hint")
 
     def __str__(self) -> str:
-        """In English: for logs, tests and the command line."""
+        """Text in English, for logs, tests and the command line."""
         return text_of(self)
 
 

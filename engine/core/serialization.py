@@ -20,7 +20,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
+from engine.core import atomic_file
 from engine.core.errors import EngineError
+from engine.core.paths import cache_folder
 from engine.core.units import parse_fraction
 
 logger = logging.getLogger(__name__)
@@ -245,3 +247,53 @@ def _read_union(kinds: tuple[Any, ...], data: Any, variants: Variants) -> Any:
             except (ValueError, TypeError, KeyError) as err:
                 failures.append(err)
     raise failures[0]
+
+
+# --- results that are kept
+
+
+class ResultFile:
+    """Results by key, in a file of the cache folder; a lost or damaged file has none.
+
+    Args:
+        name: Name of the file.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def path(self) -> Path:
+        """Path of the file."""
+        return cache_folder() / self._name
+
+    def get(self, key: str) -> dict[str, Any]:
+        """The entry of a key; {} where there is none."""
+        entry = self._entries().get(key)
+        return entry if isinstance(entry, dict) else {}
+
+    def text(self, key: str) -> str:
+        """The entry of a key that is a text; "" where there is none."""
+        entry = self._entries().get(key)
+        return entry if isinstance(entry, str) else ""
+
+    def put(self, key: str, entry: dict[str, Any] | str) -> None:
+        """Add an entry; a file that cannot be written stays as it is."""
+        self._store(self._entries() | {key: entry})
+
+    def forget(self, key: str) -> None:
+        """Remove the entry of a key; a file that cannot be written stays as it is."""
+        entries = self._entries()
+        if key in entries:
+            del entries[key]
+            self._store(entries)
+
+    def _store(self, entries: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            atomic_file.write_json(self.path, entries, indent=1)
+
+    def _entries(self) -> dict[str, Any]:
+        with set_aside(self.path):
+            return from_plain(dict[str, Any], read_json(self.path))
+        return {}

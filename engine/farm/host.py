@@ -139,7 +139,7 @@ class Host:
         self._trusted = fingerprints_in(endpoint.trusted)
 
     async def open(self, scheduler: Scheduler) -> None:
-        """Set what is answered, in the thread of the scheduler, which answers nobody yet."""
+        """Set what is answered, in the thread of the scheduler, before it answers."""
         self._scheduler = scheduler
         for answer in (self.ask, self.join, self.read, self.keep, self.picture, self.leave):
             scheduler.handlers[f"upreel_{answer.__name__}"] = answer
@@ -310,7 +310,7 @@ class Host:
         """Admit a Dask worker of this computer, or one with the number that its owner was given.
 
         One that comes for the job before is refused with an answer, which Dask does not give where
-        this raises: it would wait for one as long as for a host, and work for nobody meanwhile.
+        this raises: it would wait for one as long as for a host, and do no work meanwhile.
         """
         try:
             if _fingerprint(comm) not in self._own:

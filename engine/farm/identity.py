@@ -33,7 +33,7 @@ LONGEST_NAME = 40  # characters of the name of a computer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """This computer among others."""
+    """Identity of this computer among others."""
 
     name: str  # name of this computer in its system
     fingerprint: str  # SHA-256 of its certificate, in hexadecimal

@@ -118,7 +118,7 @@ class MachinesService:
         return Task(kind=self.kind, subject=subject, do=do, state=self._known)
 
     def _ask(self, address: str, work: RunningTask) -> None:
-        """This computer began."""
+        """Ask another computer to pair."""
 
         def show(offer: PairingOffer) -> Future[bool]:
             return self._show(offer, _Answer(work.control), work)

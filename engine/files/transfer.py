@@ -39,7 +39,7 @@ class RemoteFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """When a server has failed, and how often it is asked again."""
+    """Limits by which a server has failed, and how often it is asked again."""
 
     first_tries: int = 3  # failures in a row before any byte came: perhaps there is no network
     tries: int = 8  # failures in a row after that: two minutes

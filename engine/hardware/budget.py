@@ -251,7 +251,7 @@ def with_gpu(budget: Budget, gpu: GpuSpec) -> Budget:
 
 
 def _measured(settings: EngineSettings, output: Path, jobs: Path) -> Budget:
-    """Without a GPU. Memory of this process counts as free: a job planned now runs later."""
+    """Budget without a GPU. Memory of this process counts as free: a planned job runs later."""
     total, available = devices.ram()
     own, promised = devices.own_ram(), commit.commit()
     if promised is not None:

@@ -209,7 +209,7 @@ def link(handle: Any) -> PcieLink | None:
 
 
 def link_text(found: PcieLink | None) -> str:
-    """For display: "PCIe 4.0 x16"; "" for None."""
+    """Text of a link for users: "PCIe 4.0 x16"; "" for None."""
     return "" if found is None else f"PCIe {found.generation}.0 x{found.width}"
 
 

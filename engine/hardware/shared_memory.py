@@ -70,7 +70,7 @@ class CounterReader:
         self._last: dict[str, Adapter] = {}
 
     def adapters(self) -> dict[str, Adapter]:
-        """By Windows' name of the adapter, as "luid_0x00000000_0x0000d1b2"; {} after an error."""
+        """Adapters by Windows' name, as "luid_0x00000000_0x0000d1b2"; {} after an error."""
         with self._lock:
             if self._clock() - self._read_at >= _FRESH_S:
                 try:

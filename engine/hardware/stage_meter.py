@@ -30,7 +30,7 @@ def end_part(name: str) -> None:
 
 
 def _no_meter() -> None:
-    """In threads that never had one."""
+    """Stands for the meter in threads that never had one."""
 
 
 class StageMeter:

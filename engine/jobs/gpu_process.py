@@ -348,7 +348,7 @@ class _Server:
             self._pipe.send(what)
 
     def _listen(self) -> None:
-        """Take orders and words about the latest one; ends the process when nobody is there."""
+        """Take orders and words about the latest one; end the process when the pipe closes."""
         control = Control()
         while True:
             try:

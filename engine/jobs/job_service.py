@@ -32,12 +32,12 @@ from engine.pipeline.prepare import (
     taken_up,
     with_model_of,
 )
-from engine.planner.notices import source_notices
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
+from engine.video.film_preparation import source_notices
 
 logger = logging.getLogger(__name__)
 
@@ -334,7 +334,7 @@ class JobService:
         self._awake.enter_context(keep_awake())
 
     def _work(self, job: Job, machine: Machine) -> None:
-        """In the job's own thread: run it and report how it ended."""
+        """Run a job in its own thread, and report how it ended."""
         event: e.JobEvent
         try:
             report = run_stored(job, self._store, machine, self._sink, self._send)

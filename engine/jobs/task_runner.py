@@ -43,7 +43,7 @@ class RunningTask(Protocol):
         ...
 
     def step(self, done: int, total: int, name: Message | None) -> None:
-        """So many steps or frames are done; `name` is the step that begins, None at the end."""
+        """Report finished steps or frames; `name` is the step that begins, None at the end."""
         ...
 
     def emit(self, event: e.Event) -> None:

@@ -9,13 +9,13 @@ describes them. Seconds follow in `engine.planner.gpu_speed`.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
 from engine.core.paths import resource
-from engine.models.memory_cost import DTYPE_BYTES
+from engine.models.planning.memory import DTYPE_BYTES
 from engine.settings.optimisations import DitSwitches, VaeSwitches
 
 TABLE = "passes.json"
@@ -33,6 +33,7 @@ SLICE_SWITCHES = (  # of VAEs, that change what passes move, each counted alone
 BYTES_SWITCHES = ("fused_steps", "kernels", "in_place_residual")  # of transformers, in every set
 RECOMPUTED = ("constant_modulation",)  # of transformers, whose launches come on top
 _ALL = "all"  # all switches off
+_PARTS_OF_ENCODERS = ("encode_high", "encode_low")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,6 @@ class Passes:
     launches: float
 
 
-_PARTS_OF_ENCODERS = ("encode_high", "encode_low")
 _NONE = Passes(0.0, 0.0)
 
 
@@ -121,9 +121,9 @@ def of_layer(name: str, dtype: str, products: str, switches: DitSwitches) -> Lay
         # GPUs that compute fp8 compute bfloat16; in another type as many bytes pass
         found = entries.get(added) or entries[products_name("bfloat16", products, switches)]
         row = [a + b for a, b in zip(row, found, strict=True)]
-    for name in RECOMPUTED:
-        if not getattr(switches, name):
-            row = [a + b for a, b in zip(row, entries[name], strict=True)]
+    for switch in RECOMPUTED:
+        if not getattr(switches, switch):
+            row = [a + b for a, b in zip(row, entries[switch], strict=True)]
     item = DTYPE_BYTES[dtype] / DTYPE_BYTES[half]
     return LayerPasses(*(item * one for one in row[:3]), *row[3:])
 
@@ -145,8 +145,3 @@ def products_name(dtype: str, products: str, switches: DitSwitches) -> str:
 def _table() -> Mapping[str, Mapping[str, Any]]:
     found: Mapping[str, Any] = json.loads(resource(TABLE).read_text(encoding="utf-8"))
     return found
-
-
-def names() -> Sequence[str]:
-    """Networks of the table."""
-    return tuple(_table())

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
+from pathlib import Path
 
+from engine.core.errors import WrongModel
 from engine.core.messages import Message, message
-
-Shapes = Mapping[str, tuple[int, ...]]
+from engine.models.shapes import Shapes
 
 SEEDVR2_VAE = "seedvr2-vae"
 SEEDVR2_TRANSFORMERS = ("seedvr2-3b", "seedvr2-7b")
@@ -52,6 +53,17 @@ def recognise(shapes: Shapes) -> str:
 def content_message(content: str) -> Message:
     """A result of `recognise` for a user: "a SeedVR2 VAE"."""
     return message(f"content.{content or 'unknown'}")
+
+
+def other_model(case: str, path: Path, content: str) -> WrongModel:
+    """Error of a file that holds another model.
+
+    Args:
+        case: Case of the message, which names the wanted model.
+        path: The file.
+        content: Result of `recognise`.
+    """
+    return WrongModel(case, name=path.name, path=str(path), content=content_message(content))
 
 
 def _seedvr2_transformer(names: Collection[str]) -> str:

@@ -9,15 +9,11 @@ no torch.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from engine.core import atomic_file
-from engine.core.paths import cache_folder
-from engine.core.serialization import from_plain, read_json, set_aside
+from engine.core.serialization import ResultFile
 from engine.protocol.plan import WeightsPlan, WorkPlan
 from engine.settings.switches import Switches
 
@@ -27,6 +23,7 @@ Step = Literal["sums", "bfloat16", "float32", ""]  # "": there is none
 Part = Literal["vae", "dit"]  # groups of switches
 
 _REMEMBERED: tuple[Step, ...] = ("sums", "bfloat16")
+_KEPT = ResultFile("overflows.json")
 
 
 def widened(
@@ -66,7 +63,7 @@ def vae_dtype(precision: str, device: str, file: WeightsPlan, *, has_bf16: bool)
         return precision
     if device != "cuda":
         return "float32"
-    return "bfloat16" if has_bf16 and _known().get(_key(file)) == "bfloat16" else "float16"
+    return "bfloat16" if has_bf16 and _KEPT.text(_key(file)) == "bfloat16" else "float16"
 
 
 def allowed(switches: Switches, file: WeightsPlan, group: Part = "vae") -> Switches:
@@ -76,7 +73,7 @@ def allowed(switches: Switches, file: WeightsPlan, group: Part = "vae") -> Switc
 
 def overflowed(file: WeightsPlan) -> bool:
     """Whether sums in half precision overflowed in a part before."""
-    return _key(file) in _known()
+    return bool(_KEPT.text(_key(file)))
 
 
 def without_sums(switches: Switches, group: Part = "vae") -> Switches:
@@ -99,34 +96,14 @@ def _next_step(work: WorkPlan, dtype: str, group: Part, *, has_bf16: bool) -> St
     return "" if dtype == "float32" else "float32"
 
 
-# --- what is remembered
-
-
 def _remember(file: WeightsPlan, step: Step) -> None:
     """Keep the last step that costs nothing; forget the file where that was not enough."""
-    known, key = _known(), _key(file)
     if step in _REMEMBERED:
         logger.info("%s goes on with %s: values became too large", file.path.name, step)
-        _store(known | {key: step})
-    elif key in known:
-        _store({name: kept for name, kept in known.items() if name != key})
+        _KEPT.put(_key(file), step)
+    else:
+        _KEPT.forget(_key(file))
 
 
 def _key(file: WeightsPlan) -> str:
     return f"{file.path.name}, {file.bytes} bytes"
-
-
-def _file() -> Path:
-    return cache_folder() / "overflows.json"
-
-
-def _known() -> dict[str, str]:
-    with set_aside(_file()):
-        return from_plain(dict[str, str], read_json(_file()))
-    return {}
-
-
-def _store(known: dict[str, str]) -> None:
-    with contextlib.suppress(OSError):
-        _file().parent.mkdir(parents=True, exist_ok=True)
-        atomic_file.write_json(_file(), known, indent=1)

@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from engine.core.errors import WrongModel
 from engine.files.formats.open_weights import open_weights
 from engine.models import registry
 from engine.models.contracts import FileUse
-from engine.models.identify import content_message, recognise
+from engine.models.identify import other_model, recognise
 from engine.protocol.model_file_state import PublishedState
 
 _PRECISIONS = {"F8": "fp8", "I8": "int8", "F16": "fp16", "F32": "fp32", "BF": "bf16"} | {
@@ -37,12 +36,7 @@ def describe(path: Path) -> PublishedState:
         precision = _precision(file.shapes, file.dtypes)
     use = _use_of(content, path)
     if use is None:
-        raise WrongModel(
-            "unused" if content else "unknown",
-            name=path.name,
-            path=str(path),
-            content=content_message(content),
-        )
+        raise other_model("unused" if content else "unknown", path, content)
     return PublishedState(
         id="own",
         title=path.name,
@@ -57,7 +51,7 @@ def describe(path: Path) -> PublishedState:
 
 
 def _use_of(content: str, path: Path) -> FileUse | None:
-    """By what its tensors are called, else by what a family finds in it."""
+    """Use of a file, by the names of its tensors, else by what a family finds in it."""
     for family in registry.families():
         use = family.use_of(content)
         if use is not None:

@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from engine.core.errors import NoUsableGpu, UnsuitableTensor, WrongModel
+from engine.core.errors import NoUsableGpu, UnsuitableTensor
 from engine.files.formats.open_weights import open_weights
 from engine.models import registry
-from engine.models.identify import content_message, recognise
+from engine.models.identify import other_model, recognise
 from engine.models.video_vae.runner import FastSlicedVae
 
 _AnyFast = FastSlicedVae[Any, Any]
@@ -50,7 +50,7 @@ def load_vae(
             loader = family.vaes()[0].code.loader
             plain = loader.load(path, form="plain", device=chosen, dtype=dtype)
             return Vae(plain, loader.fast)
-    raise WrongModel("not-vae", name=path.name, path=str(path), content=content_message(content))
+    raise other_model("not-vae", path, content)
 
 
 class Vae(nn.Module):

@@ -64,7 +64,7 @@ def most_operations(kind: Kind, device: torch.device, dtype: torch.dtype) -> flo
 
 @contextmanager
 def trials_bounded(operations: float, device: torch.device, dtype: torch.dtype) -> Iterator[None]:
-    """Inside, cuDNN tries no algorithms for a call of so many operations that one may take long.
+    """Inside, cuDNN tries no algorithms for a call whose operations may take long with one.
 
     It then takes the algorithm that its own tables name.
     """

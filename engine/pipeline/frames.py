@@ -23,7 +23,7 @@ from engine.ops.precision import using
 from engine.pipeline.context import JobContext
 from engine.pipeline.gpu_guard import cared_for, switched
 from engine.pipeline.model_file_check import check_weights
-from engine.pipeline.prepare import Machine, plan_frames
+from engine.pipeline.prepare import RGB_TAGS, Machine, plan_frames
 from engine.pipeline.recovery import attempt
 from engine.pipeline.segments import Span
 from engine.pipeline.spans import SpanMaker
@@ -31,7 +31,7 @@ from engine.pipeline.stages.write import DoneClip
 from engine.pipeline.stream import Stream, StreamAborted, Threads
 from engine.planner.peaks import QUEUE_CLIPS
 from engine.protocol.events import EventSink, PlanChosen
-from engine.protocol.media import ColourTags, FrameMark, MediaInfo, VideoInfo
+from engine.protocol.media import FrameMark, MediaInfo, VideoInfo
 from engine.settings.schema import JobSettings
 from engine.video.read.frames import PlanarFrame
 
@@ -39,7 +39,6 @@ Picture = NDArray[np.uint8] | NDArray[np.uint16]
 Pictures = Generator[Picture, None, None]
 
 _ID = "frames"  # in the place of a job's
-_TAGS = ColourTags(matrix="rgb", range="pc", primaries="bt709", transfer="bt709")
 _RATES = (Fraction(1, 100), Fraction(1000))  # frames per second
 _BITS = {np.dtype(np.uint8): 8, np.dtype(np.uint16): 16}
 
@@ -94,7 +93,7 @@ class GivenFrames:
                 time_base=1 / rate,
                 frame_count=known,
                 duration=known / rate if known else None,
-                tags=_TAGS,
+                tags=RGB_TAGS,
             ),
         )
 

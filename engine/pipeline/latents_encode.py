@@ -37,10 +37,9 @@ from engine.pipeline.prepare import check_output, examined_source, probe_film, t
 from engine.pipeline.publication import part_path, publish
 from engine.pipeline.recovery import attempt
 from engine.pipeline.stages.restore import SourceColours
-from engine.planner import vae_dtype
 from engine.planner.downgrade import next_work
 from engine.planner.notices import refusals
-from engine.planner.plan_job import device_of
+from engine.planner.plan_job import device_of, with_fastest_dtype
 from engine.planner.rates import Rates
 from engine.planner.times import model_seconds
 from engine.protocol.media import MediaInfo
@@ -165,7 +164,7 @@ class _Encoding:
         device, family = device_of(settings, budget), registry.latent_family(self.model)
         for notice in refusals(settings, [family.name], device, budget.capability):
             raise FeatureMissing(notice.case, **notice.params)
-        settings = vae_dtype.settled(settings, device, budget)
+        settings = with_fastest_dtype(settings, device, budget)
         work = replace(
             self.format.encoding(self.model, vae, video.seen_size, settings, device, budget),
             threads=budget.threads,

@@ -124,7 +124,7 @@ def taken_up(
 ) -> Plan:
     """The plan with which an interrupted job goes on: its own one while its GPU is here.
 
-    Of several GPUs those that are here go on. Another GPU gets a plan of its own, which says so.
+    Of several GPUs those that are here go on. Another GPU gets a plan of its own, with a notice.
     Choices that cannot be carried out any more are refused.
 
     Args:
@@ -335,7 +335,7 @@ def _check_not_source(media: MediaInfo, output: Path) -> None:
 # --- sources
 
 _PIXEL_FORMAT = "gbrp16le"
-_TAGS = ColourTags(matrix="rgb", range="pc", primaries="bt709", transfer="bt709")
+RGB_TAGS = ColourTags(matrix="rgb", range="pc", primaries="bt709", transfer="bt709")
 _NEAR = 0.005  # frames/s: 23.98 is meant to be 24000/1001
 
 
@@ -482,7 +482,7 @@ def _video(header: LatentHeader, rate: Fraction) -> VideoInfo:
         frame_count=header.film.frames,
         frame_count_is_exact=True,
         duration=header.film.frames / rate,
-        tags=_TAGS,
+        tags=RGB_TAGS,
     )
 
 

@@ -51,7 +51,7 @@ def worker_bytes(plan: Plan) -> int:
 
 
 def stage_peaks(plan: Plan) -> dict[str, PhaseMemory]:
-    """By stage: "latents" where a video is made of them first, then from "read" to "write".
+    """Memory by stage: "latents" where a video is made of them first, then "read" to "write".
 
     A first pass has its weights in all stages of the device's thread.
     """

@@ -14,7 +14,7 @@ from engine.hardware.budget import Budget
 from engine.models import registry
 from engine.models.contracts import Step, WorkRequest
 from engine.models.planning.memory import PhaseMemory, Room
-from engine.planner import first_pass, gpu_team, latents, peaks, times, vae_dtype, workers
+from engine.planner import first_pass, gpu_team, latents, peaks, times, workers
 from engine.planner.joining import other_computers
 from engine.planner.notices import (
     Asked,
@@ -139,8 +139,8 @@ def _plan_of(request: Request, budget: Budget, rates: Rates) -> Plan:
 def _plan_within(request: Request, budget: Budget, rates: Rates) -> Plan:
     """The plan of one model, for a GPU or for all GPUs of a budget."""
     settings = with_environment(request.settings)
-    if settings.vae_precision == vae_dtype.FASTEST:
-        settings = vae_dtype.settled(settings, device_of(settings, budget), budget)
+    if settings.vae_precision == "fastest":
+        settings = with_fastest_dtype(settings, device_of(settings, budget), budget)
     fields = film_preparation.deinterlacing_of(request.media, settings)
     media = film_preparation.deinterlaced(request.media, fields)
     aspect = film_preparation.sample_aspect(media.video, settings)
@@ -242,6 +242,30 @@ def device_of(settings: JobSettings, budget: Budget) -> str:
     return "cuda" if budget.cuda and settings.device != "cpu" else "cpu"
 
 
+def with_fastest_dtype(settings: JobSettings, device: str, budget: Budget) -> JobSettings:
+    """Settings with a dtype of the VAE in place of "fastest"; a job keeps it in its plan.
+
+    On a GPU it is the usual one. On a CPU that multiplies bfloat16 a trial decides, which takes
+    less than half a second the first time, and loads torch; on another computer float32.
+
+    Args:
+        settings: Settings of a job.
+        device: Device that the installed torch can use for it, "cpu" or "cuda".
+        budget: Budget of the computer.
+    """
+    if settings.vae_precision != "fastest":
+        return settings
+    awaits_runtime = budget.needed_runtime is not None and settings.device != "cpu"
+    if device == "cuda" or awaits_runtime:
+        return replace(settings, vae_precision="auto")
+    dtype = "float32"
+    if budget.has_fast_bf16 and not budget.is_pretended:
+        from engine.ops.conv.cpu_dtype import fastest_dtype
+
+        dtype = fastest_dtype().dtype
+    return replace(settings, vae_precision=dtype)
+
+
 def _fitted(plan: Plan, budget: Budget, rates: Rates) -> Plan:
     """The fastest plan of each pass within the budget; the smallest where none is.
 
@@ -331,7 +355,7 @@ def reasons_of(plan: Plan, request: Request, budget: Budget, rates: Rates) -> Re
         rates: Speeds of this computer and others.
     """
     family = registry.family_of(plan.work)
-    fits = all(notice.code != "plan-does-not-fit" for notice in plan.notices)
+    fits = refusal_of(plan) is None
     # the smallest plan, which does not fit, has nothing to be compared with
     steps = sorted(family.steps(plan.work), key=lambda step: not step.is_more) if fits else []
     steps = [step for step in steps if _is_possible(step, plan, budget)]

@@ -165,7 +165,7 @@ class WorkPlan:
 
     @property
     def decided(self) -> dict[str, str]:
-        """By the name of a setting, the value that was chosen where it is "auto"."""
+        """Chosen values of settings that are "auto", by their names."""
         return {}
 
     @property

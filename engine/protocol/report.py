@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
 from engine.core.geometry import Size
-from engine.core.messages import Message
+from engine.core.messages import Message, clauses, message
 from engine.protocol.media import Reading
 from engine.protocol.plan import Notice
 
@@ -26,6 +27,22 @@ class Check:
     message: Message  # `check.<code>.<case>` of the catalogue: "240 frames in, 240 out."
     source: str = ""  # value of the source
     output: str = ""
+
+    @classmethod
+    def of_faults(
+        cls, code: str, case: str, faults: Sequence[Message], kept: Message, **values: str
+    ) -> Check:
+        """A check that passes if there are no faults.
+
+        Args:
+            code: The check.
+            case: Case of its message that names the faults.
+            faults: Differences, each a clause.
+            kept: Message without faults.
+            values: Values of `source` and `output`.
+        """
+        found = message(f"check.{code}.{case}", faults=clauses(faults)) if faults else kept
+        return cls(code=code, passed=not faults, message=found, **values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

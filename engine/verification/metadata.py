@@ -106,16 +106,8 @@ def tags_check(source: VideoInfo, result: MediaInfo, plan: PicturePlan | None) -
             faults.append(message("check.tags.fault", tag=name, **fault))
     if not _is_kept_hdr((plan or source).hdr_metadata, result.video.hdr_metadata):
         faults.append(message("check.tags.hdr"))
-    found = message("check.tags.kept")
-    if faults:
-        found = message("check.tags.wrong", faults=clauses(faults))
-    return Check(
-        code="tags",
-        passed=not faults,
-        message=found,
-        source=_tags_text(source.tags),
-        output=_tags_text(result.video.tags),
-    )
+    values = {"source": _tags_text(source.tags), "output": _tags_text(result.video.tags)}
+    return Check.of_faults("tags", "wrong", faults, message("check.tags.kept"), **values)
 
 
 def _is_kept_hdr(wanted: HdrMetadata | None, found: HdrMetadata | None) -> bool:
@@ -231,9 +223,7 @@ def metadata_check(
     if without_place:
         keys = ", ".join(without_place)
         found = message("check.metadata.without-place", kept=found, keys=keys)
-    if faults:
-        found = message("check.metadata.different", faults=clauses(faults))
-    return Check(code="metadata", passed=not faults, message=found)
+    return Check.of_faults("metadata", "different", faults, found)
 
 
 def _entries(metadata: Mapping[str, str]) -> dict[str, str]:
@@ -260,11 +250,8 @@ def _picture_check(source: VideoInfo, result: VideoInfo) -> Check:
     lost = ["ICC"] if result.profile != wanted else []
     has_place = result.codec in HOLDING_DATA
     lost += ["EXIF"] if has_place and source.has_exif and not result.has_exif else []
-    found = message("check.metadata.pictures")
-    if lost:
-        faults = [message("check.metadata.lost", key=key) for key in lost]
-        found = message("check.metadata.different", faults=clauses(faults))
-    return Check(code="metadata", passed=not lost, message=found)
+    faults = [message("check.metadata.lost", key=key) for key in lost]
+    return Check.of_faults("metadata", "different", faults, message("check.metadata.pictures"))
 
 
 def _film_of(media: MediaInfo) -> StreamInfo:
@@ -338,15 +325,8 @@ def statements_check(
     if explained:
         names = clauses([name_of(one) for one in explained])
         found = message("check.statements.explained", kept=found, count=len(explained), what=names)
-    if faults:
-        found = message("check.statements.different", faults=clauses(faults))
-    return Check(
-        code="statements",
-        passed=not faults,
-        message=found,
-        source=", ".join(one.kind for one in stated),
-        output=", ".join(has),
-    )
+    values = {"source": ", ".join(one.kind for one in stated), "output": ", ".join(has)}
+    return Check.of_faults("statements", "different", faults, found, **values)
 
 
 def _are_equal(kind: str, frames: FrameComparison) -> bool:

@@ -32,6 +32,15 @@ Samples = NDArray[Any]
 TimedSamples = Iterator[tuple[float, Samples]]
 
 
+@dataclass(frozen=True, slots=True)
+class Track:
+    """Decoded samples of a track with their times, s after the first picture."""
+
+    frames: TimedSamples
+    rate: int  # samples/s
+    layout: str  # FFmpeg's name of the channels
+
+
 @dataclass(slots=True, kw_only=True)
 class SoundMatch:
     """Differences of two sound tracks."""
@@ -40,22 +49,19 @@ class SoundMatch:
     offsets: list[float] = field(default_factory=list)  # s that frames of the result are late
 
 
-def compare_sound(
-    source: TimedSamples, result: TimedSamples, rate: int, part_s: float | None, edge_s: float
-) -> SoundMatch:
+def compare_sound(source: Track, result: Track, part_s: float | None, edge_s: float) -> SoundMatch:
     """Compare decoded samples; silence may fill what the times of the source leave out.
 
     Args:
-        source: Samples and times of the track, s after the first picture.
-        result: Samples and times of the result.
-        rate: Samples a second.
+        source: Track of the source.
+        result: Track of the result, with as many samples a second.
         part_s: Length of the part that the job took, s; infinite up to the end, None for all.
         edge_s: Around the ends of a part, where a frame may be on either side, s.
 
     Memory: a second of the source's samples, and a number for each of its frames.
     """
-    found, made = SoundMatch(), _Reader(result, rate)
-    frames = source if part_s is None else _from_beginning(source, made, edge_s)
+    found, rate, made = SoundMatch(), source.rate, _Reader(result.frames, source.rate)
+    frames = source.frames if part_s is None else _from_beginning(source.frames, made, edge_s)
     if frames is None:
         return SoundMatch(fault=message("check.stream-content.part-differs"))
     end = math.inf if part_s is None else part_s - edge_s
@@ -191,15 +197,6 @@ class _Reader:
 
 
 # --- sound that was encoded again
-
-
-@dataclass(frozen=True, slots=True)
-class Track:
-    """Decoded samples of a track with their times, s after the first picture."""
-
-    frames: TimedSamples
-    rate: int  # samples/s
-    layout: str  # FFmpeg's name of the channels
 
 
 def compare_encoded(

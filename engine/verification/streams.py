@@ -102,9 +102,7 @@ def compare_streams(
         other = found.get(stream.index)
         if other is None:
             continue
-        if _is_encoded(stream, other):
-            pairs.append(_encoded_pair(source, result, (stream, other), part_s, control))
-        elif _is_converted(stream, other):
+        if _is_encoded(stream, other) or _is_converted(stream, other):
             pairs.append(_decoded_pair(source, result, (stream, other), part_s, control))
         else:
             lost = dropped.get(stream.index, 0)
@@ -225,24 +223,6 @@ def _layout(stream: StreamInfo) -> str:
     return stream.layout if is_named else PLAYED_AS[stream.channels - 1]
 
 
-def _encoded_pair(
-    source: ComparedFile,
-    result: ComparedFile,
-    streams: tuple[StreamInfo, StreamInfo],
-    part_s: float | None,
-    control: Control,
-) -> StreamPair:
-    stream, other = streams
-    found = compare_encoded(
-        Track(source.samples(stream.index, control), stream.sample_rate, _layout(stream)),
-        Track(result.samples(other.index, control), other.sample_rate, _layout(other)),
-        part_s,
-        _EDGE_S,
-    )
-    name = name_of(source.media, stream)
-    return _timed_pair(name, streams, found.fault, np.array(found.offsets))
-
-
 def _decoded_pair(
     source: ComparedFile,
     result: ComparedFile,
@@ -250,17 +230,20 @@ def _decoded_pair(
     part_s: float | None,
     control: Control,
 ) -> StreamPair:
+    """Tracks that were decoded: their samples, as far as the codec of the result is exact."""
     stream, other = streams
-    found = compare_sound(
-        source.samples(stream.index, control),
-        result.samples(other.index, control),
-        stream.sample_rate,
-        part_s,
-        _EDGE_S,
+    old, new = (
+        Track(file.samples(one.index, control), one.sample_rate, _layout(one))
+        for file, one in ((source, stream), (result, other))
     )
-    fault, layouts = found.fault, (stream.layout, other.layout)
-    if fault is None and len({*layouts}) == 2 and all(map(names_channels, layouts)):
-        fault = message("check.stream-content.channels", expected=layouts[0], found=layouts[1])
+    if _is_encoded(stream, other):
+        found = compare_encoded(old, new, part_s, _EDGE_S)
+        fault = found.fault
+    else:
+        found = compare_sound(old, new, part_s, _EDGE_S)
+        fault, layouts = found.fault, (stream.layout, other.layout)
+        if fault is None and len({*layouts}) == 2 and all(map(names_channels, layouts)):
+            fault = message("check.stream-content.channels", expected=layouts[0], found=layouts[1])
     offsets = np.array(found.offsets)
     return _timed_pair(name_of(source.media, stream), streams, fault, offsets)
 
@@ -447,11 +430,9 @@ def _content_check(result: ComparedFile, pairs: list[StreamPair], dropped: int) 
     found = sentences(notes) if notes else found
     if dropped:
         found = message("check.stream-content.dropped", equal=found, count=dropped)
-    if faults:
-        found = message("check.stream-content.different", faults=clauses(faults))
-    elif not pairs:
+    if not pairs:
         found = message("check.stream-content.none")
-    return Check(code="stream-content", passed=not faults, message=found)
+    return Check.of_faults("stream-content", "different", faults, found)
 
 
 def _timing_check(pairs: list[StreamPair]) -> Check:
@@ -459,11 +440,9 @@ def _timing_check(pairs: list[StreamPair]) -> Check:
     faults = [fault for pair in timed if (fault := _timing_fault(pair)) is not None]
     worst = max((abs(pair.shift) for pair in timed), default=0.0)
     found = message("check.sound-timing.kept", ms=f"{worst * 1000:.1f}")
-    if faults:
-        found = message("check.sound-timing.shifted", faults=clauses(faults))
-    elif not timed:
+    if not timed:
         found = message("check.sound-timing.none")
-    return Check(code="sound-timing", passed=not faults, message=found)
+    return Check.of_faults("sound-timing", "shifted", faults, found)
 
 
 def _timing_fault(pair: StreamPair) -> Message | None:

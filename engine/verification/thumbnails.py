@@ -128,7 +128,7 @@ def _mean_along(boxes: Codes, length: int, cells: int, box: int) -> NDArray[np.f
 
 @cache
 def _cuts(length: int, cells: int, box: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """For each edge of a cell: the box it falls into, and the share of that box before it."""
+    """Box that each edge of a cell falls into, and the share of that box before the edge."""
     edges = np.linspace(0, length, cells + 1)
     index = np.minimum((edges // box).astype(np.intp), -(-length // box) - 1)
     sizes = np.minimum(box, length - index * box)

@@ -199,7 +199,7 @@ def _forward(matrix: str) -> Rows:
 
 
 def _scales(spec: ColourSpec) -> tuple[tuple[float, float], tuple[float, float]]:
-    """For luma, then chroma: code value of 0, code values of a unit."""
+    """Code value of 0 and code values of a unit, of luma and of chroma."""
     step = 1 << (spec.bit_depth - 8)
     if spec.full_range:
         return (0.0, float(spec.peak)), (float(1 << (spec.bit_depth - 1)), float(spec.peak))

@@ -75,7 +75,7 @@ class RemoteWorkers(Protocol):
         """
 
     async def open(self, scheduler: Scheduler) -> None:
-        """Let other computers join: in the thread of the scheduler, which answers nobody yet."""
+        """Let other computers join: in the thread of the scheduler, before it answers."""
 
     def close(self) -> None:
         """The job, or the attempt to start the scheduler, has ended."""
@@ -289,7 +289,7 @@ class WorkerPool:
         return self._owner_of(future), None
 
     def preview_of(self, future: SpanFuture) -> PreviewReady | None:
-        """Preview with which a span has ended; None if it cannot be got soon.
+        """Preview with which a span has ended; None if it does not arrive in time.
 
         Its worker may have gone with it: then Dask would have another worker make the span first.
         """
@@ -334,8 +334,9 @@ class WorkerPool:
         """End a worker of this computer for good, also while it or others start."""
         self._end(dask_internals.end_worker, worker)
 
-    def _end(self, end: Callable[..., Coroutine[Any, Any, None]], about: float) -> None:
-        ends = partial(self._cluster.sync, end, self._cluster, about)
+    def _end(self, end: Callable[..., Coroutine[Any, Any, None]], argument: float) -> None:
+        """Run one of `dask_internals` that ends workers in the thread of the cluster."""
+        ends = partial(self._cluster.sync, end, self._cluster, argument)
         _in_time(partial(ends, callback_timeout=_CLOSING_S))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import io
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -20,7 +19,7 @@ from torch import nn
 from engine.core.geometry import Size
 from engine.files.catalogue import PublishedFile, catalogue
 from engine.files.model_files import named
-from engine.models.community.library import spandrel
+from engine.models.community.library import spandrel, warnings_ignored
 from engine.models.community.network import load
 from engine.models.community.plan import NetworkCall, NetworkCost
 from engine.models.community.upscaler import CommunityUpscaler, called, cost_of
@@ -131,8 +130,7 @@ def network(architecture: str = "Compact", *, seed: int = 0, **arguments: Any) -
     spandrel()
     module = importlib.import_module(f"spandrel.architectures.{architecture}")
     make: Callable[..., nn.Module] = getattr(module, _CLASSES.get(architecture, architecture))
-    with torch.random.fork_rng(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with torch.random.fork_rng(), warnings_ignored():
         torch.manual_seed(seed)
         return make(**{**_TINY[architecture], **arguments}).eval()
 

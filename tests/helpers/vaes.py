@@ -18,21 +18,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.core.geometry import Size
-from engine.models.seedvr2.planning.vae_memory import VAES as SEEDVR2_VAES
 from engine.models.seedvr2.vae import tiling
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
 from engine.models.seedvr2.vae.fast_layers import GroupNorm
 from engine.models.seedvr2.vae.streams import SeedVr2DecodeStream, SeedVr2EncodeStream
+from engine.models.seedvr2.vae_memory import VAES as SEEDVR2_VAES
 from engine.models.upscalers import DecodedTile
 from engine.models.video_vae.frame_slices import as_clip, as_frames
 from engine.models.video_vae.measured_memory import MeasuredVae
 from engine.models.video_vae.slice_context import keep_last
 from engine.models.video_vae.vae_use import Side
-from engine.models.wan.planning.vae_memory import VAES as WAN_VAES
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22, WanConfig
 from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
 from engine.models.wan.vae.split import LATENTS_PER_VISIT, decode_cut, encode_cut, least_tile
 from engine.models.wan.vae.streams import Streaming, WanDecodeStream, WanEncodeStream
+from engine.models.wan.vae_memory import VAES as WAN_VAES
 from engine.ops.conv.causal_conv import Carry
 from engine.ops.transfer.parking import Parking
 from engine.settings.optimisations import VaeSwitches

@@ -19,8 +19,8 @@ from engine.models.planning.memory import PhaseMemory, Room
 from engine.models.seedvr2.dit import load, random_dit
 from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.dit.load import LoadOptions
-from engine.models.seedvr2.planning.vae_memory import VAES
 from engine.models.seedvr2.vae.config import VaeConfig
+from engine.models.seedvr2.vae_memory import VAES
 from engine.models.video_vae.vae_use import VaeUse
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates

@@ -15,21 +15,21 @@ import torch
 
 from engine.core.geometry import Size
 from engine.hardware.budget import Budget
+from engine.models.seedvr2 import requirements
 from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.plan import SeedVr2Plan
-from engine.models.seedvr2.planning import requirements
 from engine.models.seedvr2.shot import Shot
 from engine.models.seedvr2.upscaler import shot_options
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
 from engine.models.video_vae.slicing import slices
-from engine.models.wan.planning.requirements import decode_needs, encode_needs
-from engine.models.wan.planning.vae_memory import Pass
+from engine.models.wan.requirements import decode_needs, encode_needs
 from engine.models.wan.vae.config import WAN2X
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.plain import WanVae
 from engine.models.wan.vae.streams import Streaming, WanDecodeStream, WanEncodeStream
+from engine.models.wan.vae_memory import Pass
 from engine.ops.attention import attention
 from engine.ops.attention.attention import Problem
 from engine.ops.attention.backends import Backend
@@ -97,7 +97,7 @@ def streamed(plan: SeedVr2Plan, frames: int, limit: int) -> Iterator[PretendedGp
 
 @pytest.fixture(autouse=True)
 def published(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = "engine.models.seedvr2.planning.requirements.files.configs"
+    files = "engine.models.seedvr2.requirements.files.configs"
     monkeypatch.setattr(files, lambda plan: (DIT_3B, VaeConfig()))
 
 

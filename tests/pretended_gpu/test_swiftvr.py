@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ import torch
 from torch import Tensor
 
 from engine.models.swiftvr.chunks import ChunkGrid
-from engine.models.swiftvr.dit.config import SwiftDitConfig
 from engine.models.swiftvr.load import SwiftOptions, load_reae, load_swift_dit
 from engine.models.swiftvr.shot import Shot
 from engine.models.swiftvr.vae.config import ReaeConfig
@@ -18,22 +18,13 @@ from engine.models.swiftvr.vae.fast import FastReae
 from engine.settings.optimisations import VaeSwitches
 from tests.helpers.extended import rest_extended
 from tests.helpers.seedvr2 import random_frames
-from tests.helpers.swiftvr import PROMPT, tiny_reae, write_dit, written
+from tests.helpers.swiftvr import PROMPT, TINY_DIT, tiny_reae, write_dit, written
 from tests.helpers.tensors import relative_rms
 from tests.pretended_gpu.machine import pretended_gpu
 
 pytestmark = pytest.mark.pretended_gpu
 
-SIZES = SwiftDitConfig(
-    channels=8,
-    heads=2,
-    head_dim=32,
-    layers=3,
-    hidden=96,
-    text_dim=16,
-    time_features=8,
-    window=(2, 3),
-)
+SIZES = replace(TINY_DIT, channels=8, head_dim=32, hidden=96, text_dim=16)  # GPUs multiply by 8
 REAE = ReaeConfig(encoder_width=8, decoder_widths=(32, 24, 16, 8), latent_channels=8)
 STREAMED = {"blocks_on_device": 1, "pin_bytes": 10**7}
 # Type, options of the transformer, and the largest difference in units of the result.

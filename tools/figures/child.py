@@ -102,7 +102,7 @@ def children(*roots: Path) -> Iterator[list[Children]]:
 
 
 def report(figures: Mapping[str, float]) -> None:
-    """In a child: hand figures to the parent."""
+    """Hand figures of a child to the parent."""
     sys.stdout.write(json.dumps(dict(figures)) + "\n")
     sys.stdout.flush()
 

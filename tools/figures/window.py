@@ -85,7 +85,7 @@ def _child(begin: float) -> dict[str, float]:
 def end_with_error(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """For `sys.excepthook`: an exception in a slot would leave the event loop running for ever."""
+    """Hook for `sys.excepthook`: after an exception in a slot the event loop would run for ever."""
     sys.__excepthook__(kind, error, trace)
     os._exit(1)
 

@@ -218,7 +218,7 @@ def described(path: Path, cropped: Margins | None = None) -> _Described:
 
 
 def _sound_start(path: Path, otherwise: float) -> float:
-    """When the first sound is heard, s: decoders drop what encoders put before it."""
+    """Time of the first sound, s: decoders drop what encoders put before it."""
     first = ("-select_streams", "a:0", "-read_intervals", "%+#8")
     found = _ffprobe(path, *first, "-show_entries", "frame=pts_time").get("frames", [])
     return next((float(one["pts_time"]) for one in found if "pts_time" in one), otherwise)

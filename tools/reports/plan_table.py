@@ -25,9 +25,9 @@ from engine.hardware.budget import pretended_budget
 from engine.hardware.gpu_table import GIB, GpuSpec, gpu_specs
 from engine.models import registry
 from engine.models.frame_family import FramePlan
+from engine.models.seedvr2.candidates import PRICES
 from engine.models.seedvr2.plan import STEP, SeedVr2Plan
-from engine.models.seedvr2.planning.candidates import PRICES
-from engine.models.seedvr2.planning.requirements import vae_work
+from engine.models.seedvr2.requirements import vae_work
 from engine.planner import preset_choice
 from engine.planner.plan_job import Request, bare_plan
 from engine.planner.rates import Rates

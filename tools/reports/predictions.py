@@ -26,9 +26,9 @@ from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B
 from engine.models.seedvr2.dit.cost import DitUse, forward_flops, forward_passes
 from engine.models.seedvr2.files import TEXT_TOKENS
 from engine.models.seedvr2.plan import STEP, SeedVr2Plan, latents_of
-from engine.models.seedvr2.planning.requirements import stage_work
-from engine.models.seedvr2.planning.vae_memory import VAES
+from engine.models.seedvr2.requirements import stage_work
 from engine.models.seedvr2.vae.config import VAE
+from engine.models.seedvr2.vae_memory import VAES
 from engine.models.video_vae.vae_use import VaeUse
 from engine.planner import gpu_speed, times
 from engine.planner.gpu_speed import Shares

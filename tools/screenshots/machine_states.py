@@ -104,7 +104,7 @@ def _asking(player: Player) -> None:
 
 
 def _words(player: Player) -> None:
-    """On the computer that asked, once they can be confirmed."""
+    """Words on the computer that asked, once they can be confirmed."""
     from PySide6.QtTest import QTest
 
     from app.machines.pairing_dialog import READING_MS
@@ -115,7 +115,7 @@ def _words(player: Player) -> None:
 
 
 def _asked(player: Player) -> None:
-    """On the other one, while they cannot."""
+    """Words on the other one, while they cannot."""
     _open(player)
     player.say([machines.PairingWords(words=_WORDS, name="Office", asks=True)])
 

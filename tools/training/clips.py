@@ -67,7 +67,7 @@ def _films_in(folder: Path, side: int) -> Iterator[MediaInfo]:
 
 
 def _clips_of(media: MediaInfo, frames: int, side: int, most: int, rng: Rng) -> list[np.ndarray]:
-    """So many of its clips, each equally likely: those that come late replace earlier ones."""
+    """At most n of its clips, each equally likely: later ones replace earlier ones."""
     colours = SourceColours(media.video, "cpu")
     fitting = (media.video.size.width // side) * (media.video.size.height // side)
     chosen: list[np.ndarray] = []

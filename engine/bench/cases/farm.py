@@ -105,7 +105,7 @@ class _Server:
     busy_s: float = 0.0
 
     def serve(self, at: float, seconds: float) -> float:
-        """When something that comes at a time has been served."""
+        """Time when something that comes at a time has been served."""
         self.free_at = max(at, self.free_at) + seconds
         self.busy_s += seconds
         return self.free_at
@@ -116,7 +116,7 @@ class _Farm:
     """The servers that workers share, and the events that are to come.
 
     Attributes:
-        near: So many of the workers, the first ones, need no link.
+        near: Number of workers, the first ones, that need no link.
         events: Time, whether the result is there (the worker is idle) or not yet, the worker.
     """
 
@@ -161,7 +161,7 @@ class _Farm:
             self._keep(done, worker)
 
     def _fetched(self, at: float) -> float:
-        """When a worker that has its order has its part of the source."""
+        """Time when a worker that has its order has its part of the source."""
         source, latency = self.times.source_bytes, self.link.latency_s
         asked = at + latency if source else at
         sent = self.to_workers.serve(asked, self.link.sending_s(source))

@@ -28,7 +28,7 @@ from engine.core.messages import message
 from engine.files.model_files import named
 from engine.models import registry
 from engine.models.community.family import FAMILY
-from engine.models.community.library import spandrel
+from engine.models.community.library import spandrel, warnings_ignored
 from engine.models.community.network import load
 from engine.models.community.plan import LEAST_OVERLAP, CommunityPlan, NetworkCost
 from engine.models.community.upscaler import CommunityUpscaler, called, with_cost
@@ -134,7 +134,7 @@ class Network:
         """A model file with random weights."""
         spandrel()
         module = import_module(f"spandrel.architectures.{self.architecture}")
-        with torch.inference_mode(False), torch.random.fork_rng():
+        with torch.inference_mode(False), torch.random.fork_rng(), warnings_ignored():
             torch.manual_seed(_SEED)
             made = getattr(module, self.made_by)(**self.arguments)
             save_file({name: value.contiguous() for name, value in made.state_dict().items()}, path)
@@ -192,7 +192,8 @@ def _compared(path: Path, frame_size: Size, options: BenchOptions) -> Iterator[R
     device, weights = device_of(options), named(path)
     facts, call = called(weights, half=False)
     upscaler = CommunityUpscaler(load(weights), facts, call, device)
-    plain = spandrel().ModelLoader(device).load_from_file(path)
+    with warnings_ignored():
+        plain = spandrel().ModelLoader(device).load_from_file(path)
     frame = torch.rand(1, 3, frame_size.height, frame_size.width).to(device)
     whole = CommunityPlan(
         device="cuda" if device == "cuda" else "cpu",

@@ -23,16 +23,16 @@ from engine.core.geometry import Size
 from engine.hardware.budget import PROGRAM_BYTES
 from engine.hardware.stage_meter import StageMeter
 from engine.models.planning.memory import PhaseMemory, Room
+from engine.models.seedvr2 import requirements
 from engine.models.seedvr2.dit import random_dit
 from engine.models.seedvr2.dit.cost import forward_flops
 from engine.models.seedvr2.dit.load import LoadOptions
 from engine.models.seedvr2.dit.random_dit import DitRun
 from engine.models.seedvr2.family import FAMILY
 from engine.models.seedvr2.plan import FrameLayout, SeedVr2Plan, layout_of
-from engine.models.seedvr2.planning import requirements
-from engine.models.seedvr2.planning.vae_memory import VAES
 from engine.models.seedvr2.upscaler import SeedVr2
 from engine.models.seedvr2.vae.fast import FastVae
+from engine.models.seedvr2.vae_memory import VAES
 from engine.models.video_vae.measuring import clip_use
 from engine.models.video_vae.vae_use import VaeUse
 from engine.planner.rates import load_rates

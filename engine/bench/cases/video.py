@@ -38,7 +38,7 @@ from engine.hardware import devices
 from engine.models.lite import files
 from engine.models.lite.upscaler import upscaler
 from engine.models.seedvr2.plan import SeedVr2Plan
-from engine.models.seedvr2.planning.requirements import stage_work
+from engine.models.seedvr2.requirements import stage_work
 from engine.pipeline.prepare import Machine, make_plan
 from engine.pipeline.stages.restore import SourceColours
 from engine.pipeline.stages.steady import EnlargedClip, Steadying
@@ -53,8 +53,8 @@ from engine.video.read.probe import probe
 SOURCE = Size(480, 270)
 FRAMES, QUICK_FRAMES = 240, 96
 _SEEDVR2_CLIPS = {"cpu": (Size(64, 48), 5), "cuda": (SOURCE, 21)}
-# Sources of ten seconds for a GPU, the largest first; one is measured whose job is predicted to
-# take at most so many seconds.
+# Sources of ten seconds for a GPU, the largest first; the first one
+# whose job is predicted to take no longer than `_MOST_JOB_S` is measured.
 _TEN_SECONDS = tuple(Size(width, width * 9 // 16) for width in (960, 640, 480, 320, 256))
 _MOST_JOB_S = 50.0
 _WRITTEN_FRAMES = 48

@@ -15,7 +15,8 @@ import io
 import math
 import pickletools
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -91,7 +92,7 @@ def _read_header(file: BinaryIO, path: Path) -> dict[str, PickleEntry]:
     program = next((name for name in members if f"/{name}".endswith(f"/{_PROGRAM}")), None)
     if program is None:
         raise NotSafetensors("zip-without-tensors", name=path.name, path=path)
-    try:
+    with _translated(path):
         if any(info.compress_type != zipfile.ZIP_STORED for info in members.values()):
             raise ValueError("a compressed member")
         folder = program.removesuffix(_PROGRAM)
@@ -107,6 +108,18 @@ def _read_header(file: BinaryIO, path: Path) -> dict[str, PickleEntry]:
             name: _entry(tensor, *places[f"{folder}data/{tensor.storage.key}"])
             for name, tensor in tensors.items()
         }
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    """Translates errors of programs and archives to those for users.
+
+    Raises:
+        UnsafeWeights: A program calls something else than what makes tensors.
+        WeightsDamaged: It is no program of tensors.
+    """
+    try:
+        yield
     except UnsafeProgramError as err:
         raise UnsafeWeights("pickle", name=path.name, path=path) from err
     except _UNREADABLE as err:
@@ -117,7 +130,7 @@ def _read_older(file: BinaryIO, path: Path, size: int) -> dict[str, PickleEntry]
     """The tensors of an open file of the older kind."""
     file.seek(0)
     programs = io.BytesIO(file.read(_MOST_BYTES))
-    try:
+    with _translated(path):
         _magic, _version, _machine, content, keys = (described(programs) for _ in range(5))
         tensors = _tensors(content, path)
         storages = {tensor.storage.key: tensor.storage for tensor in tensors.values()}
@@ -129,10 +142,6 @@ def _read_older(file: BinaryIO, path: Path, size: int) -> dict[str, PickleEntry]
         if begin > size:
             raise WeightsTruncated("bytes", name=path.name, size=size, needed=begin, path=path)
         return {name: _entry(one, *places[one.storage.key]) for name, one in tensors.items()}
-    except UnsafeProgramError as err:
-        raise UnsafeWeights("pickle", name=path.name, path=path) from err
-    except _UNREADABLE as err:
-        raise WeightsDamaged("pickle", name=path.name, path=path) from err
 
 
 def _tensors(content: Any, path: Path) -> dict[str, StoredTensor]:
@@ -186,7 +195,7 @@ _MOST_STEPS = 500_000  # a second; models take 30 for each tensor
 
 
 class UnsafeProgramError(Exception):
-    """It calls something else than what makes tensors."""
+    """A call of something else than what makes tensors."""
 
 
 @dataclass(frozen=True, slots=True)

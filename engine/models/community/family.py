@@ -20,9 +20,8 @@ from engine.models.community.plan import (
 )
 from engine.models.contracts import FileUse, StageWork, WorkRequest
 from engine.models.frame_family import FrameFamily, chosen_steadiness, frame_needs, steadying
-from engine.models.memory_cost import COMPILER_BYTES, DTYPE_BYTES
 from engine.models.planning.candidates import chosen, chosen_tiles
-from engine.models.planning.memory import MemoryRequirement
+from engine.models.planning.memory import COMPILER_BYTES, DTYPE_BYTES, MemoryRequirement
 from engine.models.upscalers import FrameUpscaler
 from engine.protocol.model_file_state import NetworkFacts
 from engine.protocol.plan import Notice, WeightsPlan
@@ -73,7 +72,7 @@ class CommunityFamily(FrameFamily[CommunityPlan]):
         return replace(plan, clip_frames=max(1, min(_MOST_FRAMES, _BATCH_PIXELS // frame.pixels)))
 
     def wider(self, work: CommunityPlan, budget: Budget, part: str = "") -> CommunityPlan | None:
-        """In float32."""
+        """Plan in float32."""
         if work.dtype == "float32":
             return None
         _, call = _called(work.weights, half=False)

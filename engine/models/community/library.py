@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import importlib
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -71,6 +72,18 @@ def spandrel() -> Any:
             return importlib.import_module(NAME)
         finally:
             sys.meta_path.remove(modules)
+
+
+@contextmanager
+def warnings_ignored() -> Iterator[None]:
+    """Inside, constructors of networks print no warnings.
+
+    They call `torch.meshgrid` without an order of its axes, and set initial values of tensors, some
+    of them empty, which those of a file replace. Users can do nothing about either.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 class _WheelModules(MetaPathFinder, InspectLoader):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,7 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from engine.core.errors import WrongModel, WrongNumbers, memory_ran_out
 from engine.files.formats.open_weights import WeightsFile, open_weights
 from engine.files.formats.safetensors_file import TORCH_NAMES
-from engine.models.community.library import spandrel
+from engine.models.community.library import spandrel, warnings_ignored
 from engine.models.community.pretended import new_mode, pretended
 from engine.models.load import check_numbers
 from engine.protocol.model_file_state import NetworkFacts
@@ -117,8 +116,7 @@ def _check_indices(found: Any, path: Path) -> None:
     }
     if not indices:
         return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings_ignored():
         fresh = dict(type(found.model)(**found.model.hyperparameters).named_buffers())
     if not all(torch.equal(value, fresh[name]) for name, value in indices.items()):
         raise _unlike(found.architecture, path)
@@ -164,8 +162,7 @@ def _built(kind: Any, tensors: Mapping[str, Tensor], path: Path) -> Any:
     if _counts_too_far(tensors):
         raise _unlike(kind, path)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of initial values, which are replaced
+        with warnings_ignored():
             return kind.load(tensors)
     except Exception as err:  # loaders meet wrong tensors with errors of every class
         if memory_ran_out(err):

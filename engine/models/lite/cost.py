@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from engine.core.geometry import Size
 from engine.models.lite.files import COLOURS, KERNEL, LiteConfig
-from engine.models.memory_cost import Cost
 
 _FLOAT32 = 4
 _BASE_KERNEL = 5
 
 
-def lite_cost(config: LiteConfig, tile: Size, frames: int = 1, dtype_bytes: int = 4) -> Cost:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiteCost:
+    """Memory of one call, in bytes."""
+
+    weights: int
+    activations: int  # frames in computation, the result included
+    workspace: int  # buffers that operators take for as long as they run
+
+    @property
+    def working(self) -> int:
+        """Most bytes in addition to the weights."""
+        return self.activations + self.workspace
+
+
+def lite_cost(config: LiteConfig, tile: Size, frames: int = 1, dtype_bytes: int = 4) -> LiteCost:
     """Predict the memory of one call of `LiteNet` without gradients.
 
     Args:
@@ -31,7 +46,7 @@ def lite_cost(config: LiteConfig, tile: Size, frames: int = 1, dtype_bytes: int 
     body = padded * 2 * config.channels * dtype_bytes
     ending = max(padded * config.channels * dtype_bytes, base) + inner * phases * dtype_bytes
     weights = sum(inside * outside * KERNEL**2 + outside for inside, outside in config.widths())
-    return Cost(
+    return LiteCost(
         weights=weights * dtype_bytes,
         activations=source + base + max(body, ending),
         # oneDNN keeps reordered weights and a strip per thread; it hardly grows with the tile.

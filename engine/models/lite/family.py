@@ -13,9 +13,8 @@ from engine.models.frame_family import FrameFamily, chosen_steadiness, frame_nee
 from engine.models.lite import files, plan
 from engine.models.lite.cost import lite_cost, lite_multiplications
 from engine.models.lite.plan import LitePlan
-from engine.models.memory_cost import DTYPE_BYTES
 from engine.models.planning.candidates import chosen, chosen_tiles
-from engine.models.planning.memory import MemoryRequirement
+from engine.models.planning.memory import DTYPE_BYTES, MemoryRequirement
 from engine.models.upscalers import FrameUpscaler
 from engine.protocol.plan import Notice
 from engine.protocol.report import State
@@ -49,7 +48,7 @@ class LiteFamily(FrameFamily[LitePlan]):
         cost = lite_cost(
             files.config_of(work.weights), work.tile, frames=work.clip_frames, dtype_bytes=item
         )
-        working = cost.activations + cost.workspace
+        working = cost.working
         if work.tile != work.frame:
             tile = work.clip_frames * work.tile.scaled(work.scale).pixels * _RGB_BYTES
             canvas = work.canvas.pixels * (work.clip_frames * _RGB_BYTES + _FLOAT_BYTES)

@@ -32,7 +32,7 @@ from engine.models.planning.candidates import (
     tile_of,
 )
 from engine.models.planning.memory import MemoryRequirement, Room
-from engine.models.seedvr2 import files
+from engine.models.seedvr2 import candidates, files, requirements
 from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.plan import (
     STEP,
@@ -41,11 +41,11 @@ from engine.models.seedvr2.plan import (
     latents_of,
     layout_of,
     reference_layout,
+    shared_of,
     working_size,
 )
-from engine.models.seedvr2.planning import candidates, requirements
-from engine.models.seedvr2.planning.vae_memory import VAES
 from engine.models.seedvr2.vae.config import VAE, VaeConfig
+from engine.models.seedvr2.vae_memory import VAES
 from engine.models.upscalers import ShotModel
 from engine.models.video_vae.measured_memory import VaeModel
 from engine.protocol.plan import Notice, WeightsPlan
@@ -185,7 +185,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         return requirements.frames_around(work)
 
     def stage_work(self, work: SeedVr2Plan, frames: int) -> dict[str, StageWork]:
-        """Both halves of the VAE, and the transformer with the weights that come meanwhile."""
+        """Both halves of the VAE, and the transformer with weights that are copied meanwhile."""
         return requirements.stage_work(work, frames)
 
     def as_tested(self, work: SeedVr2Plan) -> SeedVr2Plan:
@@ -342,7 +342,7 @@ def _clip(settings: JobSettings, device: str, film: int) -> tuple[int, int]:
     if film:
         latents = min(latents, latents_of(film))
     if settings.join == "latents":
-        return latents, candidates.shared_of(latents)
+        return latents, shared_of(latents)
     frames = 1 + (latents - 1) * STEP
     shared = settings.join_frames if settings.join == "frames" else 0
     return frames, min(shared, (frames - 1) // 2)

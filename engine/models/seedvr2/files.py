@@ -13,7 +13,7 @@ from engine.files import catalogue
 from engine.files.formats.open_weights import WeightsFile, open_weights
 from engine.files.formats.scales import FLOATS, scales_of
 from engine.files.model_files import Store, named, planned
-from engine.models.memory_cost import DTYPE_BYTES
+from engine.models.planning.memory import DTYPE_BYTES
 from engine.models.seedvr2.dit.config import (
     DIT_3B,
     DIT_7B,

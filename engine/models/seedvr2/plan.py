@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from engine.core.geometry import Size
@@ -139,6 +139,21 @@ class SeedVr2Plan(VaePlan):
 def latents_of(frames: int) -> int:
     """Latents of a video of one shot."""
     return 1 + -(-(frames - 1) // STEP)
+
+
+def shared_of(clip: int) -> int:
+    """Latents that clips share: two, or as many as are less than half of them."""
+    return min(2, (clip - 1) // 2)
+
+
+def with_clip(plan: SeedVr2Plan, latents: int) -> SeedVr2Plan:
+    """Plan with clips of n latents."""
+    if latents == plan.latents:
+        return plan
+    if plan.join == "latents":
+        return replace(plan, clip=latents, shared=shared_of(latents))
+    frames = 1 + (latents - 1) * STEP
+    return replace(plan, clip=frames, shared=min(plan.shared, (frames - 1) // 2))
 
 
 MULTIPLE = 16  # both sides in px: the VAE reduces by 8, the transformer takes 2 x 2 latents

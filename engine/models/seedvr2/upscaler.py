@@ -35,7 +35,7 @@ from engine.models.upscalers import (
 )
 from engine.models.video_vae.frame_slices import check_finite
 from engine.ops.colour.correction import blend_strength, correct_colour
-from engine.ops.resize import resize
+from engine.ops.resize import resize, with_values_beyond
 from engine.ops.transfer.parking import Parking
 from engine.tiling.latent_clips import ClipGrid, latent_of
 
@@ -123,15 +123,7 @@ class SeedVr2(ShotModel):
         return noisy_frames(frames, share, noise.to(frames))
 
     def finished(self, frames: Tensor, source: Tensor) -> Tensor:
-        """Restored frames [T, 3, H, W] in [-1, 1], padded, as pictures, nominally [0, 1].
-
-        The model's range ends at black and white. Values of the source outside of it (whiter than
-        white, colours outside of RGB) are added to the result.
-
-        Args:
-            frames: Frames of the decoder.
-            source: Frames of the source [T, 3, h, w], nominally [0, 1].
-        """
+        """Restored frames [T, 3, H, W] in [-1, 1], padded, as finished ones, nominally [0, 1]."""
         inside = self._resized(source)
         scale = inside.shape[-1] / source.shape[-1]
         inside = inside.clamp(0, 1) if scale == 1 else inside.clamp_(0, 1)
@@ -139,9 +131,7 @@ class SeedVr2(ShotModel):
         result = correct_colour(self._plan.colour, result, inside, scale=scale).clamp_(0, 1)
         if self._plan.strength < 100:
             result = blend_strength(result, inside, self._plan.strength / 100)
-        beyond = source.to(result.device)
-        beyond = beyond - beyond.clamp(0, 1)
-        return result.add_(resize(beyond, self._plan.size)) if bool(beyond.any()) else result
+        return with_values_beyond(result, source)
 
     def restored(self, latents: Tensor, shot: int, first: int) -> Tensor:
         """The transformer's result for a clip [t, h, w, L]; noise depends on shot and position.

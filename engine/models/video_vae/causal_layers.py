@@ -139,7 +139,7 @@ class CausalConv:
         return window
 
     def _joined(self, frames: Tensor, before: int, context: SliceContext, write: Write) -> Tensor:
-        """Without a ring: fresh memory, padding and joining are copies."""
+        """Window without a ring: fresh memory, padded and joined by copies."""
         _, channels, height, width = frames.shape
         fresh = context.workspace.fresh((frames.shape[0], channels, height, width))
         write(fresh, None)

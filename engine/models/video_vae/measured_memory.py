@@ -19,7 +19,7 @@ from typing import Any
 from engine.core.geometry import Size
 from engine.core.paths import resource
 from engine.models import gpu_passes
-from engine.models.memory_cost import COMPILER_BYTES, DTYPE_BYTES
+from engine.models.planning.memory import COMPILER_BYTES, DTYPE_BYTES
 from engine.models.video_vae.vae_use import (
     FIGURES,
     SLICES,

@@ -226,7 +226,7 @@ def _through(parts: Sequence[Part], context: SliceContext) -> Tensor:
 
 
 def _form(switches: VaeSwitches, device: torch.device, dtype: torch.dtype) -> Convolution:
-    """On a CPU all layers have the same; on a GPU a trial tells."""
+    """Form of convolutions: one for all layers on a CPU; on a GPU a trial decides."""
     if switches.convolution != "auto" or device.type != "cpu":
         return switches.convolution
     return "3d" if dtype in (torch.float16, torch.bfloat16) else "2d"

@@ -12,8 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from engine.core.geometry import Size
-from engine.models.memory_cost import DTYPE_BYTES
-from engine.models.planning.memory import PhaseMemory
+from engine.models.planning.memory import DTYPE_BYTES, PhaseMemory
 from engine.settings.optimisations import VaeSwitches
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class VaeUse:
 
     @property
     def usual(self) -> VaeUse:
-        """This use with the usual switches."""
+        """Use with the usual switches."""
         return replace(self, switches=VaeSwitches())
 
     @property

@@ -24,14 +24,13 @@ from engine.models.planning.memory import MemoryRequirement, Room
 from engine.models.upscalers import ShotModel
 from engine.models.video_vae.measured_memory import VaeModel
 from engine.models.video_vae.vae_use import half_sums
-from engine.models.wan import files
+from engine.models.wan import candidates, files, requirements
 from engine.models.wan.latents.format import WanLatents
 from engine.models.wan.plan import WanPlan
-from engine.models.wan.planning import candidates, requirements
-from engine.models.wan.planning.vae_memory import VAES
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22, WanConfig
 from engine.models.wan.vae.receptive_field import decoder_reach, encoder_reach
 from engine.models.wan.vae.split import LATENTS_PER_VISIT
+from engine.models.wan.vae_memory import VAES
 from engine.protocol.plan import Notice
 from engine.settings.switches import Switches
 

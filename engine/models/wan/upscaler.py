@@ -28,7 +28,7 @@ from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.load import Wan, load_wan
 from engine.models.wan.vae.receptive_field import decoder_reach, encoder_reach
 from engine.models.wan.vae.streams import Streaming, WanDecodeStream, WanEncodeStream
-from engine.ops.resize import resize
+from engine.ops.resize import with_values_beyond
 from engine.ops.transfer.parking import Parking
 from engine.tiling.latent_clips import first_frame, latent_of, mirrored_indices
 
@@ -153,20 +153,10 @@ class WanUpscaler(ShotModel):
         return frames[..., columns] if len(columns) > width else frames
 
     def finished(self, frames: Tensor, source: Tensor) -> Tensor:
-        """Restored frames [T, 3, H, W] in [-1, 1], padded, as finished ones, nominally [0, 1].
-
-        The model's range ends at black and white. Values of the source outside of it (whiter than
-        white, colours outside of RGB) are added to the result.
-
-        Args:
-            frames: Frames of the decoder.
-            source: These frames of the source [T, 3, h, w], nominally [0, 1].
-        """
+        """Restored frames [T, 3, H, W] in [-1, 1], padded, as finished ones, nominally [0, 1]."""
         size = self.canvas
         result = frames[..., : size.height, : size.width].add(1).mul_(0.5).clamp_(0, 1)
-        beyond = source.to(result.device)
-        beyond = beyond - beyond.clamp(0, 1)
-        return result.add_(resize(beyond, size)) if bool(beyond.any()) else result
+        return with_values_beyond(result, source)
 
     def close(self) -> None:
         """Give back buffers; the model is of no use afterwards."""

@@ -24,7 +24,7 @@ from torch import Tensor
 from engine.core import gpu_loss
 from engine.core.errors import FeatureMissing
 from engine.core.paths import cache_folder
-from engine.core.result_file import ResultFile
+from engine.core.serialization import ResultFile
 from engine.hardware.out_of_memory import is_out_of_memory
 from engine.ops.attention.backends import BACKENDS, Backend
 from engine.ops.choices import settled
@@ -208,7 +208,7 @@ def _fastest(
 
 
 def _or_by_torch(name: str, qkv: tuple[Tensor, Tensor, Tensor], scale: float) -> Tensor:
-    """By a measured backend; by torch itself where that refuses these windows."""
+    """Attention by a measured backend, or by torch where that refuses these windows."""
     kind = name, qkv[0].shape, qkv[1].shape
     if kind not in _REFUSED:
         try:

@@ -82,7 +82,7 @@ def adain(result: Tensor, source: Tensor) -> Tensor:
 
 
 def lab(result: Tensor, source: Tensor, *, kept_luminance: float = _KEPT_LUMINANCE) -> Tensor:
-    """After `wavelet`, the histograms of a and b in CIELAB, and a part of that of L.
+    """Match histograms of a and b in CIELAB after `wavelet`, and that of L in part.
 
     Args:
         result: See above.

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.core.result_file import ResultFile
+from engine.core.serialization import ResultFile
 from engine.hardware import devices
 from engine.hardware.out_of_memory import is_out_of_memory
 from engine.ops.conv.temporal_conv import Form, TemporalConv, laid_out

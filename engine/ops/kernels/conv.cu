@@ -10,7 +10,7 @@
 //   products                               |  tap 1   |  tap 2   | ... |      tap 1       | ...
 //
 // Weights arrive STAGES - 1 steps before they are needed, halos HALOS - 1 halos before; each have a
-// ring of so many buffers. Offsets into frames have 64 bits.
+// ring of as many buffers. Offsets into frames have 64 bits.
 //
 // Macros
 //   ROWS, COLUMNS, STRIDE   taps of a frame; pixels of the input from one of the result to the next
@@ -431,7 +431,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) convolve(
 #endif
 
   for (int part = 0; part < WARPS_ACROSS; part++) {
-    __syncthreads();  // nobody reads any more what is here: the buffers, or the part before
+    __syncthreads();  // no thread reads any more what is here: the buffers, or the part before
     if (across == part) sums.hand_over((float *)memory + down * WARP_PIXELS * SUM_PITCH);
     __syncthreads();
     write(memory, place, place.part * TILE_CHANNELS + part * WARP_CHANNELS, result, bias, residual);

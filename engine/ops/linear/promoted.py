@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from engine.core import gpu_loss
-from engine.core.result_file import ResultFile
+from engine.core.serialization import ResultFile
 from engine.hardware.out_of_memory import is_out_of_memory
 from engine.ops.choices import settled
 from engine.ops.kernels.conv import ConvKernel, Work, find

@@ -46,8 +46,8 @@ class WeightStream:
     Args:
         modules: The blocks in the order of use; their tensors are on the host, mapped or not.
         device: Device on which they compute.
-        resident: So many blocks stay on the device, spread evenly among the streamed ones, so
-            that each copy overlaps with as much computation as possible.
+        resident: Number of blocks that stay on the device, spread evenly among the streamed ones,
+            so that each copy overlaps with as much computation as possible.
         buffers: Blocks on the device in addition to those.
         dtype: Parameters of usual floating-point types are converted to it; buffers and
             narrower formats stay as they are. None: all stay as they are.

@@ -159,7 +159,7 @@ def _jumps(path: Path, index: int, kind: str, _modified_ns: int) -> tuple[Fracti
 
 
 class PartClock:
-    """By how much a stream's times move, packet by packet.
+    """Moves the times of a stream, packet by packet.
 
     A part that only this stream has goes on where the stream was.
 

@@ -24,7 +24,7 @@ _BLOCK_BYTES = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """At how many places packets are missing, in the video and in the other streams together."""
+    """Places where packets are missing, in the video and in the other streams together."""
 
     film: int = 0
     others: int = 0

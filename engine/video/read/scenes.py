@@ -33,7 +33,7 @@ class _Look:
 
 
 def telling_scenes(media: MediaInfo, *, seconds: float = SECONDS) -> tuple[Scene, ...]:
-    """At most one scene of each kind, in the order of the video; () where nothing can be decoded.
+    """Scenes, at most one of each kind, in the order of the video; () if nothing can be decoded.
 
     Never raises: it only proposes.
 

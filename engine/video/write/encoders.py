@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -125,6 +125,18 @@ def _pictures(order: str) -> dict[Layout, str]:
     }
 
 
+def _lossless(codec: str, formats: dict[Layout, str]) -> EncoderSpec:
+    """Encoder of single frames that loses nothing and takes any size."""
+    return EncoderSpec(
+        name=codec,
+        codec=codec,
+        title=codec.upper(),
+        formats=formats,
+        is_lossy=False,
+        smallest=Size(1, 1),
+    )
+
+
 _X264_SPEEDS = {"fast": "veryfast", "auto": "faster", "medium": "medium", "slow": "slow"}
 _X265_SPEEDS = {"fast": "superfast", "auto": "faster", "medium": "medium", "slow": "slow"}
 _VPX_SPEEDS = {"fast": "6", "auto": "5", "medium": "3", "slow": "1"}
@@ -178,15 +190,7 @@ ENCODERS: dict[str, EncoderSpec] = {
             title="ProRes",
             formats={**_yuv(("422", "444"), (10,)), **_yuv(("444",), (10,), alpha=True)},
         ),
-        EncoderSpec(
-            name="ffv1",
-            codec="ffv1",
-            title="FFV1",
-            formats=_FFV1,
-            is_lossy=False,
-            needs_whole_chroma=False,
-            smallest=Size(1, 1),
-        ),
+        replace(_lossless("ffv1", _FFV1), needs_whole_chroma=False),
         EncoderSpec(
             name="h264_nvenc",
             codec="h264",
@@ -214,38 +218,10 @@ ENCODERS: dict[str, EncoderSpec] = {
             largest=Size(8192, 8192),
             speeds=_NVENC_SPEEDS,
         ),
-        EncoderSpec(
-            name="png",
-            codec="png",
-            title="PNG",
-            formats=_pictures("be"),
-            is_lossy=False,
-            smallest=Size(1, 1),
-        ),
-        EncoderSpec(
-            name="tiff",
-            codec="tiff",
-            title="TIFF",
-            formats=_pictures("le"),
-            is_lossy=False,
-            smallest=Size(1, 1),
-        ),
-        EncoderSpec(
-            name="exr",
-            codec="exr",
-            title="EXR",
-            formats=_EXR,
-            is_lossy=False,
-            smallest=Size(1, 1),
-        ),
-        EncoderSpec(
-            name="dpx",
-            codec="dpx",
-            title="DPX",
-            formats=_DPX,
-            is_lossy=False,
-            smallest=Size(1, 1),
-        ),
+        _lossless("png", _pictures("be")),
+        _lossless("tiff", _pictures("le")),
+        _lossless("exr", _EXR),
+        _lossless("dpx", _DPX),
     )
 }
 ON_PROCESSOR = {e.codec: e for e in ENCODERS.values() if not e.name.endswith("_nvenc")}

@@ -18,8 +18,8 @@ from pathlib import Path
 from engine.core.errors import OutputError
 from engine.core.geometry import Size
 from engine.video.read.ebml import SEGMENT, TRACKS, EbmlElement, children
+from engine.video.write.containers import CONTAINERS
 
-_OF_EBML = ("mkv", "webm")
 _FILLER = "."
 _MKV_ROOM = 160  # bytes: more than all elements together
 _LONGEST_NAME = 127  # bytes of a handler's name in MOV that FFmpeg reads again
@@ -65,7 +65,7 @@ def make_room(metadata: MutableMapping[str, str], container: str, facts: TrackFa
     """Lengthen the name of the track in the metadata that its muxer is given."""
     if facts == TrackFacts():
         return
-    if container in _OF_EBML:
+    if CONTAINERS[container].is_matroska:
         metadata["title"] = metadata.get("title", "") + _MKV_ROOM * _FILLER
     else:
         room = len(_new_boxes(facts))
@@ -82,7 +82,7 @@ def write_facts(path: Path, container: str, facts: TrackFacts) -> None:
     if facts == TrackFacts():
         return
     try:
-        if container in _OF_EBML:
+        if CONTAINERS[container].is_matroska:
             _write_mkv(path, facts)
         else:
             _write_mp4(path, facts)

@@ -246,8 +246,6 @@ def test_a_first_pass_that_is_chosen_changes_the_plan_and_the_film(
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:torch.meshgrid")  # of spandrel's own code
-@pytest.mark.filterwarnings("ignore:Initializing zero-element")
 @pytest.mark.parametrize("name", RUN)
 def test_each_architecture_goes_from_a_drop_to_a_finished_film(
     name: str, program: Program, qtbot: QtBot, tmp_path: Path

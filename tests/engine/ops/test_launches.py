@@ -16,7 +16,7 @@ from engine.hardware.gpu_table import GIB, GpuSpec, gpu_specs
 from engine.models.seedvr2.dit.config import group_rows, layer_windows
 from engine.models.seedvr2.files import TEXT_TOKENS, configs
 from engine.models.seedvr2.plan import SeedVr2Plan
-from engine.models.seedvr2.planning.requirements import _grid
+from engine.models.seedvr2.requirements import _grid
 from engine.ops import launches
 from engine.ops.attention import single_head
 from engine.ops.attention.backends import Backend

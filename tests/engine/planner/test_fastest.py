@@ -14,8 +14,8 @@ from engine.hardware.budget import Budget, pretended_budget
 from engine.hardware.gpu_table import GpuSpec, gpu_specs
 from engine.models import registry
 from engine.models.planning.candidates import pairs_within
+from engine.models.seedvr2.candidates import PRICES, quality_of
 from engine.models.seedvr2.plan import SeedVr2Plan
-from engine.models.seedvr2.planning.candidates import PRICES, quality_of
 from engine.planner import times
 from engine.planner.plan_job import Request, bare_plan
 from engine.planner.rates import Rates

@@ -10,7 +10,7 @@ import pytest
 from engine.hardware.budget import pretended_budget
 from engine.hardware.gpu_table import named, requested
 from engine.models.seedvr2.plan import SeedVr2Plan
-from engine.models.seedvr2.planning.requirements import stage_work
+from engine.models.seedvr2.requirements import stage_work
 from engine.planner import gpu_speed, times
 from engine.planner.plan_job import Request, bare_plan, plan_job
 from engine.planner.rates import Rates

@@ -9,8 +9,7 @@ from engine.hardware.budget import Budget, NeededRuntime
 from engine.models.wan.plan import WanPlan
 from engine.ops.conv import cpu_dtype
 from engine.pipeline.prepare import Machine, taken_up
-from engine.planner import vae_dtype
-from engine.planner.plan_job import Request, plan_job
+from engine.planner.plan_job import Request, plan_job, with_fastest_dtype
 from engine.planner.rates import Rates
 from engine.protocol.plan import Plan
 from engine.settings.schema import EngineSettings, JobSettings
@@ -36,19 +35,19 @@ def trial(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_trial_decides_on_this_cpu(trial: list[str]) -> None:
     for dtype in ("bfloat16", "float32"):
         trial.append(dtype)
-        assert vae_dtype.settled(FASTEST, "cpu", FAST).vae_precision == dtype
+        assert with_fastest_dtype(FASTEST, "cpu", FAST).vae_precision == dtype
 
 
 def test_no_trial_runs_elsewhere_or_unasked() -> None:
-    assert vae_dtype.settled(FASTEST, "cuda", FAST).vae_precision == "auto"
-    assert vae_dtype.settled(FASTEST, "cpu", a_budget()).vae_precision == "float32"
+    assert with_fastest_dtype(FASTEST, "cuda", FAST).vae_precision == "auto"
+    assert with_fastest_dtype(FASTEST, "cpu", a_budget()).vae_precision == "float32"
     pretended = replace(FAST, is_pretended=True)
-    assert vae_dtype.settled(FASTEST, "cpu", pretended).vae_precision == "float32"
+    assert with_fastest_dtype(FASTEST, "cpu", pretended).vae_precision == "float32"
     awaiting = replace(FAST, needed_runtime=NeededRuntime(id="cu130", bytes=1))
-    assert vae_dtype.settled(FASTEST, "cpu", awaiting).vae_precision == "auto"
+    assert with_fastest_dtype(FASTEST, "cpu", awaiting).vae_precision == "auto"
     for wanted in ("auto", "float32", "bfloat16"):
         settings = JobSettings(vae_precision=wanted)
-        assert vae_dtype.settled(settings, "cpu", FAST) is settings
+        assert with_fastest_dtype(settings, "cpu", FAST) is settings
 
 
 def test_a_plan_keeps_what_the_trial_said(tmp_path: Path, trial: list[str]) -> None:

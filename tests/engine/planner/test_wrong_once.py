@@ -8,7 +8,7 @@ from engine.core.geometry import Size
 from engine.hardware.budget import pretended_budget
 from engine.hardware.gpu_table import GIB, named
 from engine.models.seedvr2.plan import SeedVr2Plan
-from engine.models.seedvr2.planning.requirements import stage_work
+from engine.models.seedvr2.requirements import stage_work
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.plan import Plan

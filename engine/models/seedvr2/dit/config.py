@@ -390,7 +390,7 @@ class Tensors:
 
 
 def aligned(nbytes: int) -> int:
-    """Bytes that a tensor takes among others where blocks come and go."""
+    """Bytes that a tensor takes among others of a streamed block."""
     return -(-nbytes // _ALIGNED) * _ALIGNED
 
 

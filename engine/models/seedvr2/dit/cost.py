@@ -12,7 +12,7 @@ from functools import lru_cache
 from engine.core.geometry import spread_indices
 from engine.models import gpu_passes
 from engine.models.gpu_passes import Passes
-from engine.models.memory_cost import DTYPE_BYTES
+from engine.models.planning.memory import DTYPE_BYTES
 from engine.models.seedvr2.dit.config import (
     DIT_3B,
     DIT_7B,

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from engine.core.errors import WrongModel, WrongNumbers
+from engine.core.errors import WrongNumbers
 from engine.files.formats.open_weights import WeightsFile, open_weights
 from engine.files.formats.scales import (
     BLOCK,
@@ -22,7 +22,7 @@ from engine.files.formats.scales import (
     scales_of,
 )
 from engine.hardware.devices import ram
-from engine.models.identify import REPACKAGED, SEEDVR2_TRANSFORMERS, content_message, recognise
+from engine.models.identify import REPACKAGED, SEEDVR2_TRANSFORMERS, other_model, recognise
 from engine.models.load import Form, assign, check_filled, on_meta
 from engine.models.seedvr2.dit.config import DIT_KEYS, DitConfig, infer_dit_config
 from engine.models.seedvr2.dit.cost import streams
@@ -170,12 +170,8 @@ def _check_content(file: WeightsFile) -> None:
     content = recognise(file.shapes)
     if content in SEEDVR2_TRANSFORMERS:
         return
-    raise WrongModel(
-        "repackaged-dit" if content == REPACKAGED else "not-dit",
-        name=file.path.name,
-        path=str(file.path),
-        content=content_message(content),
-    )
+    case = "repackaged-dit" if content == REPACKAGED else "not-dit"
+    raise other_model(case, file.path, content)
 
 
 @dataclass(frozen=True, slots=True)

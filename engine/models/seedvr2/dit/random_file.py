@@ -95,7 +95,7 @@ class RandomFile:
         return self.tensor(name)
 
     def _kind(self, name: str) -> torch.dtype:
-        """In which a tensor is read."""
+        """Type in which a tensor is read."""
         found: torch.dtype = getattr(torch, TORCH_NAMES.get(self.dtypes[name], "uint8"))
         return found
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from engine.core.errors import WrongModel
 from engine.files.formats.open_weights import WeightsFile
-from engine.models.identify import SEEDVR2_VAE, content_message, recognise
+from engine.models.identify import SEEDVR2_VAE, other_model, recognise
 from engine.models.seedvr2.vae.config import VAE_KEYS, VaeConfig, infer_vae_config
 from engine.models.seedvr2.vae.fast import FastVae
 from engine.models.seedvr2.vae.plain import SeedVr2Vae
@@ -22,12 +21,7 @@ def vae_config_of(file: WeightsFile) -> VaeConfig:
     """
     content = recognise(file.shapes)
     if content != SEEDVR2_VAE:
-        raise WrongModel(
-            "not-seedvr2-vae",
-            name=file.path.name,
-            path=str(file.path),
-            content=content_message(content),
-        )
+        raise other_model("not-seedvr2-vae", file.path, content)
     return infer_vae_config(file.shapes, file.metadata)
 
 

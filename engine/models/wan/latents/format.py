@@ -17,10 +17,10 @@ from engine.models import overflow
 from engine.models.latents import Check, Guess, LatentFilm, LatentFormat, LatentHeader
 from engine.models.planning.candidates import tile_of
 from engine.models.wan import files
+from engine.models.wan.candidates import least_edge
 from engine.models.wan.latents.file import SUFFIX, LatentFile, examined
 from engine.models.wan.latents.spaces import MODELS, TEMPORAL_FACTOR
 from engine.models.wan.plan import WanDecodePlan, WanEncodePlan
-from engine.models.wan.planning.candidates import least_edge
 from engine.protocol.plan import LatentPlan, WeightsPlan, WorkPlan
 from engine.settings.schema import JobSettings
 

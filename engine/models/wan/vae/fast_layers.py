@@ -104,7 +104,7 @@ class FastWanDownsampler:
 
 
 class FastWanUpsampler:
-    """On request, of n + 1 frames the 1 + 2n, and then twice the height and width.
+    """Doubles height and width, before that on request the time: n + 1 frames become 1 + 2n.
 
     A clip's frame 0 stays as it is; those after it are a clip of their own, with zeros before it.
 

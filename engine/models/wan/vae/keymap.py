@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from engine.core.errors import ExtraKeys, WrongModel
+from engine.core.errors import ExtraKeys
 from engine.files.formats.keymap import KeyMap
 from engine.files.formats.open_weights import WeightsFile
-from engine.models.identify import WAN_VAES, content_message, recognise
+from engine.models.identify import WAN_VAES, other_model, recognise
 from engine.models.wan.vae.config import WanConfig, infer_wan_config
 
 _PREFIX = r"^((?:model|vae|first_stage_model)\.)+"
@@ -99,12 +99,7 @@ def wan_config_of(file: WeightsFile) -> WanConfig:
     """
     content = recognise(file.shapes)
     if content not in WAN_VAES:
-        raise WrongModel(
-            "not-wan",
-            name=file.path.name,
-            path=str(file.path),
-            content=content_message(content),
-        )
+        raise other_model("not-wan", file.path, content)
     try:
         names = wan_keys(file.shapes).published(file.shapes)
     except ValueError as err:

@@ -159,7 +159,7 @@ class OverTime(CausalConv3d):
 
 
 class WanUpsampler(nn.Module):
-    """On request twice the frames (of 1 + n the 1 + 2n); then twice the height and width."""
+    """Doubles height and width, before that on request the time: 1 + n frames become 1 + 2n."""
 
     def __init__(self, stage: Stage) -> None:
         super().__init__()

@@ -203,7 +203,7 @@ def _about(streaming: Streaming, part: TiledPart | None, worked: Callable[[float
 
 
 def _wide(frames: Tensor) -> Tensor:
-    """In float32 at least."""
+    """Frames in float32 at least."""
     return frames.to(torch.promote_types(frames.dtype, torch.float32))
 
 

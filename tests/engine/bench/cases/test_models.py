@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from engine.bench.cases import models
-from engine.bench.cases import models as community
 from engine.bench.run import BenchOptions, vae_models
 from engine.core.geometry import Size
 from engine.models.community.library import spandrel
@@ -72,7 +71,7 @@ TINY = models.Network("Compact", "Compact", {"num_feat": 8, "num_conv": 2, "upsc
 def test_a_network_has_a_row_for_whole_frames_and_one_for_tiles(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(community, "NETWORKS", {"tiny": TINY})
+    monkeypatch.setattr(models, "NETWORKS", {"tiny": TINY})
     with torch.inference_mode():
         whole, tiles = models.community_rows(COMMUNITY)
     assert (whole["model"], tiles["model"]) == ("tiny", "tiny")

@@ -8,8 +8,8 @@ from engine.bench.workload import dit_run
 from engine.core.geometry import Size
 from engine.hardware.budget import Budget, pretended_budget
 from engine.hardware.gpu_table import named
+from engine.models.seedvr2 import requirements
 from engine.models.seedvr2.plan import SeedVr2Plan, layout_of
-from engine.models.seedvr2.planning import requirements
 from engine.planner.rates import Rates
 from tests.helpers.seedvr2 import tiny_config, tiny_dit_config
 

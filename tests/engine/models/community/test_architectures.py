@@ -15,7 +15,7 @@ from engine.cli.main import main
 from engine.core.errors import WrongModel
 from engine.core.geometry import Size
 from engine.models.community import upscaler
-from engine.models.community.library import spandrel
+from engine.models.community.library import spandrel, warnings_ignored
 from engine.models.community.network import recognised
 from engine.models.community.plan import LEAST_OVERLAP, CommunityPlan
 from engine.models.community.upscaler import CommunityUpscaler
@@ -28,10 +28,6 @@ from tests.helpers.community import REFUSED, RUN, architectures, loaded, write_n
 from tests.helpers.jobs import plan_of
 from tests.helpers.memory import Allocations
 
-pytestmark = [  # of spandrel's own loader
-    pytest.mark.filterwarnings("ignore:Initializing zero-element"),
-    pytest.mark.filterwarnings("ignore:torch.meshgrid"),
-]
 SAMPLE = {"Compact", "ESRGAN", "SPAN", "SwinIR"}  # of the fast suite
 FASTEST = {"Compact", "ESRGAN"}
 ADDS_NOISE = {"AuraSR"}
@@ -84,7 +80,8 @@ def test_it_is_recognised_in_both_formats_and_runs_as_by_spandrel(
     if name in ADDS_NOISE:  # other noise with another layout of pictures, the same in every run
         wanted = found.upscaler.upscale(frames)
     else:
-        plain = spandrel().ModelLoader().load_from_file(files[0])
+        with warnings_ignored():
+            plain = spandrel().ModelLoader().load_from_file(files[0])
         wanted = plain(frames.clamp(0, 1))
     assert result.shape == (1, 3, 56 * found.facts.scale, 72 * found.facts.scale)
     torch.testing.assert_close(result, wanted, atol=2e-5, rtol=1e-4)

@@ -23,7 +23,7 @@ def test_predicted_peak_is_close_to_the_measured_one(dtype: torch.dtype) -> None
             with Allocations() as found:
                 net(frames)
         cost = lite_cost(net.config, Size(192, 160), 2, dtype.itemsize)
-        assert found.peak_bytes <= cost.peak_bytes
+        assert found.peak_bytes <= cost.weights + cost.working
         assert cost.activations <= 1.15 * found.peak_bytes, (scale, dtype)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from engine.core.geometry import Size
-from engine.models.seedvr2.planning.vae_memory import VAES as SEEDVR2_VAES
 from engine.models.seedvr2.vae.config import VAE
+from engine.models.seedvr2.vae_memory import VAES as SEEDVR2_VAES
 from engine.models.video_vae.measuring import ClipUse, clip_use
 from engine.models.video_vae.vae_use import CallWork, Side, VaeUse
 from engine.models.wan.vae.config import WAN21, WAN22

@@ -9,12 +9,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from engine.core.geometry import Size
+from engine.models.wan.candidates import warm_up
 from engine.models.wan.family import FAMILY
 from engine.models.wan.files import PUBLISHED
 from engine.models.wan.latents.format import WanLatents
 from engine.models.wan.latents.spaces import raw
 from engine.models.wan.plan import WanPlan
-from engine.models.wan.planning.candidates import warm_up
 from engine.protocol.plan import LatentPlan
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_budget, a_plan

@@ -18,7 +18,7 @@ from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.dit.cost import resident_bytes, weight_bytes
 from engine.models.seedvr2.family import FAMILY
 from engine.models.seedvr2.plan import working_size
-from engine.models.seedvr2.planning.requirements import needs
+from engine.models.seedvr2.requirements import needs
 from engine.planner.downgrade import next_plan
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates

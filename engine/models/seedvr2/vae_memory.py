@@ -69,7 +69,7 @@ class Asked(StreamUse):
         return min(self.span, latents_of(self.film)) if self.film else self.span
 
     def at_most(self, frames: int) -> int:
-        """So many frames, or all of the longest shot."""
+        """At most n frames: all of the longest shot if it has fewer."""
         return min(frames, self.film or frames)
 
     @property

@@ -30,10 +30,9 @@ from engine.models.planning.candidates import (
     with_two_at_once,
 )
 from engine.models.planning.memory import Room
-from engine.models.seedvr2 import files
-from engine.models.seedvr2.plan import STEP, SeedVr2Plan, latents_of
-from engine.models.seedvr2.planning import requirements
-from engine.models.seedvr2.planning.requirements import needs, streamed_bytes
+from engine.models.seedvr2 import files, requirements
+from engine.models.seedvr2.plan import STEP, SeedVr2Plan, latents_of, with_clip
+from engine.models.seedvr2.requirements import needs, streamed_bytes
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.tiling import (
     BLEND_PX,
@@ -84,21 +83,6 @@ def _decoder_tiles(vae: VaeConfig, frame: Size, *, is_whole: bool) -> Axis[SeedV
         return tile_axis("decode", frame, whole_shared(vae) * each, each, whole=False)
     each = pixels_per_feature(vae)
     return tile_axis("decode", frame, 2 * halo(vae) * each + BLEND_PX, each)
-
-
-def shared_of(clip: int) -> int:
-    """Latents that clips share: two, or as many as are less than half of them."""
-    return min(2, (clip - 1) // 2)
-
-
-def with_clip(plan: SeedVr2Plan, latents: int) -> SeedVr2Plan:
-    """Plan with clips of n latents."""
-    if latents == plan.latents:
-        return plan
-    if plan.join == "latents":
-        return replace(plan, clip=latents, shared=shared_of(latents))
-    frames = 1 + (latents - 1) * STEP
-    return replace(plan, clip=frames, shared=min(plan.shared, (frames - 1) // 2))
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -336,7 +320,7 @@ class _Search:
         return replace(plan, park_pin_bytes=most - plan.pin_bytes) if self.on_gpu else plan
 
     def _smallest(self, base: SeedVr2Plan) -> SeedVr2Plan:
-        """In the smallest tiles; whole frames where they are too small to be cut."""
+        """Plan with the smallest tiles; whole frames where they are too small to be cut."""
         tiles = self.decode[base.decodes_whole_tiles]
         return replace(base, encode_tile=self.encode[-1], decode_tile=tiles[-1])
 

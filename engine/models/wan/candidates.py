@@ -23,7 +23,7 @@ from engine.models.planning.candidates import (
 from engine.models.planning.memory import Room
 from engine.models.wan import files
 from engine.models.wan.plan import WanPlan
-from engine.models.wan.planning.requirements import needs, tiles
+from engine.models.wan.requirements import needs, tiles
 from engine.models.wan.vae import split
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.receptive_field import decode_warm_up, encode_warm_up
@@ -52,7 +52,7 @@ def _fitted(plan: WanPlan, room: Room) -> WanPlan:
     )
 
     def in_tiles(base: WanPlan) -> Iterator[WanPlan]:
-        """In pairs of tiles of encoder and decoder that fit, of which none beats another."""
+        """Plans with tiles of encoder and decoder that fit, of which none beats another."""
 
         def fits(first: Size | None, second: Size | None) -> bool:
             return room.holds(replace(base, encode_tile=first, decode_tile=second))

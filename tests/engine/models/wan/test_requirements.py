@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from engine.core.geometry import Size
-from engine.models.wan.planning.requirements import decode_needs, encode_needs
-from engine.models.wan.planning.vae_memory import Pass
+from engine.models.wan.requirements import decode_needs, encode_needs
 from engine.models.wan.vae.fast import FastWanVae
 from engine.models.wan.vae.streams import Streaming, WanDecodeStream, WanEncodeStream
+from engine.models.wan.vae_memory import Pass
 from tests.helpers.extended import extended
 from tests.helpers.memory import Allocations
 from tests.helpers.wan import tiny_wan, tiny_wan_config

@@ -10,7 +10,9 @@ from engine.models.planning.memory import MemoryRequirement, PhaseMemory, Stream
 from engine.models.video_vae.vae_use import SliceWork
 from engine.models.wan import files
 from engine.models.wan.plan import WanPlan
-from engine.models.wan.planning.vae_memory import (
+from engine.models.wan.vae import split
+from engine.models.wan.vae.config import WanConfig
+from engine.models.wan.vae_memory import (
     STEP,
     VAES,
     Pass,
@@ -20,8 +22,6 @@ from engine.models.wan.planning.vae_memory import (
     encode_way,
     features_of,
 )
-from engine.models.wan.vae import split
-from engine.models.wan.vae.config import WanConfig
 from engine.tiling.latent_clips import padded_length
 
 _LEAVING_BYTES = 48  # of a picture that is being finished in float32, for each of its px

@@ -6,17 +6,21 @@ from functools import lru_cache
 
 from engine.core.geometry import Size
 from engine.models.contracts import StageWork
-from engine.models.memory_cost import DTYPE_BYTES
-from engine.models.planning.memory import MemoryRequirement, PhaseMemory, Streamed, peak_use
-from engine.models.seedvr2 import files
+from engine.models.planning.memory import (
+    DTYPE_BYTES,
+    MemoryRequirement,
+    PhaseMemory,
+    Streamed,
+    peak_use,
+)
+from engine.models.seedvr2 import files, vae_memory
 from engine.models.seedvr2.dit import cost as dit_cost
 from engine.models.seedvr2.dit.config import FORMAT_BYTES, DitConfig, parameters
 from engine.models.seedvr2.dit.cost import DitUse, WeightBytes
 from engine.models.seedvr2.plan import STEP, SeedVr2Plan, latents_of
-from engine.models.seedvr2.planning import vae_memory
-from engine.models.seedvr2.planning.vae_memory import VAES, Asked
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.tiling import decoder_reach, encoder_reach
+from engine.models.seedvr2.vae_memory import VAES, Asked
 from engine.models.video_vae.vae_use import CallWork, SliceWork, VaeUse, half_sums
 
 _EXACT = 4  # bytes of a number of latents and of finished frames
@@ -24,7 +28,7 @@ _COLOURS = 3
 _POOLED = ("lab", "wavelet_adaptive", "hsv")  # correct the frames of a block together
 _PICTURES = {"none": 3, "wavelet": 7, "adain": 7, "lab": 12, "hsv": 12, "wavelet_adaptive": 12}
 _SMOOTHING_BYTES = 32  # of one frame's colours that are smoothed, for each px
-_BUFFERS = 2  # on the device, for blocks that come and go
+_BUFFERS = 2  # on the device, for streamed blocks
 _SMALL_BYTES = 64 * 2**10  # means, deviations, biases
 _SOURCE_BYTES = 2  # of the source's frames that wait for their result, for each of their px
 
@@ -93,7 +97,7 @@ def _vae_stage(plan: SeedVr2Plan, made: SliceWork, parked: float, pinned: float)
 
 
 def _transformer_stage(plan: SeedVr2Plan, clips: float) -> StageWork:
-    """Work of the transformer for n clips, with the weights that come meanwhile."""
+    """Work of the transformer for n clips, with the weights that are copied meanwhile."""
     dit, grid = files.configs(plan)[0], _grid(plan)
     use = DitUse(dtype=plan.dtype, products=plan.products, switches=plan.switches.dit)
     flops = dit_cost.forward_flops(dit, grid, files.TEXT_TOKENS)
@@ -243,7 +247,7 @@ def _finished_frames(plan: SeedVr2Plan) -> int:
 
 
 def _at_most(plan: SeedVr2Plan, frames: int) -> int:
-    """So many frames, or all of the video."""
+    """At most n frames: all of the video if it has fewer."""
     return min(frames, plan.film or frames)
 
 

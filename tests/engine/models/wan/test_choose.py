@@ -16,11 +16,11 @@ from engine.cli.formatting import plan_words
 from engine.core.geometry import Size
 from engine.models.latents import LatentFilm, LatentHeader
 from engine.models.planning.memory import PhaseMemory, Room
+from engine.models.wan.candidates import least_edge
 from engine.models.wan.family import FAMILY
 from engine.models.wan.latents.format import WanLatents
 from engine.models.wan.plan import WanDecodePlan, WanPlan
-from engine.models.wan.planning.candidates import least_edge
-from engine.models.wan.planning.requirements import needs, stage_work
+from engine.models.wan.requirements import needs, stage_work
 from engine.models.wan.vae.config import WAN2X, WAN22
 from engine.models.wan.vae.split import decode_tiles, encode_tiles
 from engine.planner import peaks, times
