@@ -22,6 +22,7 @@ _MODELS = {
     "seedvr2-3b": mark("The smaller model: faster, needs less memory."),
     "seedvr2-7b": mark("The larger model: slower, needs much more memory."),
     "seedvr2-7b-sharp": mark("The same size as 7B, trained for crisper edges."),
+    "swiftvr": mark("Faster and smoother; redraws more. A large download."),
     "wan-2x": mark("Upscales 2×, trained on photographs. You need only one of the files."),
     "community": mark("Your own model files, from Real-ESRGAN to DAT. They work frame by frame."),
     "wan21-vae": mark("Opens .latent files with 16 channels. You need only one of the files."),
