@@ -32,6 +32,9 @@ _NARROW = {"fp8": 16, "int8": 8}  # sides of a matrix are multiples of it; a val
 _KERNEL_ROWS = {"fp8": 8192, "int8": 4096}  # that a narrow product rounds at a time
 _SPAN_BYTES = 64 * 2**20  # of rows that are normed at a time on a GPU
 _CPU_SPAN_BYTES = 2**20
+# Of scores for each further row of the prompt, beside those that the table was counted with: in
+# float32 scaled, shifted, softmax and read once more, then in the type of the model.
+_COUNTED_ROWS, _SCORE_PASSES, _MIX_PASSES = 2, 7, 1
 _SMALL_BYTES = 2**20  # vectors of norms, and what allocators round up
 
 
@@ -205,6 +208,8 @@ def forward_passes(use: DitUse, latent: Grid) -> Passes:
     layer = gpu_passes.of_layer("swiftvr-dit", use.dtype, use.products, DitSwitches())
     found = layer.of(prod(grid), order.calls, order.keys)
     moved = config.layers * found.moved * config.dim / SWIFT_DIT.dim
+    scores = prod(grid) * config.heads * max(0, use.rows - _COUNTED_ROWS)
+    moved += config.layers * scores * (_SCORE_PASSES * _EXACT + _MIX_PASSES * use.item)
     return Passes(moved, config.layers * found.launches)
 
 
