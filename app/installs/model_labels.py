@@ -29,6 +29,7 @@ _MODELS = {
     "wan22-vae": mark("Opens .latent files with 48 channels. You need only one of the files."),
 }
 _FILES = {
+    "fp32": ("FP32", mark("As published, full precision")),
     "fp16": ("FP16", mark("As published, full precision")),
     "fp8": ("FP8", mark("Half size, slightly less exact")),
     "q8": ("Q8", mark("Half size, nearly exact")),
@@ -109,7 +110,7 @@ def is_whole_model(file: PublishedState) -> bool:
     """Whether a file needs no other one: the VAEs of Wan, and community models."""
     if file.kind == "upscaler":
         return True
-    return file.kind == "vae" and not set(schema.SEEDVR2).intersection(file.models)
+    return file.kind == "vae" and not {*schema.SEEDVR2, *schema.SWIFTVR}.intersection(file.models)
 
 
 def can_redraw(file: PublishedState) -> bool:

@@ -94,7 +94,10 @@ def _stages(plan: SwiftVrPlan, vae: ReaeConfig, buffers: int) -> dict[str, tuple
     carries = encode.carry + decode.carry
     placing = _HELD * (picture if plan.size != plan.padded else 0) + 2 * picture
     sampling = 3 * chunk * latent + 2 * chunk * latent // item * DTYPE_BYTES[plan.dtype]
-    forward = cost.forward_bytes(_dit_use(plan), dit_grid(plan)) + buffers
+    short, long = (
+        sampling + cost.forward_bytes(_dit_use(plan), dit_grid(plan, latents)) + buffers
+        for latents in (GRID.length, chunk)
+    )
     restored = held + encode.carry + 2 * chunk * latent
     shown = STEP * frame * (_EXACT + (item if item < _EXACT else 0))
     ready = restored + decode.carry + window + shown
@@ -111,7 +114,12 @@ def _stages(plan: SwiftVrPlan, vae: ReaeConfig, buffers: int) -> dict[str, tuple
             ),
             PhaseMemory(held + carries + window + placing),
         ),
-        "transformer": (PhaseMemory(held + carries + sampling + forward),),
+        # nothing was decoded before the first chunk, and nothing is encoded after the last one
+        "transformer": (
+            PhaseMemory(held + encode.carry + long),
+            PhaseMemory(held + carries + short),
+            PhaseMemory(kept + decode.carry + long),
+        ),
         "decode": (
             PhaseMemory(restored + window - decode.window + max(decode.first, decode.later)),
             PhaseMemory(ready + colours),

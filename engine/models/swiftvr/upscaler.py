@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.core.geometry import Box, Size
-from engine.models.swiftvr.chunks import FROM_START, STEP
+from engine.models.swiftvr.chunks import FROM_START, STEP, latent_begin
 from engine.models.swiftvr.load import (
     AnyReae,
     AnySwiftDit,
@@ -79,7 +79,8 @@ class SwiftVr(ShotModel):
         self, shot: int, wanted: int, watch: Watch, stop: int | None = None
     ) -> SwiftVrRunningShot:
         """Begin a shot, or continue it at `wanted`; see `ShotModel.shot`."""
-        restart = GRID.restart(wanted - shot) if wanted > shot else FROM_START
+        frame = latent_begin(wanted - shot) if self.is_pooled else wanted - shot
+        restart = GRID.restart(frame) if frame else FROM_START
         running = Shot(self._vae, self._dit, GRID, restart, self._advance)
         return SwiftVrRunningShot(running, self, shot, watch)
 
