@@ -58,6 +58,7 @@ _PHASES = {
     "download": mark("Downloading"),
     "verify": mark("Verifying"),
     "import": mark("Importing"),
+    "convert": mark("Converting"),
     "remove": mark("Removing"),
 }
 

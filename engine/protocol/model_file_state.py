@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -72,6 +72,8 @@ class PublishedState:
     repository: str = ""  # "numz/SeedVR2_comfyUI"
     place: str = ""  # path in it; "" for the filename
     also: tuple[Copy, ...] = ()
+    # Formats that it can be converted to once, the usual one first, and bytes of each.
+    converts_to: dict[str, int] = field(default_factory=dict)
     spare: bool = False  # listed only where it is on this machine: others are offered
     state: State = "missing"
     path: Path | None = None  # place of the file, also of a part of it or a damaged one

@@ -15,10 +15,23 @@ from engine.models.planning.memory import Room
 from engine.models.swiftvr import files
 from engine.models.swiftvr.plan import SwiftVrPlan
 from engine.models.swiftvr.requirements import needs, streamed_bytes
+from engine.settings.requirements import CUDA, MATMUL
 
 PRODUCTS = ("none", "int8", "fp8")  # formats of matrix products, the most exact first
 _BLOCKS_STEP = 6  # fewer that stay, from one plan to the next
 _FEWER_BLOCKS = 3 / 4  # of those that stay, after a lack of memory
+
+
+def refused(device: str, capability: tuple[int, int] | None) -> tuple[str, ...]:
+    """Formats of products that a device cannot multiply."""
+    kinds = (kind for kind in PRODUCTS if kind != "none")
+    least = {kind: MATMUL[kind] for kind in kinds}
+    return tuple(
+        kind
+        for kind, needs in least.items()
+        if device not in needs.devices
+        or (device == CUDA and needs.capability and (capability or (0, 0)) < needs.capability)
+    )
 
 
 def fitted(plan: SwiftVrPlan, room: Room) -> SwiftVrPlan:
@@ -61,6 +74,8 @@ def steps(plan: SwiftVrPlan) -> Iterator[Step]:
     if plan.device != "cuda":
         return
     yield from steps_of(plan, [blocks_axis(plan)])
+    if files.products_of(plan.dit) != "none":
+        return  # its matrices are in that format
     for kind in PRODUCTS:
         if kind == plan.products:
             continue

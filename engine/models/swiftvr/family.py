@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from engine.core.errors import WrongModel
 from engine.core.messages import Message, message
 from engine.core.units import memory_text
 from engine.files import catalogue
+from engine.files.model_files import Store
+from engine.files.transfer import Listener
 from engine.hardware.budget import Budget
 from engine.models import overflow
 from engine.models.contracts import FileUse, ModelFamily, StageWork, Step, WorkRequest
@@ -25,6 +27,7 @@ from engine.protocol.model_file_state import Kind
 from engine.protocol.plan import Notice
 from engine.settings.switches import Switches
 
+_PROMPT = "swiftvr-prompt"  # in the catalogue
 _KINDS: dict[str, Kind] = {SWIFTVR_VAE: "vae", SWIFTVR_TRANSFORMER: "dit", SWIFTVR_PROMPT: "text"}
 
 
@@ -46,10 +49,13 @@ class SwiftVrFamily(ModelFamily[SwiftVrPlan]):
             WeightsError: A file is not there, or is none of SwiftVR.
         """
         settings, device = request.settings, request.device
-        found = files.files_of(request.model, settings)
+        refused = candidates.refused(device, request.budget.capability)
+        found = files.files_of(request.model, settings, refused=refused)
         turned = (request.video.rotation - request.picture.rotation) % 360 in (90, 270)
         size = request.picture.size.transposed() if turned else request.picture.size
-        stay, products = settings.blocks_on_device, settings.matmul
+        stay, products = settings.blocks_on_device, files.products_of(found.dit)
+        if products == "none":
+            products = settings.matmul if settings.matmul in candidates.PRODUCTS else "fp8"
         return SwiftVrPlan(
             model=request.model,
             device=device,
@@ -69,7 +75,7 @@ class SwiftVrFamily(ModelFamily[SwiftVrPlan]):
             ),
             blocks_on_device=None if stay < 0 else stay,
             attention=settings.attention,
-            products=products if products in candidates.PRODUCTS else "fp8",
+            products=products,
             strength=settings.strength,
             colour=settings.colour,
             shot_sensitivity=settings.shot_sensitivity if settings.shots == "auto" else None,
@@ -185,6 +191,16 @@ class SwiftVrFamily(ModelFamily[SwiftVrPlan]):
             load_prompt(path, SWIFT_DIT)
         elif not check_dit(path) and path.stat().st_size not in _published_sizes():
             raise WrongModel("wan22-names", name=path.name, path=str(path))
+
+    def convert(self, file: str, kind: str, store: Store, listener: Listener) -> Path:
+        """The transformer with its constants; the prompt is one of them."""
+        from engine.models.swiftvr.convert import convert, format_of
+
+        about: dict[str, Any] = {"control": listener.control}
+        prompt = store.ready(_PROMPT, **about)
+        source = store.ready(file, on_progress=listener.on_progress, **about)
+        name = f"swiftvr_transformer_{kind}.safetensors"
+        return convert(source, prompt, store.folder, name, listener, kind=format_of(kind))
 
 
 def _published_sizes() -> set[int]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,10 @@ CONFIG = "config.json"  # beside the published transformer
 PROMPT = "prompt_emb"
 # Rows of a prompt that differ, of one that was not read: all of the published one's.
 MOST_ROWS = 512
+# Formats of products by the type of the matrices in a converted file.
+NARROW = {"I8": "int8", "F8_E4M3": "fp8"}
 _CONVERTED = ".attn2.keys"  # only a converted file has it, once a block
-_PUBLISHED = "fp32"  # precision of the published transformer; a converted one is preferred
+_ORDER = ("bf16", "fp16", "int8", "fp8", "fp32")  # of transformers; the last is the published one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,15 +41,23 @@ class ModelFiles:
     text: WeightsPlan | None
 
 
-def files_of(model: str, settings: JobSettings, store: Store | None = None) -> ModelFiles:
+def files_of(
+    model: str,
+    settings: JobSettings,
+    store: Store | None = None,
+    *,
+    refused: Collection[str] = (),
+) -> ModelFiles:
     """The files for a model: the user's own where they are named, else those of the catalogue.
 
-    Of several transformers on this computer a converted one is taken.
+    Of several transformers on this computer a converted one is taken, in the format of products
+    that the settings name if there is one, else in the widest one.
 
     Args:
         model: "swiftvr".
-        settings: Names of files.
+        settings: Names of files, and the format of products.
         store: Store of model files; None for the user's.
+        refused: Precisions that the device cannot multiply.
 
     Raises:
         WeightsMissing: A file that the user named is not there.
@@ -60,7 +70,8 @@ def files_of(model: str, settings: JobSettings, store: Store | None = None) -> M
     def found(kind: str) -> WeightsPlan:
         if own[kind]:
             return named(Path(own[kind]))
-        return planned(min((one for one in listed if one.kind == kind), key=_rank), store)
+        rank = partial(_rank, products=settings.matmul, refused=refused)
+        return planned(min((one for one in listed if one.kind == kind), key=rank), store)
 
     dit = found("dit")
     text = None if dit.is_here and is_converted(dit) else found("text")
@@ -73,10 +84,14 @@ def _listed(model: str, store: Store) -> tuple[PublishedState, ...]:
     return tuple(one for one in states if model in one.models and (one.is_here or not one.is_own))
 
 
-def _rank(state: PublishedState) -> tuple[bool, bool, bool, int]:
-    """Order of files of a kind: those on this computer, converted ones, published ones, small."""
-    is_large = state.kind == "dit" and state.precision == _PUBLISHED
-    return not state.is_here, is_large, state.is_own, state.bytes
+def _rank(
+    state: PublishedState, products: str, refused: Collection[str]
+) -> tuple[bool, bool, int, bool]:
+    """Order of files of a kind: those on this computer, and of transformers the converted ones."""
+    at = _ORDER.index(state.precision) if state.precision in _ORDER else len(_ORDER)
+    is_other = state.kind == "dit" and products != state.precision
+    is_refused = state.kind == "dit" and state.precision in refused
+    return not state.is_here or is_refused, is_other, at if is_other else 0, state.is_own
 
 
 @cache
@@ -93,6 +108,24 @@ def is_converted(dit: WeightsPlan) -> bool:
 def has_constants(file: WeightsFile) -> bool:
     """Whether an open file is a converted one."""
     return any(name.endswith(_CONVERTED) for name in file.shapes)
+
+
+def stored_products(file: WeightsFile) -> str:
+    """Format of products that an open file was rounded for; "none" for 16 and 32 bits."""
+    return NARROW.get(file.dtypes.get("blocks.0.ffn.net.2.weight", ""), "none")
+
+
+@cache
+def products_of(dit: WeightsPlan) -> str:
+    """See `stored_products`; of a file that is missing it is "none".
+
+    Raises:
+        WeightsError: The file was removed, or cannot be read.
+    """
+    if not dit.is_here:
+        return "none"
+    with open_weights(dit.path) as file:
+        return stored_products(file)
 
 
 def stated_sizes(file: WeightsFile, config: Path | None = None) -> Mapping[str, Any]:

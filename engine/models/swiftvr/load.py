@@ -32,7 +32,14 @@ from engine.models.swiftvr.dit.config import SwiftDitConfig, infer_swift_config
 from engine.models.swiftvr.dit.fast import FastSwiftDit
 from engine.models.swiftvr.dit.fold import distinct_rows, folded
 from engine.models.swiftvr.dit.plain import SwiftDit
-from engine.models.swiftvr.files import PROMPT, converted_sizes, has_constants, stated_sizes
+from engine.models.swiftvr.files import (
+    NARROW,
+    PROMPT,
+    converted_sizes,
+    has_constants,
+    stated_sizes,
+    stored_products,
+)
 from engine.models.swiftvr.vae.config import ReaeConfig, infer_reae_config
 from engine.models.swiftvr.vae.fast import FastReae
 from engine.models.swiftvr.vae.plain import Reae
@@ -182,8 +189,7 @@ def check_dit(path: Path) -> bool:
         check_content(file, SWIFTVR_TRANSFORMER)
         is_converted = has_constants(file)
         if is_converted:
-            config, rows = converted_sizes(file)
-            on_meta(lambda: FastSwiftDit(config, rows), file, file.shapes)
+            _converted_meta(file)
         else:
             sizes = infer_swift_config(file.shapes, stated_sizes(file))
             on_meta(lambda: SwiftDit(sizes), file, file.shapes)
@@ -245,13 +251,32 @@ def _converted(
     file: WeightsFile, device: torch.device, dtype: torch.dtype, options: SwiftOptions
 ) -> FastSwiftDit:
     """The fast variant from a converted file, whose metadata have its sizes."""
-    config, rows = converted_sizes(file)
-    dit = on_meta(lambda: FastSwiftDit(config, rows), file, file.shapes)
+    products = stored_products(file)
+    if products != "none":
+        require(products, device)
+    dit = _converted_meta(file)
     weights = (FileWeights if options.blocks_on_device is None else _OnHost)(
         file, KeyMap(), device=device
     )
     tensors = ((name, partial(weights.__getitem__, name)) for name in weights)
     return _filled(dit, tensors, device, dtype, options)
+
+
+def _converted_meta(file: WeightsFile) -> FastSwiftDit:
+    """The fast variant on the meta device, to which exactly the tensors of a converted file belong.
+
+    Raises:
+        WeightsError: See `load_swift_dit`.
+    """
+    config, rows = converted_sizes(file)
+
+    def made() -> FastSwiftDit:
+        dit, products = FastSwiftDit(config, rows), stored_products(file)
+        if products != "none":
+            swap_linears(dit, product_kinds(dit, products))
+        return dit
+
+    return on_meta(made, file, file.shapes, also=NARROW)
 
 
 def _filled(
@@ -300,12 +325,12 @@ def _put(
     path, _, leaf = name.rpartition(".")
     owner = dit.get_submodule(path)
     place = torch.device("cpu") if dtype is None else device
-    if isinstance(owner, ProductLinear) and leaf == "weight":
+    if isinstance(owner, ProductLinear) and leaf == "weight" and value.dtype != owner.weight.dtype:
         owner.take(value.to(device, torch.float32))
         for part, stored in _tensors_of(owner):
             assign(dit, f"{path}.{part}", stored.to(place))
         return
-    kept = dtype is None or leaf in owner._buffers
+    kept = dtype is None or leaf in owner._buffers or value.itemsize == 1
     assign(dit, name, value.to(place, None if kept else dtype).contiguous())
 
 
