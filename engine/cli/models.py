@@ -106,10 +106,10 @@ def _import(args: argparse.Namespace, context: CommandContext, tasks: TaskSessio
 def _convert(args: argparse.Namespace, context: CommandContext, tasks: TaskSession) -> int:
     listed = tasks.ask(c.ListModelFiles(), e.ModelFilesListed)
     file = _known(args.id, listed.files)
-    needed = file.converts_to.get(args.to or next(iter(file.converts_to), ""), 0)
-    if needed:
-        space = f"{bytes_text(needed)} more, {bytes_text(listed.free_mb * 1e6)} are free"
-        context.console.note(f"The converted file needs at most {space}.")
+    for one in file.converts_to:
+        if one.format == (args.to or file.converts_to[0].format):
+            needed, free = bytes_text(one.bytes), bytes_text(listed.free_mb * 1e6)
+            context.console.note(f"The converted file needs at most {needed}; {free} are free.")
     command = c.ConvertModelFile(file=file.id, format=args.to, removes=args.remove_original)
     return tasks.run(command)
 

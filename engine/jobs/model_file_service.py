@@ -97,9 +97,12 @@ class ModelFileService:
             WeightsError, DiskFull, OutputUnwritable, Cancelled: See `ModelFamily.convert`.
         """
         state = self._store.standing_of(command.file)
-        kind = command.format or next(iter(state.converts_to), "")
-        if kind not in state.converts_to:
-            known = ", ".join(state.converts_to)
+        formats = [one.format for one in state.converts_to]
+        if not formats:
+            raise UnknownWeights("no-conversion", file=state.id)
+        kind = command.format or formats[0]
+        if kind not in formats:
+            known = ", ".join(formats)
             raise UnknownWeights("conversion", file=state.id, format=kind, known=known)
         family = next(one for one in registry.families() if set(state.models) <= set(one.models))
         made = family.convert(state.id, kind, self._store, Listener.of(work))

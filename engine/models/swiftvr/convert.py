@@ -46,6 +46,7 @@ CONVERSIONS = ArtifactKind(
     filled="while-converting",
 )
 Format = Literal["bf16", "fp16", "int8", "fp8"]
+FORMATS: tuple[Format, ...] = get_args(Format)
 _DTYPES = {"BF16": torch.bfloat16, "F16": torch.float16}
 _WIDE: dict[Format, str] = {"fp16": "F16"}  # of what is not rounded to 8 bits: else BF16
 _NARROW: dict[Format, str] = {"int8": "I8", "fp8": "F8_E4M3"}
@@ -64,15 +65,6 @@ class _Place:
     shape: tuple[int, ...]
     begin: int
     end: int
-
-
-def format_of(kind: str) -> Format:
-    """A format by its name.
-
-    Raises:
-        KeyError: There is none.
-    """
-    return {one: one for one in get_args(Format)}[kind]
 
 
 def convert(

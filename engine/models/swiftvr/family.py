@@ -194,13 +194,14 @@ class SwiftVrFamily(ModelFamily[SwiftVrPlan]):
 
     def convert(self, file: str, kind: str, store: Store, listener: Listener) -> Path:
         """The transformer with its constants; the prompt is one of them."""
-        from engine.models.swiftvr.convert import convert, format_of
+        from engine.models.swiftvr.convert import FORMATS, convert
 
         about: dict[str, Any] = {"control": listener.control}
         prompt = store.ready(_PROMPT, **about)
         source = store.ready(file, on_progress=listener.on_progress, **about)
         name = f"swiftvr_transformer_{kind}.safetensors"
-        return convert(source, prompt, store.folder, name, listener, kind=format_of(kind))
+        wanted = FORMATS[FORMATS.index(kind)]
+        return convert(source, prompt, store.folder, name, listener, kind=wanted)
 
 
 def _published_sizes() -> set[int]:
