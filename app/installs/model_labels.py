@@ -22,7 +22,7 @@ _MODELS = {
     "seedvr2-3b": mark("The smaller model: faster, needs less memory."),
     "seedvr2-7b": mark("The larger model: slower, needs much more memory."),
     "seedvr2-7b-sharp": mark("The same size as 7B, trained for crisper edges."),
-    "swiftvr": mark("Faster and smoother; redraws more. A large download."),
+    "swiftvr": mark("Faster, smoother; redraws more. Converting it needs 9 GB more."),
     "wan-2x": mark("Upscales 2×, trained on photographs. You need only one of the files."),
     "community": mark("Your own model files, from Real-ESRGAN to DAT. They work frame by frame."),
     "wan21-vae": mark("Opens .latent files with 16 channels. You need only one of the files."),
@@ -148,12 +148,15 @@ def item_of(package: Package, task: TaskState | None, notice: Notice | None) -> 
     rests = state not in ("busy", "waiting", "running")
     menu = {
         "use": rests and package.is_complete,
+        "convert": rests and package.is_complete,
         "verify": file.is_here and rests,
         "folder": file.path is not None,
         "remove": rests and file.path is not None and (file.is_own or not file.borrowed),
     }
     if not is_model:
         del menu["use"]
+    if not file.converts_to:
+        del menu["convert"]
     place = ""
     if file.borrowed and file.path is not None:
         place = tr("Used in place: {folder}", folder=labels.folder(file.path.parent))
