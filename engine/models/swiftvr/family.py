@@ -94,11 +94,12 @@ class SwiftVrFamily(ModelFamily[SwiftVrPlan]):
         return candidates.less_on_host(work)
 
     def wider(self, work: SwiftVrPlan, budget: Budget, part: str = "") -> SwiftVrPlan | None:
-        """Plan with a wider autoencoder, or a wider transformer where that is what overflowed."""
+        """Plan with a wider autoencoder, or a wider transformer where that is what overflowed.
+
+        Sums of the transformer are in float32 already; bfloat16 has the range of float32.
+        """
         if part == "transformer":
-            if work.dtype == "bfloat16":
-                return None
-            return overflow.widened(work, work.dit, has_bf16=False, group="dit")
+            return replace(work, dtype="float32") if work.dtype == "float16" else None
         has_bf16 = budget.gpu_has_bf16
         return overflow.widened(work, work.vae, has_bf16=has_bf16, field="vae_dtype")
 

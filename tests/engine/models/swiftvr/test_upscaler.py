@@ -19,6 +19,7 @@ from engine.models.swiftvr.upscaler import SwiftVr, placed
 from engine.models.upscalers import DecodedTile
 from engine.ops.resize import resize
 from tests.helpers.extended import rest_extended
+from tests.helpers.memory import Allocations
 from tests.helpers.seedvr2 import random_frames
 from tests.helpers.swiftvr import write_swiftvr
 from tests.reference.swiftvr import prepared
@@ -133,3 +134,20 @@ def test_what_the_source_has_beyond_black_and_white_is_put_back(plan: SwiftVrPla
     weak = SwiftVr(replace(plan, colour="none", strength=25), nothing, nothing)
     dark = torch.zeros(1, 3, 20, 24)
     torch.testing.assert_close(weak.finished(padded, dark), 0.125 + resize(dark, SIZE))
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_shot(model: SwiftVr) -> None:
+    def taken(frames: int) -> int:
+        running = model.shot(0, 0, lambda _: None)
+        with torch.inference_mode(), Allocations() as found:
+            for first in range(0, frames, 4):
+                given = clip()[: min(4, frames - first)]
+                for part in running.push(given, last=first + 4 >= frames):
+                    model.finished(part.frames, given[:1])
+                    del part
+        return found.peak_bytes
+
+    taken(9)  # the first one makes the clip
+    short, long = taken(300), taken(3000)
+    assert short <= long <= 1.001 * short
