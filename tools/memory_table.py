@@ -20,6 +20,8 @@ from typing import Any
 from engine.core.paths import resource
 from engine.models.seedvr2.vae.config import VAE
 from engine.models.seedvr2.vae_memory import VAES as SEEDVR2
+from engine.models.swiftvr.requirements import VAES as SWIFTVR
+from engine.models.swiftvr.vae.config import REAE
 from engine.models.video_vae.measured_memory import (
     FEW_SIDES,
     TABLE,
@@ -53,6 +55,7 @@ VAES = {
     "wan21": Published(WAN, WAN21),
     "wan22": Published(WAN, WAN22),
     "wan2x": Published(WAN, WAN2X),
+    "swiftvr": Published(SWIFTVR, REAE),
 }
 
 

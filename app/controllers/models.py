@@ -17,7 +17,7 @@ from app.installs.models_page import ModelsPage
 from app.main_window import MainWindow
 from app.state.downloads_model import MISSING
 from app.state.listings import PresetsModel
-from app.state.model_files_model import ModelFilesModel
+from app.state.model_files_model import MB, ModelFilesModel
 from app.state.runtimes_model import RuntimesModel
 from app.state.telemetry_model import TelemetryModel
 from app.ui_state import UiState
@@ -110,10 +110,14 @@ class ModelsController(QObject):
             case "retry" if file is not None:
                 task = self.model.task_of(self.model.package(file))
                 phase = task.phase if task is not None else ""
-                self.act(phase if phase in ("verify", "remove") else "download", subject)
+                known = ("verify", "convert", "remove")
+                self.act(phase if phase in known else "download", subject)
             case "verify":
                 self.model.request("verify", [subject])
                 self._controller.send(commands.VerifyModelFile(file=subject))
+            case "convert" if file is not None and self.confirm_convert(file):
+                self.model.request("convert", [subject])
+                self._controller.send(commands.ConvertModelFile(file=subject))
             case "use" if file is not None:
                 self.use(file)
             case "folder" if file is not None and file.path is not None:
@@ -147,6 +151,18 @@ class ModelsController(QObject):
         if not self._window.choices.choose(values):
             settings = with_values(self._controller.settings, values)
             self._controller.choose("", settings, None)
+
+    def confirm_convert(self, file: PublishedState) -> bool:
+        """Ask before a conversion, which takes space on the disk for a while."""
+        wanted, free = file.converts_to[0], bytes_text(self.model.free_mb * MB)
+        details = tr(
+            "The converted file takes {size} more; {free} are free. It loads faster, and the "
+            "published file can be removed afterwards.",
+            size=bytes_text(wanted.bytes),
+            free=free,
+        )
+        question = tr("Convert {name}?", name=model_labels.full_title(file))
+        return is_confirmed(self.view, question, details, yes=tr("Convert"), no=tr("Cancel"))
 
     def confirm_remove(self, file: PublishedState) -> bool:
         """Ask before a removal; an external file only leaves the list."""
@@ -216,7 +232,7 @@ class ModelsController(QObject):
 
     def _show(self, _file: str = "") -> None:
         model = self.model
-        published = (*schema.SEEDVR2, *schema.WAN_UPSCALERS)
+        published = (*schema.SEEDVR2, *schema.SWIFTVR, *schema.WAN_UPSCALERS)
         packages = ((name, model.best_package(name)) for name in published if model.is_known)
         known = {
             name: model_labels.availability(package, model.task_of(package))
@@ -232,7 +248,7 @@ class ModelsController(QObject):
         """Plan again what was refused for a file or a library that has been installed."""
         if not self.model.is_known:
             return
-        here = frozenset(file.id for file in self.model.files if file.is_here)
+        here = self.model.installed
         before, self._here = self._here, here
         if before is not None and here - before:
             self._controller.plan_again(MISSING, self._is_ready)
@@ -257,7 +273,9 @@ def _choices(file: PublishedState, model: str) -> dict[str, object]:
     values: dict[str, object] = {"model": model if model in file.models else file.models[0]}
     own = str(file.path) if file.is_own and file.path is not None else ""
     if file.kind == "dit":
-        return {**values, "dit": own, "precision": "auto" if own else file.precision}
+        is_choice = file.precision in schema.about("precision").choices
+        precision = file.precision if is_choice and not own else "auto"
+        return {**values, "dit": own, "precision": precision}
     if file.kind == "upscaler":
         return {**values, "model_file": own}
     return {**values, "vae": own}

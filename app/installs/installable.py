@@ -50,6 +50,7 @@ ACTIONS = {  # requests of buttons, with their texts
 }
 _MENU = {
     "use": mark("Use for this video"),
+    "convert": mark("Convert …"),
     "verify": mark("Verify"),
     "folder": mark("Show in folder"),
     "remove": mark("Remove …"),

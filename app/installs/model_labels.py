@@ -22,12 +22,14 @@ _MODELS = {
     "seedvr2-3b": mark("The smaller model: faster, needs less memory."),
     "seedvr2-7b": mark("The larger model: slower, needs much more memory."),
     "seedvr2-7b-sharp": mark("The same size as 7B, trained for crisper edges."),
+    "swiftvr": mark("Faster, smoother; redraws more. Converting it needs 9 GB more."),
     "wan-2x": mark("Upscales 2×, trained on photographs. You need only one of the files."),
     "community": mark("Your own model files, from Real-ESRGAN to DAT. They work frame by frame."),
     "wan21-vae": mark("Opens .latent files with 16 channels. You need only one of the files."),
     "wan22-vae": mark("Opens .latent files with 48 channels. You need only one of the files."),
 }
 _FILES = {
+    "fp32": ("FP32", mark("As published, full precision")),
     "fp16": ("FP16", mark("As published, full precision")),
     "fp8": ("FP8", mark("Half size, slightly less exact")),
     "q8": ("Q8", mark("Half size, nearly exact")),
@@ -56,6 +58,7 @@ _PHASES = {
     "download": mark("Downloading"),
     "verify": mark("Verifying"),
     "import": mark("Importing"),
+    "convert": mark("Converting"),
     "remove": mark("Removing"),
 }
 
@@ -108,7 +111,7 @@ def is_whole_model(file: PublishedState) -> bool:
     """Whether a file needs no other one: the VAEs of Wan, and community models."""
     if file.kind == "upscaler":
         return True
-    return file.kind == "vae" and not set(schema.SEEDVR2).intersection(file.models)
+    return file.kind == "vae" and not {*schema.SEEDVR2, *schema.SWIFTVR}.intersection(file.models)
 
 
 def can_redraw(file: PublishedState) -> bool:
@@ -145,12 +148,15 @@ def item_of(package: Package, task: TaskState | None, notice: Notice | None) -> 
     rests = state not in ("busy", "waiting", "running")
     menu = {
         "use": rests and package.is_complete,
+        "convert": rests and package.is_complete,
         "verify": file.is_here and rests,
         "folder": file.path is not None,
         "remove": rests and file.path is not None and (file.is_own or not file.borrowed),
     }
     if not is_model:
         del menu["use"]
+    if not file.converts_to:
+        del menu["convert"]
     place = ""
     if file.borrowed and file.path is not None:
         place = tr("Used in place: {folder}", folder=labels.folder(file.path.parent))

@@ -21,6 +21,7 @@ _ENDED = {
     "download": mark("downloaded and verified"),
     "verify": mark("verified: matches the published file"),
     "import": mark("imported"),
+    "convert": mark("converted"),
     "remove": mark("removed"),
 }
 

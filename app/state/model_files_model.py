@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, Signal
 
 from app.bridge.engine_bridge import EventHub
 from app.state.tasks_model import KindModel, TasksModel, TaskState
@@ -82,6 +82,7 @@ class ModelFilesModel(KindModel):
     """The list of files, and the groups in which they were requested."""
 
     kind = TaskKind.MODEL_FILE
+    installed_changed = Signal()  # another file is installed, or one is not any more
 
     def __init__(self, hub: EventHub, tasks: TasksModel, parent: QObject | None = None) -> None:
         super().__init__(tasks, parent)
@@ -96,8 +97,11 @@ class ModelFilesModel(KindModel):
     # The engine's side
 
     def _list(self, event: events.ModelFilesListed) -> None:
+        before, was_known = self.installed, self.is_known
         self.files, self.free_mb, self.is_known = event.files, event.free_mb, True
         self.changed.emit()
+        if was_known and before != self.installed:
+            self.installed_changed.emit()
 
     def _done(self, event: events.TaskDone) -> None:
         if isinstance(event.result, PublishedState) and event.notice is not None:
@@ -149,6 +153,11 @@ class ModelFilesModel(KindModel):
             for file in self.files
             if file.is_here and file.network is not None and file.network.scale == 1
         }
+
+    @property
+    def installed(self) -> frozenset[str]:
+        """Ids of files that are installed."""
+        return frozenset(file.id for file in self.files if file.is_here)
 
     def find(self, file: str) -> PublishedState | None:
         """A file by its id."""

@@ -25,6 +25,7 @@ _EXAMPLES = """examples:
   python -m engine models download seedvr2-7b-q4           a smaller file of the 7B
   python -m engine models download wan-2x                  wan21-vae and wan22-vae work the same way
   python -m engine models import D:/ComfyUI/models/SEEDVR2/seedvr2_ema_3b_fp16.safetensors --link
+  python -m engine models convert swiftvr --to bf16        once, 20 GB become 9; resumes if stopped
   python -m engine models verify                           verify all installed files
 
 UPREEL_MODELS sets another folder for model files, UPREEL_COMFYUI a ComfyUI whose files are used in
@@ -51,6 +52,12 @@ def register(add: Callable[..., Any]) -> None:
     how = verb.add_mutually_exclusive_group()
     how.add_argument("--copy", action="store_true", help="copy them to Upreel's folder (default)")
     how.add_argument("--link", action="store_true", help="use them in place")
+    verb = add_verb(verbs, "convert", _convert, "keep a published file in a smaller format")
+    verb.add_argument("id", metavar="ID", help="a file or model that has other formats: swiftvr")
+    verb.add_argument("--to", metavar="FORMAT", default="", help="bf16 (default), fp16, int8, fp8")
+    verb.add_argument(
+        "--remove-original", action="store_true", help="delete the published file afterwards"
+    )
     verb = add_verb(
         verbs, "remove", _remove, "delete Upreel's copy of a file or a partial download"
     )
@@ -94,6 +101,17 @@ def _import(args: argparse.Namespace, context: CommandContext, tasks: TaskSessio
     mode: ImportMode = "link" if args.link else "copy"
     paths = dict.fromkeys(args.paths)
     return tasks.run(*(c.ImportModelFile(path=path, mode=mode) for path in paths))
+
+
+def _convert(args: argparse.Namespace, context: CommandContext, tasks: TaskSession) -> int:
+    listed = tasks.ask(c.ListModelFiles(), e.ModelFilesListed)
+    file = _known(args.id, listed.files)
+    for one in file.converts_to:
+        if one.format == (args.to or file.converts_to[0].format):
+            needed, free = bytes_text(one.bytes), bytes_text(listed.free_mb * 1e6)
+            context.console.note(f"The converted file needs at most {needed}; {free} are free.")
+    command = c.ConvertModelFile(file=file.id, format=args.to, removes=args.remove_original)
+    return tasks.run(command)
 
 
 def _remove(args: argparse.Namespace, context: CommandContext, tasks: TaskSession) -> int:

@@ -137,8 +137,8 @@ def _job_options(command: Any) -> None:
     command.add_argument(
         "--model",
         metavar="ID|FILE",
-        help="lite, seedvr2-3b, seedvr2-7b, seedvr2-7b-sharp, wan-2x, a file of a community model, "
-        "or none to re-encode without upscaling",
+        help="lite, seedvr2-3b, seedvr2-7b, seedvr2-7b-sharp, swiftvr, wan-2x, a file of a "
+        "community model, or none to re-encode without upscaling",
     )
     command.add_argument(
         "--then",

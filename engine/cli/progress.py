@@ -24,6 +24,7 @@ _PHASES = {
     "download": "downloading",
     "verify": "verifying",
     "import": "verifying",
+    "convert": "converting",
     "unpack": "unpacking",
     "compile": "preparing",
     "try": "testing",

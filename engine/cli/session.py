@@ -29,6 +29,7 @@ _DONE = {  # of model files
     "download": "{id} is installed: {path}",
     "verify": "{id} is verified: {path}",
     "import": "{title} is installed as {id}: {path}",
+    "convert": "{title} is installed as {id}: {path}",
     "remove": "{id} was removed.",
 }
 

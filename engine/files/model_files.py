@@ -95,6 +95,13 @@ class Store(ArtifactFolder):
         """Transformer, VAE and text embedding to use, or None when one is not here."""
         return catalogue.best_present(model_id, self._all())
 
+    def has_all_of(self, model_id: str) -> bool:
+        """Whether there is a file of each kind that a model was published with."""
+        files = [file for file in self.catalogue if model_id in file.models]
+        states = self.standings_of([file.id for file in files]).values()
+        here = {state.kind for state in states if state.is_here and model_id in state.models}
+        return bool(files) and here >= {file.kind for file in files}
+
     def best_vae(self, model_id: str) -> PublishedState:
         """The VAE of a model that needs nothing else; an installed one if there is one."""
         return catalogue.best_vae(model_id, self._all())

@@ -18,6 +18,7 @@ from engine.files.hashing import FileIdentity, PartFile, hashed, pieces, sha256_
 from engine.files.model_files import Store, download
 from engine.files.transfer import Listener
 from engine.jobs.task_runner import Outcome, RunningTask, Task
+from engine.models import registry
 from engine.models.user_files import describe
 from engine.protocol import commands as c
 from engine.protocol.events import ModelFilesListed
@@ -44,6 +45,8 @@ class ModelFileService:
                 return self._task(file, "verify", partial(self._verify, file))
             case c.ImportModelFile(path=path):
                 return self._task(str(path), "import", partial(self._import, command))
+            case c.ConvertModelFile(file=file):
+                return self._task(file, "convert", partial(self._convert, command))
             case c.RemoveModelFile(file=file):
                 task = self._task(file, "remove", lambda _: self._remove(file))
                 return dataclasses.replace(task, turn="at-once")
@@ -85,6 +88,28 @@ class ModelFileService:
     def _import(self, command: c.ImportModelFile, work: RunningTask) -> Outcome:
         result, notice = take(command.path, command.mode, self._store, Listener.of(work))
         return Outcome(result=result, notice=notice)
+
+    def _convert(self, command: c.ConvertModelFile, work: RunningTask) -> Outcome:
+        """Convert a published file, which is removed afterwards where that is wanted.
+
+        Raises:
+            UnknownWeights: It has no such format.
+            WeightsError, DiskFull, OutputUnwritable, Cancelled: See `ModelFamily.convert`.
+        """
+        state = self._store.standing_of(command.file)
+        formats = [one.format for one in state.converts_to]
+        if not formats:
+            raise UnknownWeights("no-conversion", file=state.id)
+        kind = command.format or formats[0]
+        if kind not in formats:
+            known = ", ".join(formats)
+            raise UnknownWeights("conversion", file=state.id, format=kind, known=known)
+        family = next(one for one in registry.families() if set(state.models) <= set(one.models))
+        made = family.convert(state.id, kind, self._store, Listener.of(work))
+        result, _ = take(made, "link", self._store, Listener.of(work))
+        if command.removes:
+            self._store.remove(state.id)
+        return Outcome(result=result)
 
     def _remove(self, file: str) -> Outcome:
         before = self._store.standing_of(file)

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from engine.core.geometry import Size
 from engine.core.messages import Message
-from engine.files.model_files import is_changed
+from engine.files.model_files import Store, is_changed
+from engine.files.transfer import Listener
 from engine.hardware.budget import Budget
 from engine.models.planning.memory import MemoryRequirement, Room
 from engine.protocol.media import VideoInfo
@@ -359,6 +360,25 @@ class ModelFamily(ABC, Generic[W]):
         Raises:
             WeightsError: Names, shapes or dtypes of its tensors are not those of such a model.
         """
+
+    def convert(self, file: str, kind: str, store: Store, listener: Listener) -> Path:
+        """Write a published file in another format into the store, or finish what was begun.
+
+        Args:
+            file: Id in the catalogue of a file with `converts_to`.
+            kind: One of those formats.
+            store: Store of model files.
+            listener: Receiver of progress; it can cancel.
+
+        Returns:
+            The converted file, which `check_file` accepts.
+
+        Raises:
+            WeightsError: The file, or another one that it takes, is missing or wrong.
+            DiskFull, OutputUnwritable: The store cannot take it.
+            Cancelled: The listener was; what is written is kept.
+        """
+        raise NotImplementedError
 
     def use_of_file(self, path: Path) -> FileUse | None:
         """Use of a file that no family knows by its content; None for none.

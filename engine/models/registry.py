@@ -19,7 +19,7 @@ from engine.settings import schema
 from engine.settings.schema import JobSettings
 
 # Each is a folder with a module `family`. The first that "auto" may stand for is preferred.
-NAMES = ("seedvr2", "wan", "community", "copy", "lite")
+NAMES = ("seedvr2", "swiftvr", "wan", "community", "copy", "lite")
 
 _registered: dict[str, AnyFamily] = {}
 

@@ -7,6 +7,7 @@ lead to times less than 1.4 apart share one preset.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from engine.core.errors import EngineError, SettingsError
 from engine.core.paths import resource
 from engine.core.serialization import read_toml
 from engine.files import catalogue
+from engine.files.model_files import Store
 from engine.hardware.budget import gpu_here
 from engine.hardware.gpu_table import GIB, GpuSpec
 from engine.models import registry
@@ -54,7 +56,8 @@ class Tier:
         automatic: Model that "auto" stands for, for a video of a usual size.
         without_bf16: Model that it stands for on a GPU that does not multiply bfloat16.
         presets: Description and settings of each preset by its name, a goal. "goals" are all that
-            it serves, where that is not its name alone.
+            it serves, where that is not its name alone; "installed" has others for a machine with
+            the files of a model, by the model.
     """
 
     name: str
@@ -81,19 +84,30 @@ def presets_for(gpu: GpuSpec | None) -> tuple[Preset, ...]:
     return presets_of("", 0) if gpu is None else presets_of(*gpu_here(gpu))
 
 
-def presets_of(title: str, memory_bytes: int, has_bf16: bool = True) -> tuple[Preset, ...]:
+def presets_of(
+    title: str, memory_bytes: int, has_bf16: bool = True, installed: Collection[str] = ()
+) -> tuple[Preset, ...]:
     """Fast, Balanced and Best for a GPU, also for one that is in no table; fewer where they agree.
 
     Args:
         title: Title of the GPU, like "RTX 5070 Ti, 16 GB"; "" without one.
         memory_bytes: Size of its memory; 0 without one.
         has_bf16: It multiplies bfloat16 in its matrix units.
+        installed: Models whose files are on the machine.
     """
     tier = tier_of(memory_bytes)
     if not has_bf16:
         tier = narrowed(tier)
     precision = catalogue.suited_precision(tier.automatic, memory_bytes)
+    tier = replace(tier, presets={goal: _of(tier, goal, installed) for goal in tier.presets})
     return tuple(_preset(tier, name, title or "CPU", precision) for name in tier.presets)
+
+
+def _of(tier: Tier, goal: Goal, installed: Collection[str]) -> dict[str, Any]:
+    """Description and settings of a preset; those of a model take their place where it can run."""
+    about = dict(tier.presets[goal])
+    others = about.pop("installed", {})
+    return about | next((others[model] for model in others if model in installed), {})
 
 
 def narrowed(tier: Tier) -> Tier:
@@ -159,8 +173,20 @@ def offered(pretend: GpuSpec | None = None) -> Offered:
     """
     gpu, memory, has_bf16 = gpu_here(pretend, awaited=needed_runtime() is not None)
     own, failures = presets.load_all()
-    ours = presets_of(gpu, memory, has_bf16)
+    ours = presets_of(gpu, memory, has_bf16, _installed())
     return Offered(presets=(*ours, *own), gpu=gpu, failures=failures)
+
+
+def _installed() -> tuple[str, ...]:
+    """Models that presets ask for and whose files are on this machine."""
+    asked = {
+        model
+        for tier in tiers()
+        for about in tier.presets.values()
+        for model in about.get("installed", {})
+    }
+    store = Store() if asked else None
+    return tuple(model for model in asked if store is not None and store.has_all_of(model))
 
 
 def named(name: str, pretend: GpuSpec | None = None) -> Preset:

@@ -309,6 +309,21 @@ class ImportModelFile(ModelFileCommand):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertModelFile(ModelFileCommand):
+    """Keep a published file in another format that it can have, or resume that; see `converts_to`.
+
+    Attributes:
+        file: Id in the catalogue.
+        format: One of the formats; "" for the first.
+        removes: Delete our own copy of the published file afterwards.
+    """
+
+    file: str
+    format: str = ""
+    removes: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveModelFile(ModelFileCommand):
     """Delete our own copy of a file, whole or in part; an external file is only forgotten."""
 

@@ -51,6 +51,14 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Converted:
+    """Another format that a published file can be kept in."""
+
+    format: str  # "bf16", "int8" ...
+    bytes: int  # of the converted file, at most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedState:
     """One file of the catalogue, or a file of the user's own, and what of it is on this machine.
 
@@ -72,6 +80,7 @@ class PublishedState:
     repository: str = ""  # "numz/SeedVR2_comfyUI"
     place: str = ""  # path in it; "" for the filename
     also: tuple[Copy, ...] = ()
+    converts_to: tuple[Converted, ...] = ()  # formats that it can be kept in, the usual one first
     spare: bool = False  # listed only where it is on this machine: others are offered
     state: State = "missing"
     path: Path | None = None  # place of the file, also of a part of it or a damaged one

@@ -29,6 +29,7 @@ Phase = Literal[
     "download",
     "verify",
     "import",
+    "convert",
     "remove",
     "unpack",
     "compile",  # modules of a runtime

@@ -48,7 +48,11 @@ ALL = "all"  # every optimisation of a group, or of all groups
 EXACT = "exact"  # none: the arithmetic of the plain variants
 
 # Families of models that look at the switches of a group; () for all.
-_USERS: dict[Group, tuple[str, ...]] = {"vae": ("seedvr2", "wan"), "dit": ("seedvr2",), "run": ()}
+_USERS: dict[Group, tuple[str, ...]] = {
+    "vae": ("seedvr2", "swiftvr", "wan"),
+    "dit": ("seedvr2",),
+    "run": (),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

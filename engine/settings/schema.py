@@ -22,9 +22,10 @@ from engine.settings.requirements import ATTENTION, MATMUL, VAE_DTYPES, WEIGHTS_
 from engine.settings.switches import check_switches, settings_of
 
 SEEDVR2 = ("seedvr2-3b", "seedvr2-7b", "seedvr2-7b-sharp")
+SWIFTVR = ("swiftvr",)
 WAN_UPSCALERS = ("wan-2x",)
 # Families that register add theirs.
-MODELS = ["auto", "lite", *SEEDVR2, *WAN_UPSCALERS, "community", "none"]
+MODELS = ["auto", "lite", *SEEDVR2, *SWIFTVR, *WAN_UPSCALERS, "community", "none"]
 CODECS = ("auto", "h264", "hevc", "av1", "vp9", "prores", "ffv1")
 # Formats of results, with the suffix of their files.
 VIDEO_FORMATS = {"mp4": ".mp4", "mkv": ".mkv", "mov": ".mov", "webm": ".webm"}
@@ -73,7 +74,12 @@ def setting(default: Any, *, old_names: tuple[str, ...] = (), **details: Any) ->
     return field(default=default, metadata={"setting": Setting(**details), "old_names": old_names})
 
 
-_LITE, _SEEDVR2, _SHOTS, _LATENTS = ("lite",), ("seedvr2",), ("seedvr2", "wan"), ("latents",)
+_LITE, _SEEDVR2, _LATENTS = ("lite",), ("seedvr2",), ("latents",)
+_TRANSFORMERS, _TILED, _SHOTS = (
+    ("seedvr2", "swiftvr"),
+    ("seedvr2", "wan"),
+    ("seedvr2", "swiftvr", "wan"),
+)
 _COMMUNITY, _FRAMES = ("community",), ("lite", "community")
 
 
@@ -89,7 +95,7 @@ class JobSettings:
     treatment: str = setting(
         "auto", choices=("auto", "faithful", "restore"), families=_LITE, old_names=("form",)
     )
-    strength: int = setting(100, unit="%", low=0, high=100, families=_SEEDVR2)
+    strength: int = setting(100, unit="%", low=0, high=100, families=_TRANSFORMERS)
     container: str = setting("auto", choices=CONTAINERS)
     codec: str = setting("auto", choices=CODECS)
     crf: int = setting(16, low=0, high=51)
@@ -99,7 +105,7 @@ class JobSettings:
     )
     working_size: int = setting(100, group="picture", unit="%", low=70, high=100, families=_SEEDVR2)
     seed: int = setting(42, group="picture", low=0, high=2**31 - 1, families=_SEEDVR2)
-    colour: str = setting("two-scale", group="picture", choices=COLOURS, families=_SEEDVR2)
+    colour: str = setting("two-scale", group="picture", choices=COLOURS, families=_TRANSFORMERS)
     padding: str = setting(
         "reflect", group="picture", choices=("reflect", "black"), families=_SEEDVR2
     )
@@ -121,24 +127,30 @@ class JobSettings:
     join_frames: int = setting(4, group="clips", unit="frames", low=1, high=32, families=_SEEDVR2)
 
     blocks_on_device: int = setting(
-        -1, group="memory", low=-1, high=64, low_is_automatic=True, families=_SEEDVR2
+        -1, group="memory", low=-1, high=64, low_is_automatic=True, families=_TRANSFORMERS
     )
     encode_tile: int = setting(
-        0, group="memory", unit="px", low=0, high=16384, low_is_automatic=True, families=_SHOTS
+        0, group="memory", unit="px", low=0, high=16384, low_is_automatic=True, families=_TILED
     )
     decode_tile: int = setting(
-        0, group="memory", unit="px", low=0, high=16384, low_is_automatic=True, families=_SHOTS
+        0, group="memory", unit="px", low=0, high=16384, low_is_automatic=True, families=_TILED
     )
     vae_precision: str = setting("auto", group="memory", choices=tuple(VAE_DTYPES), families=_SHOTS)
-    attention: str = setting("auto", group="memory", choices=tuple(ATTENTION), families=_SEEDVR2)
+    attention: str = setting(
+        "auto", group="memory", choices=tuple(ATTENTION), families=_TRANSFORMERS
+    )
     matmul: str = setting(
-        "none", group="memory", choices=tuple(MATMUL), families=_SEEDVR2, old_names=("products",)
+        "none",
+        group="memory",
+        choices=tuple(MATMUL),
+        families=_TRANSFORMERS,
+        old_names=("products",),
     )
 
-    dit: str = setting("", group="own-files", kind="path", scope="user", families=_SEEDVR2)
+    dit: str = setting("", group="own-files", kind="path", scope="user", families=_TRANSFORMERS)
     vae: str = setting("", group="own-files", kind="path", scope="user", families=_SHOTS)
     text_embedding: str = setting(
-        "", group="own-files", kind="path", scope="user", families=_SEEDVR2
+        "", group="own-files", kind="path", scope="user", families=_TRANSFORMERS
     )
     model_file: str = setting("", group="own-files", kind="path", scope="user", families=_COMMUNITY)
 
@@ -272,7 +284,7 @@ def model_family(model: str) -> str:
         return "seedvr2"
     if model in WAN_UPSCALERS:
         return "wan"
-    return model if model in ("lite", "community") else ""
+    return model if model in ("lite", "community", *SWIFTVR) else ""
 
 
 def check(settings: Any) -> None:

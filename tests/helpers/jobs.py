@@ -39,6 +39,7 @@ from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
 from tests.helpers.community import write_network
 from tests.helpers.seedvr2 import make_three_shots, write_seedvr2
+from tests.helpers.swiftvr import write_swiftvr
 from tests.helpers.wan import tiny_wan_config, write_wan
 
 E = TypeVar("E", bound=Event)
@@ -203,7 +204,7 @@ SHOTS = (9, 3, 5)
 SEGMENT_FRAMES = 4
 BY_FRAMES = ("lite", "community")  # which take frames one by one
 STEADIED = "steadied"  # Lite, its frames blended with their neighbours
-KINDS = (*BY_FRAMES, "seedvr2", "wan-2x")
+KINDS = (*BY_FRAMES, "seedvr2", "swiftvr", "wan-2x")
 
 
 @dataclass(slots=True)
@@ -303,6 +304,8 @@ def settings_of(kind: str, folder: Path, **changes: object) -> JobSettings:
     wanted: dict[str, Any] = {"codec": "ffv1", **changes}
     if kind == "seedvr2":
         return write_seedvr2(folder / "models").settings(**{"scale": 1, **wanted})
+    if kind == "swiftvr":
+        return write_swiftvr(folder / "models").settings(**{"scale": 1, **wanted})
     if kind == "wan-2x":
         vae = folder / "tiny_2x.safetensors"
         write_wan(vae, tiny_wan_config("2x", dim=4, dec_dim=4))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -13,9 +14,10 @@ from torch import Tensor, nn
 
 from engine.models.swiftvr.dit.config import SwiftDitConfig
 from engine.models.swiftvr.dit.plain import SwiftDit
-from engine.models.swiftvr.load import CONFIG
+from engine.models.swiftvr.files import CONFIG
 from engine.models.swiftvr.vae.config import ReaeConfig
 from engine.models.swiftvr.vae.plain import Reae
+from engine.settings.schema import JobSettings
 from tests.helpers.tensors import unfilled
 
 M = TypeVar("M", bound=nn.Module)
@@ -77,6 +79,29 @@ def write_dit(path: Path, config: SwiftDitConfig = TINY_DIT, *, rows: int = 4) -
     }
     (path.parent / CONFIG).write_text(json.dumps(stated))
     return written(path, dit)
+
+
+@dataclass(frozen=True, slots=True)
+class SwiftVrFiles:
+    """Files of a very small SwiftVR."""
+
+    dit: Path
+    vae: Path
+    text: Path
+
+    def settings(self, **changes: object) -> JobSettings:
+        """A job that takes them."""
+        named = {"dit": str(self.dit), "vae": str(self.vae), "text_embedding": str(self.text)}
+        return JobSettings(**{"model": "swiftvr", **named, **changes})
+
+
+def write_swiftvr(folder: Path) -> SwiftVrFiles:
+    """Write all three as they would be published."""
+    folder.mkdir(parents=True, exist_ok=True)
+    dit, vae = folder / "tiny_dit.safetensors", folder / "tiny_reae.safetensors"
+    write_reae(vae)
+    write_dit(dit)
+    return SwiftVrFiles(dit, vae, folder / PROMPT)
 
 
 def filled(model: M, seed: int) -> M:

@@ -30,6 +30,10 @@ from engine.models.gpu_passes import (
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig, token_count
 from engine.models.seedvr2.dit.cost import window_order
 from engine.models.seedvr2.dit.fast import FastDit
+from engine.models.swiftvr.dit.config import SWIFT_DIT, SwiftDitConfig
+from engine.models.swiftvr.dit.cost import WindowOrder
+from engine.models.swiftvr.dit.cost import window_order as swift_windows
+from engine.models.swiftvr.dit.fast import FastSwiftDit
 from engine.models.video_vae.measured_memory import MeasuredVae
 from engine.models.video_vae.vae_use import SLICES, Piece
 from engine.ops.conv.causal_conv import Carry
@@ -43,7 +47,8 @@ from tools.memory_table import VAES, table_text
 SIZE = Size(1280, 704)
 # What multiplies; all other operators and kernels pass over values.
 MULTIPLYING = ("convolution", "addmm", "mm", "bmm", "kernel attend", "_scaled_mm", "_int_mm")
-COUNTED = ("seedvr2", "wan21", "wan22")
+SWIFT = "swiftvr-dit"
+COUNTED = ("seedvr2", "wan21", "wan22", "swiftvr")
 FORMATS = {"bfloat16": ("int8", "fp8", "nvfp4"), "float16": ("int8",)}
 # Latents of 7,200 to 48,960 tokens, in different numbers of windows and of their groups.
 GRIDS = (2, 90, 160), (2, 136, 240), (6, 90, 160), (6, 136, 240)
@@ -75,7 +80,10 @@ def of_vae(
         calls = {call: piece for call, piece in code.pieces(config, 4).items() if call in PLANNED}
         for call, piece in calls.items():
             found = []
-            for steps in ((1,), (piece.first, piece.later)) * 2:  # the first time with trials
+            for steps in (
+                (piece.single,),
+                (piece.first, piece.later),
+            ) * 2:  # the first time with trials
                 carry = Carry()
                 for count in steps:
                     frames = _given(piece, count)
@@ -212,6 +220,83 @@ def transformer_table(config: DitConfig) -> dict[str, list[float]]:
     return {name: [rounded(one) for one in row] for name, row in found.items()}
 
 
+# --- the transformer of SwiftVR: its layers gather keys, window by window
+
+SWIFT_FORMATS = {"bfloat16": ("none", "int8", "fp8"), "float16": ("none", "int8")}
+SWIFT_GRIDS = (2, 90, 160), (2, 136, 240), (6, 46, 80), (6, 68, 120)  # latents
+
+
+def swift_dit(
+    config: SwiftDitConfig, dtype: str, products: str = "none", rows: int = 2
+) -> FastSwiftDit:
+    """A transformer on the pretended GPU, without values."""
+    with torch.device("meta"):
+        dit = FastSwiftDit(config, rows)
+    if products != "none":
+        swap_linears(dit, product_kinds(dit, products))
+    exact, kept = getattr(torch, dtype), dict(dit.named_buffers())
+    weights = {
+        name: torch.empty(
+            one.shape,
+            dtype=one.dtype if name in kept else _type_of(name, one, exact),
+            device="cuda",
+        )
+        for name, one in dit.state_dict().items()
+    }
+    dit.load_state_dict(weights, assign=True)
+    dit.attention = "efficient"
+    return dit.requires_grad_(False)
+
+
+def swift_latent(config: SwiftDitConfig, grid: tuple[int, int, int], dtype: str) -> Tensor:
+    """A latent on the pretended GPU, without values."""
+    shape = 1, config.channels, *grid
+    return torch.empty(shape, dtype=getattr(torch, dtype), device="cuda")
+
+
+def of_swift(
+    config: SwiftDitConfig, grid: tuple[int, int, int], dtype: str, products: str, rows: int = 2
+) -> Counts:
+    """A forward, the second one."""
+    with pretended_gpu(**GPU) as gpu:
+        dit = swift_dit(config, dtype, products, rows)
+        latent = swift_latent(config, grid, dtype)
+        dit(latent)
+        gpu.record = Record()
+        dit(latent)
+        return counts(gpu)
+
+
+def swift_layer(dtype: str, products: str) -> list[float]:
+    """Figures of a layer of SwiftVR: tokens that are gathered as keys are its windows."""
+    few, more = LAYERS
+    moved, launched, sizes = [], [], []
+    for grid in SWIFT_GRIDS:
+        less, deep = (
+            of_swift(replace(SWIFT_DIT, layers=layers), grid, dtype, products) for layers in LAYERS
+        )
+        moved.append((deep[0] - less[0]) / (more - few))
+        launched.append((deep[1] - less[1]) / (more - few))
+        order: WindowOrder = swift_windows(SWIFT_DIT, SWIFT_DIT.grid(grid))
+        tokens = grid[0] * grid[1] * grid[2] / SWIFT_DIT.patch**2
+        sizes.append([1.0, tokens, order.calls, order.keys])
+    size = torch.tensor(sizes, dtype=torch.float64)
+    return [0.0, *_solved(size[:, [1, 3]], moved), *_solved(size[:, :3], launched), 0.0]
+
+
+def swift_table() -> dict[str, list[float]]:
+    """Figures of a layer of SwiftVR by type; those of a format are what it takes in addition."""
+    found: dict[str, list[float]] = {}
+    for dtype, formats in SWIFT_FORMATS.items():
+        for products in formats:
+            row = swift_layer(dtype, products)
+            name = dtype if products == "none" else products_name(dtype, products, DIT)
+            usual = [0.0] * len(row) if products == "none" else found[dtype]
+            found[name] = [a - b for a, b in zip(row, usual, strict=True)]
+            print(name, found[name], flush=True)
+    return {name: [rounded(one) for one in row] for name, row in found.items()}
+
+
 def rounded(figure: float) -> float:
     """A figure without noise of the fit."""
     return 0.0 if abs(figure) < 1e-6 else float(f"{figure:.6g}")
@@ -221,8 +306,12 @@ def main() -> None:
     """Count, and write the table."""
     path = resource(TABLE)
     table = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    some = sys.argv[1:] or [*COUNTED, "3B", "7B"]
+    some = sys.argv[1:] or [*COUNTED, "3B", "7B", SWIFT]
     for name in some:
+        if name == SWIFT:
+            table[name] = swift_table()
+            path.write_text(table_text(table) + "\n", encoding="utf-8")
+            continue
         config = {"3B": DIT_3B, "7B": DIT_7B}.get(name)
         table[name] = vae_table(name) if config is None else transformer_table(config)
         path.write_text(table_text(table) + "\n", encoding="utf-8")

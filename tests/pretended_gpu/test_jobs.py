@@ -49,7 +49,8 @@ def on_gpu(work: WorkPlan) -> WorkPlan:
 
 
 def exact(work: WorkPlan) -> WorkPlan:
-    own = {"vae_dtype": "float32", "attention": "math"} if work.family == "seedvr2" else {}
+    has_transformer = work.family in ("seedvr2", "swiftvr")
+    own = {"vae_dtype": "float32", "attention": "math"} if has_transformer else {}
     return replace(work, dtype="float32", **own)
 
 

@@ -42,6 +42,10 @@ class Models:
         self.restored.append(latent)
         return self.vae.decode_slice(latent, carry)
 
+    def release(self) -> None:
+        """Give buffers back."""
+        self.vae.release()
+
 
 def finished_size(frames: Tensor, size: Size | None, factor: int) -> Size:
     """Size of finished frames [T, H, W, 3]: the given one, or that of cropped frames, enlarged."""

@@ -217,6 +217,16 @@ class MappedWeights(Generic[E]):
         entry = self._entries[name]
         return self._view(self._map.bytes(entry.begin, entry.end), entry)
 
+    def content(self, name: str) -> bytes:
+        """Bytes of a small tensor as they are stored; loads no torch."""
+        entry = self._entries[name]
+
+        def stored(file: BinaryIO, _path: Path) -> bytes:
+            file.seek(entry.begin)
+            return file.read(entry.end - entry.begin)
+
+        return self._map.header(stored)
+
     def _view(self, found: Tensor, entry: E) -> Tensor:
         """Bytes of a tensor in its dtype and shape."""
         raise NotImplementedError

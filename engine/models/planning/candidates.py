@@ -319,7 +319,7 @@ def tile_axis(
 # --- the plans next to a plan
 
 
-def steps_of(plan: P, axes: Iterable[Axis[P]]) -> Iterator[Step]:
+def steps_of(plan: S, axes: Iterable[Axis[S]]) -> Iterator[Step]:
     """Every plan with the next larger or smaller value of one axis, all larger ones first."""
     for is_more in (True, False):
         for axis in axes:
@@ -329,7 +329,7 @@ def steps_of(plan: P, axes: Iterable[Axis[P]]) -> Iterator[Step]:
                 yield step_to(work, code, axis.text(work), is_more=is_more)
 
 
-def step_to(work: VaePlan, code: str, text: Message, *, is_more: bool) -> Step:
+def step_to(work: ShotPlan, code: str, text: Message, *, is_more: bool) -> Step:
     """A step to another plan."""
     return Step(code=code, message=text, work=work, is_more=is_more, params=work.step_values)
 

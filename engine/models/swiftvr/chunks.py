@@ -103,6 +103,11 @@ class ChunkGrid:
         return Restart(max(0, keep_from - REACH), keep_from, chunk, decode_from, frame)
 
 
+def latent_begin(frame: int) -> int:
+    """First frame of those that are decoded from the same latent as a frame."""
+    return max(0, (frame + DROPPED) // STEP * STEP - DROPPED)
+
+
 def latents_of(frames: int) -> int:
     """Latents of a shot of n frames, so that all of them are decoded."""
     return -(-(frames - 1) // STEP) + 1

@@ -1,10 +1,11 @@
-"""Conversion of the published transformer to 16 bits: once, tensor by tensor, resumable.
+"""Conversion of the published transformer to 16 or 8 bits: once, tensor by tensor, resumable.
 
 The published file has 20 GB in float32, of which 13 % only serve to compute constants. The
-converted one has what the fast variant keeps, under the names of its tensors: 8.1 GB where the
-prompt has two rows that differ, 9.1 GB where all 512 do. It is complete when it has its name;
-before, its part file begins with the same list of tensors, so that an interrupted conversion
-continues.
+converted one has what the fast variant keeps, under the names of its tensors: 8.1 GB in 16 bits
+where the prompt has two rows that differ, 9.1 GB where all 512 do, half of it in 8 bits. Then the
+matrices of the blocks are rounded as for products of that format (`engine.ops.linear`), each with
+its scale. It is complete when it has its name; before, its part file begins with the same list of
+tensors, so that an interrupted conversion continues.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from math import prod
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -33,6 +34,8 @@ from engine.models.swiftvr.dit.config import SwiftDitConfig
 from engine.models.swiftvr.dit.fast import FastSwiftDit
 from engine.models.swiftvr.dit.fold import distinct_rows, folded
 from engine.models.swiftvr.load import opened_for_folding
+from engine.ops.linear.formats import product_kinds, swap_linears
+from engine.ops.linear.quantized_linear import ProductLinear
 from engine.ops.precision import exact_arithmetic, no_gradients
 
 CONVERSIONS = ArtifactKind(
@@ -42,7 +45,11 @@ CONVERSIONS = ArtifactKind(
     unwritable="models",
     filled="while-converting",
 )
-_DTYPES = {torch.bfloat16: "BF16", torch.float16: "F16"}
+Format = Literal["bf16", "fp16", "int8", "fp8"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+_DTYPES = {"BF16": torch.bfloat16, "F16": torch.float16}
+_WIDE: dict[Format, str] = {"fp16": "F16"}  # of what is not rounded to 8 bits: else BF16
+_NARROW: dict[Format, str] = {"int8": "I8", "fp8": "F8_E4M3"}
 _EXACT = "F32"  # of buffers, which stay as they were computed
 _ALIGNED = 8  # bytes that the list of tensors is filled up to
 
@@ -68,7 +75,7 @@ def convert(
     listener: Listener | None = None,
     *,
     config: Path | None = None,
-    dtype: torch.dtype = torch.bfloat16,
+    kind: Format = "bf16",
     device: str = "cpu",
 ) -> Path:
     """Write a converted file, or finish one that was begun; an existing one is kept.
@@ -80,7 +87,7 @@ def convert(
         name: Name of the result there.
         listener: Receiver of the bytes written so far; it can cancel between two tensors.
         config: See `load_swift_dit`.
-        dtype: bfloat16 or float16.
+        kind: Format of the matrices.
         device: Device that computes constants.
 
     Returns:
@@ -103,10 +110,12 @@ def convert(
         exact = torch.device(device)
         with opened_for_folding(source, prompt, config) as (file, sizes, text):
             rows = text.to(exact, torch.float32)
-            tensors = list(folded(sizes, FileWeights(file, KeyMap(), device=exact), rows))
+            weights = FileWeights(file, KeyMap(), device=exact)
+            dit = _meta(sizes, rows, kind)
+            tensors = [*_stored(dit, folded(sizes, weights, rows))]
             digest = hashlib.sha256(text.float().numpy().tobytes()).hexdigest()
             origin = f"{source.stat().st_size} bytes, prompt {digest}"
-            head, places = _laid_out(sizes, [made for made, _ in tensors], rows, dtype, origin)
+            head, places = _laid_out(dit, [made for made, _ in tensors], kind, origin)
             with store.writing(), no_gradients(), exact_arithmetic():
                 part = store.part(name)
                 done = _done(part, head, places)
@@ -118,19 +127,61 @@ def convert(
     return target
 
 
-def _laid_out(
-    config: SwiftDitConfig, names: Sequence[str], prompt: Tensor, dtype: torch.dtype, origin: str
-) -> tuple[bytes, list[_Place]]:
-    """The beginning of the file, with the list of its tensors, and their places."""
+def _meta(config: SwiftDitConfig, prompt: Tensor, kind: Format) -> FastSwiftDit:
+    """The fast variant without values, with the layers that have the tensors of the result."""
     with torch.device("meta"):
         dit = FastSwiftDit(config, len(distinct_rows(prompt)[0]))
-    buffers, shapes = dict(dit.named_buffers()), dit.state_dict()
+    if kind in _NARROW:
+        swap_linears(dit, product_kinds(dit, kind))
+    return dit
+
+
+def _stored(dit: FastSwiftDit, tensors: Iterable[tuple[str, Make]]) -> Iterator[tuple[str, Make]]:
+    """Tensors as they are stored: those of narrow layers rounded, the scale after the values."""
+    for name, make in tensors:
+        path, _, leaf = name.rpartition(".")
+        layer = dit.get_submodule(path)
+        if leaf != "weight" or not isinstance(layer, ProductLinear):
+            yield name, make
+            continue
+        rounded = _Rounded(layer, make)
+        yield name, rounded.values
+        yield f"{path}.weight_scale", rounded.scale
+
+
+class _Rounded:
+    """The weight of a narrow layer, rounded when it is asked for; its scale is asked for next."""
+
+    def __init__(self, layer: ProductLinear, make: Make) -> None:
+        self._layer, self._make = layer, make
+
+    def values(self) -> Tensor:
+        """Rounded values."""
+        self._layer.take(self._make().float())
+        found = self._layer.weight
+        self._layer.weight = torch.nn.Parameter(found.to("meta"), requires_grad=False)
+        return found
+
+    def scale(self) -> Tensor:
+        """Their scale."""
+        found = self._layer.get_buffer("weight_scale")
+        return found
+
+
+def _laid_out(
+    dit: FastSwiftDit, names: Sequence[str], kind: Format, origin: str
+) -> tuple[bytes, list[_Place]]:
+    """The beginning of the file, with the list of its tensors, and their places."""
+    config, buffers, shapes = dit.config, dict(dit.named_buffers()), dit.state_dict()
     places: list[_Place] = []
     end = 0
     for name in names:
-        kind, shape = _EXACT if name in buffers else _DTYPES[dtype], tuple(shapes[name].shape)
-        begin, end = end, end + prod(shape) * ITEM_BYTES[kind]
-        places.append(_Place(name, kind, shape, begin, end))
+        dtype, shape = _EXACT, tuple(shapes[name].shape)
+        if name not in buffers:
+            is_wide = shapes[name].dtype == torch.float32
+            dtype = _WIDE.get(kind, "BF16") if is_wide else _NARROW[kind]
+        begin, end = end, end + prod(shape) * ITEM_BYTES[dtype]
+        places.append(_Place(name, dtype, shape, begin, end))
     stated = {"config": json.dumps({**asdict(config), "window": list(config.window)})}
     header: dict[str, object] = {"__metadata__": {"format": "pt", "made_of": origin, **stated}}
     for one in places:
@@ -186,8 +237,10 @@ def _write(
         listener.control.check()
         if place.begin in marks:
             _make_sure(out)
-        kind = next((of for of, name in _DTYPES.items() if name == place.dtype), torch.float32)
-        value = make().to("cpu", kind).contiguous()
+        value = make()
+        if place.dtype not in _NARROW.values():
+            value = value.to(_DTYPES.get(place.dtype, torch.float32))
+        value = value.cpu().contiguous()
         out.write(value.flatten().view(torch.uint8).numpy().data)
         listener.on_progress(place.end, total)
     _make_sure(out)

@@ -6,7 +6,7 @@ it is read, tensor by tensor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,9 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engine.core.errors import UnknownKeys, WeightsDamaged, WrongModel
+from engine.core.errors import WeightsDamaged, WrongModel
 from engine.core.messages import Message, message
-from engine.core.serialization import from_plain, read_json
 from engine.files.formats.keymap import KeyMap
 from engine.files.formats.open_weights import WeightsFile, open_weights
 from engine.models.identify import (
@@ -29,11 +28,18 @@ from engine.models.identify import (
     recognise,
 )
 from engine.models.load import FileWeights, FiniteWeights, Form, assign, check_filled, fill, on_meta
-from engine.models.shapes import size, stated_in
 from engine.models.swiftvr.dit.config import SwiftDitConfig, infer_swift_config
 from engine.models.swiftvr.dit.fast import FastSwiftDit
 from engine.models.swiftvr.dit.fold import distinct_rows, folded
 from engine.models.swiftvr.dit.plain import SwiftDit
+from engine.models.swiftvr.files import (
+    NARROW,
+    PROMPT,
+    converted_sizes,
+    has_constants,
+    stated_sizes,
+    stored_products,
+)
 from engine.models.swiftvr.vae.config import ReaeConfig, infer_reae_config
 from engine.models.swiftvr.vae.fast import FastReae
 from engine.models.swiftvr.vae.plain import Reae
@@ -47,10 +53,6 @@ from engine.ops.transfer.weight_streaming import WeightStream
 
 AnyReae = Reae | FastReae
 AnySwiftDit = SwiftDit | FastSwiftDit
-
-CONFIG = "config.json"  # beside the published transformer
-_PROMPT = "prompt_emb"
-_CONVERTED = ".attn2.keys"  # only a converted file has it, once a block
 
 
 def check_content(file: WeightsFile, wanted: str) -> None:
@@ -157,7 +159,7 @@ def load_swift_dit(
         require(options.products, where)
     with open_weights(path) as file, no_gradients(), exact_arithmetic():
         check_content(file, SWIFTVR_TRANSFORMER)
-        if any(name.endswith(_CONVERTED) for name in file.shapes):
+        if has_constants(file):
             if form == "plain":
                 raise ValueError("a converted file has the tensors of the fast variant")
             return _converted(file, where, dtype, options)
@@ -177,6 +179,23 @@ def load_swift_dit(
         return _filled(dit, folded(plain.config, weights, text), where, dtype, options)
 
 
+def check_dit(path: Path) -> bool:
+    """Checks that a file has exactly the tensors of a transformer; whether it is a converted one.
+
+    Raises:
+        WeightsError: Raised by `load_swift_dit`.
+    """
+    with open_weights(path) as file:
+        check_content(file, SWIFTVR_TRANSFORMER)
+        is_converted = has_constants(file)
+        if is_converted:
+            _converted_meta(file)
+        else:
+            sizes = infer_swift_config(file.shapes, stated_sizes(file))
+            on_meta(lambda: SwiftDit(sizes), file, file.shapes)
+    return is_converted
+
+
 @contextmanager
 def opened_for_folding(
     path: Path, prompt: Path, config: Path | None
@@ -194,7 +213,7 @@ def opened_for_folding(
 
 def _published(file: WeightsFile, prompt: Path, config: Path | None) -> tuple[SwiftDit, Tensor]:
     """The plain variant on the meta device, to which exactly the tensors of a file belong."""
-    sizes = infer_swift_config(file.shapes, _stated(file, config))
+    sizes = infer_swift_config(file.shapes, stated_sizes(file, config))
     plain = on_meta(lambda: SwiftDit(sizes), file, file.shapes)
     return plain, load_prompt(prompt, sizes)
 
@@ -207,7 +226,7 @@ def load_prompt(path: Path, config: SwiftDitConfig) -> Tensor:
     """
     with open_weights(path) as file:
         check_content(file, SWIFTVR_PROMPT)
-        tensor = file.tensor(_PROMPT)
+        tensor = file.tensor(PROMPT)
     if tensor.ndim != 3 or len(tensor) != 1 or not tensor.is_floating_point():
         shape = "x".join(map(str, tensor.shape))
         content = message("content.tensor", shape=shape, dtype=tensor.dtype)
@@ -221,18 +240,6 @@ def load_prompt(path: Path, config: SwiftDitConfig) -> Tensor:
     return tensor[0]
 
 
-def _stated(file: WeightsFile, config: Path | None) -> Mapping[str, Any]:
-    """Sizes that a file, or the configuration next to it, states."""
-    path = config or file.path.parent / CONFIG
-    if config is None and not path.is_file():
-        return stated_in(file.metadata)
-    try:
-        stated = read_json(path)
-    except (OSError, ValueError) as err:
-        raise WeightsDamaged("configuration", name=path.name, path=str(path)) from err
-    return stated if isinstance(stated, dict) else {}
-
-
 class _OnHost(FileWeights):
     """The tensors of an open file; those of blocks as they are in the file, without memory."""
 
@@ -244,21 +251,32 @@ def _converted(
     file: WeightsFile, device: torch.device, dtype: torch.dtype, options: SwiftOptions
 ) -> FastSwiftDit:
     """The fast variant from a converted file, whose metadata have its sizes."""
-    shapes = file.shapes
-    layers = sum(name.endswith(_CONVERTED) for name in shapes)
-    try:
-        config = from_plain(SwiftDitConfig, stated_in(file.metadata))
-        if config.layers != layers:
-            raise ValueError(f"{layers} of {config.layers} blocks")
-    except (ValueError, TypeError, KeyError) as err:
-        raise UnknownKeys("swiftvr-sizes", reason=str(err)) from err
-    rows = size(shapes, "blocks.0.attn2.log_counts", 0, 1)
-    dit = on_meta(lambda: FastSwiftDit(config, rows), file, shapes)
+    products = stored_products(file)
+    if products != "none":
+        require(products, device)
+    dit = _converted_meta(file)
     weights = (FileWeights if options.blocks_on_device is None else _OnHost)(
         file, KeyMap(), device=device
     )
     tensors = ((name, partial(weights.__getitem__, name)) for name in weights)
     return _filled(dit, tensors, device, dtype, options)
+
+
+def _converted_meta(file: WeightsFile) -> FastSwiftDit:
+    """The fast variant on the meta device, to which exactly the tensors of a converted file belong.
+
+    Raises:
+        WeightsError: See `load_swift_dit`.
+    """
+    config, rows = converted_sizes(file)
+
+    def made() -> FastSwiftDit:
+        dit, products = FastSwiftDit(config, rows), stored_products(file)
+        if products != "none":
+            swap_linears(dit, product_kinds(dit, products))
+        return dit
+
+    return on_meta(made, file, file.shapes, also=NARROW)
 
 
 def _filled(
@@ -307,12 +325,12 @@ def _put(
     path, _, leaf = name.rpartition(".")
     owner = dit.get_submodule(path)
     place = torch.device("cpu") if dtype is None else device
-    if isinstance(owner, ProductLinear) and leaf == "weight":
+    if isinstance(owner, ProductLinear) and leaf == "weight" and value.dtype != owner.weight.dtype:
         owner.take(value.to(device, torch.float32))
         for part, stored in _tensors_of(owner):
             assign(dit, f"{path}.{part}", stored.to(place))
         return
-    kept = dtype is None or leaf in owner._buffers
+    kept = dtype is None or leaf in owner._buffers or value.itemsize == 1
     assign(dit, name, value.to(place, None if kept else dtype).contiguous())
 
 

@@ -112,10 +112,13 @@ class Shot:
         """Restored latents [1, L, n, h, w] of a chunk."""
         given = self._latents[chunk.front - self._kept : chunk.stop - self._kept]
         latents = torch.cat([torch.zeros_like(given[0])] * chunk.zeros + given, dim=2)
+        del given
+        self._vae.release()  # its buffers and those of the transformer take turns
         velocity: Tensor = self._dit(latents.to(self._dit.proj_out.bias.dtype))
         count = chunk.stop - chunk.start
         restored = latents[:, :, -count:] - velocity[:, :, -count:].to(latents.dtype)
         check_finite(restored, "transformer", velocity.dtype)
+        self._dit.release()
         known = max(0, chunk.stop - self._grid.length - self._kept)
         del self._latents[:known]
         self._kept += known
@@ -137,5 +140,7 @@ class Shot:
             skipped = max(0, self._restart.frame - first)
             shown = frames[skipped:end]
             if len(shown):
-                wide = shown.to(torch.promote_types(shown.dtype, torch.float32))
-                yield Restored(first=first + skipped, frames=wide * 2 - 1)
+                wide = shown.to(torch.promote_types(shown.dtype, torch.float32), copy=True)
+                del clip, frames, shown
+                yield Restored(first=first + skipped, frames=wide.mul_(2).sub_(1))
+                del wide  # before the next latent is decoded

@@ -286,9 +286,9 @@ class Valueless:
         piece, meter = self._vae.pieces(self._config, self._use.slice_frames)[call], self.meter
         step, carry, result = getattr(self.fast, call), Carry(), None
         if self._use.is_image:  # a first one leaves tables behind on a CPU
-            step(self.given(piece, size, 1), Carry(last=True))
+            step(self.given(piece, size, piece.single), Carry(last=True))
         self.fast.release()
-        steps = [1] if self._use.is_image else [piece.first, piece.later, piece.later]
+        steps = [piece.single] if self._use.is_image else [piece.first, piece.later, piece.later]
         start, peaks, opens = meter.now, list[int](), 0
         counts = list[tuple[int, int]]()
         for count in steps:
@@ -310,7 +310,7 @@ class Valueless:
             "result": result.nbytes if result is not None else 0,
         }
         before = meter.convolutions, meter.products
-        step(self.given(piece, size, 1), Carry(last=True))
+        step(self.given(piece, size, piece.single), Carry(last=True))
         counts.insert(0, (meter.convolutions - before[0], meter.products - before[1]))
         for name, (convolutions, products) in zip(SLICES, counts, strict=False):
             figures |= {f"{name} convolutions": convolutions, f"{name} products": products}

@@ -32,6 +32,7 @@ class Piece:
         factor: Px of the frame that is encoded, or could be, for each position, on each side.
         first: Steps in time of the first slice of a clip.
         later: Steps in time of all other slices.
+        single: Steps in time of a clip of one frame.
         is_clip: [1, C, T, h, w] is given; otherwise frames [T, C, h, w], channels last.
     """
 
@@ -39,6 +40,7 @@ class Piece:
     factor: int
     first: int
     later: int
+    single: int = 1
     is_clip: bool = True
 
 

@@ -41,7 +41,7 @@ def test_every_file_can_be_known_and_found() -> None:
         assert file.licence == ("MIT" if file.kind == "library" else "Apache-2.0")
         assert file.bytes or file.about_bytes, file.id
         assert all(url.startswith("https://") for url in catalogue().addresses(file))
-        assert set(file.models) <= {*SEEDVR2, *WAN, "community"}
+        assert set(file.models) <= {*SEEDVR2, *WAN, "swiftvr", "community"}
     first, second = catalogue().addresses(catalogue().file("wan21-vae-16bit"))
     folder = "/Wan_2.1_ComfyUI_repackaged/resolve/main/split_files/vae/"
     assert first.endswith(folder + "wan_2.1_vae.safetensors")

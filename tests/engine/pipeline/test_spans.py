@@ -27,7 +27,7 @@ from tests.helpers.jobs import (
     small_plan,
 )
 
-KINDS = ("lite", STEADIED, "seedvr2", "pooled", "wan-2x")
+KINDS = ("lite", STEADIED, "seedvr2", "swiftvr", "pooled", "wan-2x")
 
 
 def span_of(records: list[SegmentRecord], first: int, stop: int | None) -> Span:

@@ -16,6 +16,7 @@ OF_MODEL = {
     "lite": {"upscale"},
     "community": {"upscale"},
     "seedvr2": {"encode", "transformer", "decode"},
+    "swiftvr": {"encode", "transformer", "decode"},
     "wan-2x": {"encode", "decode"},
 }
 

@@ -1,9 +1,22 @@
 from collections import defaultdict
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from engine.files.catalogue import catalogue
+from engine.files.model_files import Store
 from engine.hardware.gpu_table import GIB, find, gpu_specs
-from engine.planner.preset_choice import GOALS, named, presets_for, presets_of, tier_of, tiers
+from engine.planner.preset_choice import (
+    GOALS,
+    named,
+    offered,
+    presets_for,
+    presets_of,
+    tier_of,
+    tiers,
+)
 from engine.settings.presets import applied, matching
 from engine.settings.schema import JobSettings
 
@@ -86,3 +99,26 @@ def test_a_gpu_in_no_table_has_presets_too() -> None:
     assert found[0].tier == "gpu"
     known = presets_for(find("RTX 5090"))
     assert [preset.changes for preset in found] == [preset.changes for preset in known]
+
+
+def test_fast_is_swiftvr_where_its_files_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPREEL_MODELS", str(tmp_path))
+    gpu, store = find("RTX 3060"), Store()
+    before = {one.name: one for one in offered(gpu).presets}
+    files = [one for one in catalogue() if "swiftvr" in one.models]
+    for number, file in enumerate(files, 1):
+        with store.target(file.filename).open("wb") as hole:
+            hole.truncate(file.bytes)
+        assert store.has_all_of("swiftvr") == (number == len(files) == 3)
+    after = {one.name: one for one in offered(gpu).presets}
+    assert after["fast"].changes == before["fast"].changes | {
+        "model": "swiftvr",
+        "working_size": 100,
+    }
+    assert "redraws more" in after["fast"].description
+    assert (after["balanced"], after["best"]) == (before["balanced"], before["best"])
+    assert matching([*after.values()], applied(after["fast"], JobSettings())) == after["fast"]
+    small = find("RTX 3050 Laptop GPU")
+    assert {one.changes["model"] for one in offered(small).presets} == {"auto"}

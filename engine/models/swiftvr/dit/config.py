@@ -17,6 +17,11 @@ from engine.models.shapes import Shapes, agreed, number, size
 
 Grid = tuple[int, int, int]  # tokens in time, height and width
 
+# Of the fast variant: values inside the MLP, of the tokens that are worked on at a time, and of the
+# keys that a call of the attention gathers.
+CHUNK_VALUES = 2**26
+CALL_VALUES = 2**25
+
 _BLOCK = re.compile(r"blocks\.(\d+)\.")
 _WINDOW = "self_attn_window_hw"  # of a stated configuration
 
@@ -126,6 +131,11 @@ def _window(stated: object) -> tuple[int, int]:
     if isinstance(stated, list) and len(stated) == 2 and all(isinstance(n, int) for n in stated):
         return stated[0], stated[1]
     return SWIFT_DIT.window
+
+
+def folds_answers(config: SwiftDitConfig, keys: int) -> bool:
+    """Whether the layer after the attention to the prompt is applied to its values beforehand."""
+    return 2 * config.heads * keys <= config.dim
 
 
 # --- windows

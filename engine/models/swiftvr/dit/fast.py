@@ -18,8 +18,15 @@ import torch.nn.functional as F
 from einops import rearrange
 from torch import Tensor, nn
 
-from engine.models.swiftvr.dit.config import SWIFT_DIT, Grid, SwiftDitConfig, windows
-from engine.models.swiftvr.dit.fold import folds_answers
+from engine.models.swiftvr.dit.config import (
+    CALL_VALUES,
+    CHUNK_VALUES,
+    SWIFT_DIT,
+    Grid,
+    SwiftDitConfig,
+    folds_answers,
+    windows,
+)
 from engine.models.swiftvr.dit.plain import GeluMlp, latent_of, rotations
 from engine.ops.attention.attention import AUTO, attend
 from engine.ops.linear.quantized_linear import widened
@@ -30,8 +37,6 @@ from engine.ops.precision import exact_arithmetic, no_gradients
 if TYPE_CHECKING:
     from engine.ops.transfer.weight_streaming import WeightStream
 
-_CHUNK_VALUES = 2**26  # inside the MLP, of the tokens that are worked on at a time
-_CALL_VALUES = 2**25  # of keys that an attention call gathers
 _KEPT = 4  # layouts: the first chunk of a shot, those after it, the last one
 
 
@@ -81,7 +86,7 @@ def window_calls(
         found.setdefault(len(queries), []).append((queries, keys))
     calls: list[WindowCall] = []
     for group in found.values():
-        most = max(1, _CALL_VALUES // (config.dim * len(group[0][1])))
+        most = max(1, CALL_VALUES // (config.dim * len(group[0][1])))
         for start in range(0, len(group), most):
             parts = zip(*group[start : start + most], strict=True)
             calls.append(WindowCall(*(torch.stack(part).to(device) for part in parts)))
@@ -132,6 +137,7 @@ class FastWindowAttention(nn.Module):
                 backend=backend,
             )
             queries.index_copy_(0, rows, found.transpose(1, 2).reshape(len(rows), -1))
+            del found  # before the next call gathers
         return queries
 
     def _gathered(self, rows: Tensor, numbers: Tensor) -> Tensor:
@@ -178,8 +184,11 @@ class FastTextAttention(nn.Module):
         q = self.to_q(normed).to(exact)
         keys, log_counts = cast(Tensor, self.keys), cast(Tensor, self.log_counts)
         scores = torch.bmm(q.view(len(q), self.heads, -1).transpose(0, 1), keys.to(exact))
-        shares = (scores * inverse_rms(q, self.eps) + log_counts.to(exact)).softmax(-1)
-        shares = shares.to(normed.dtype)
+        scores.mul_(inverse_rms(q, self.eps)).add_(log_counts.to(exact))
+        scores = scores.softmax(-1)
+        del q
+        shares = scores.to(normed.dtype)
+        del scores
         if self.values is not None:
             shares = torch.bmm(shares, self.values.to(normed.dtype))
         return torch.as_tensor(self.to_out[0](shares.transpose(0, 1).flatten(1)))
@@ -190,7 +199,7 @@ class FastSwiftBlock(nn.Module):
 
     def __init__(self, config: SwiftDitConfig, rows: int) -> None:
         super().__init__()
-        self.chunk = max(1, _CHUNK_VALUES // config.hidden)
+        self.chunk = max(1, CHUNK_VALUES // config.hidden)
         self.eps = config.eps
         self.attn1 = FastWindowAttention(config)
         self.attn2 = FastTextAttention(config, rows)
@@ -288,6 +297,7 @@ class FastSwiftDit(nn.Module):
                     cast(FastSwiftBlock, block).run(x, heads, layout, layer % 2, self.attention)
                 if self.trace is not None:
                     self.trace(f"blocks.{layer}", x)
+            del heads
             shift, scale = cast(Tensor, self.modulation)
             patches = self.proj_out(layer_norm(x, scale, shift, config.eps).to(latent.dtype))
             return latent_of(patches.view(*grid, -1), config)

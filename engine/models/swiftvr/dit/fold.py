@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.models.load import assign, shapes_of
-from engine.models.swiftvr.dit.config import SwiftDitConfig
+from engine.models.swiftvr.dit.config import SwiftDitConfig, folds_answers
 from engine.models.swiftvr.dit.plain import Condition, ConditionEmbedder
 from engine.ops.norm.cache_blocks import inverse_rms, work_dtype
 
@@ -37,11 +37,6 @@ _AS_PUBLISHED = (
     "ffn.net.2.weight",
     "ffn.net.2.bias",
 )
-
-
-def folds_answers(config: SwiftDitConfig, keys: int) -> bool:
-    """Whether the layer after the attention to the prompt is applied to its values beforehand."""
-    return 2 * config.heads * keys <= config.dim
 
 
 def distinct_rows(prompt: Tensor) -> tuple[Tensor, Tensor]:

@@ -223,6 +223,12 @@ class SwiftDit(nn.Module):
         self.proj_out = nn.Linear(config.dim, config.patch_features)
         self.scale_shift_table = nn.Parameter(torch.zeros(1, 2, config.dim))
 
+    def release(self) -> None:
+        """Does nothing: this variant keeps no buffers."""
+
+    def close(self) -> None:
+        """Does nothing: see `release`."""
+
     def forward(self, latent: Tensor, first_time: int = 0) -> Tensor:
         """Predict the velocity; the restored latent is the latent minus it.
 

@@ -17,12 +17,14 @@ from torch import Tensor
 from engine.core import errors
 from engine.core.control import Control
 from engine.files.transfer import Listener
-from engine.models.swiftvr.convert import convert
+from engine.models.swiftvr.convert import Format, convert
 from engine.models.swiftvr.dit.fast import FastSwiftDit
 from engine.models.swiftvr.load import SwiftOptions, load_swift_dit
+from engine.ops.linear.formats import fault_of
 from tests.helpers.extended import rest_extended
 from tests.helpers.seedvr2 import random_frames
 from tests.helpers.swiftvr import PROMPT, TINY_DIT, write_dit
+from tests.helpers.tensors import relative_rms
 
 NAME = "swiftvr_bf16.safetensors"
 HALF = torch.bfloat16
@@ -35,8 +37,10 @@ def path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     return tmp_path / "model.safetensors"
 
 
-def converted(path: Path, folder: str = "out", listener: Listener | None = None) -> Path:
-    return convert(path, path.parent / PROMPT, path.parent / folder, NAME, listener)
+def converted(
+    path: Path, folder: str = "out", listener: Listener | None = None, kind: Format = "bf16"
+) -> Path:
+    return convert(path, path.parent / PROMPT, path.parent / folder, NAME, listener, kind=kind)
 
 
 def result_of(path: Path, **about: Any) -> Tensor:
@@ -54,6 +58,33 @@ def test_it_is_the_model_that_is_loaded_without_it(path: Path) -> None:
     assert made.stat().st_size < path.stat().st_size * 1.1  # that has float16, and what is folded
     found = load_file(made)  # the published library reads it too
     assert {tensor.dtype for tensor in found.values()} == {HALF, torch.float32}
+
+
+@pytest.mark.parametrize("kind", ["int8", "fp16", "fp8"])
+def test_it_may_have_8_bits(path: Path, kind: Format) -> None:
+    """The values are those that the published file is rounded to when it is loaded."""
+    made = converted(path, kind=kind)
+    found = load_file(made)
+    dtype = {"int8": torch.int8, "fp16": torch.float16, "fp8": torch.float8_e4m3fn}[kind]
+    assert found["blocks.1.ffn.net.2.weight"].dtype == dtype
+    if fault_of(kind, torch.device("cpu")) if kind != "fp16" else "":
+        with pytest.raises(errors.FeatureMissing):
+            load_swift_dit(made)
+        return
+    about = {"products": "none" if kind == "fp16" else kind}
+    wanted = result_of(path, prompt=path.parent / PROMPT, options=SwiftOptions(**about))
+    limit = 0.05 if kind == "fp16" else 0  # of values in bfloat16
+    for stay in (None, 1):
+        again = result_of(made, options=SwiftOptions(blocks_on_device=stay, **about))
+        assert relative_rms(again, wanted) <= limit
+
+
+@pytest.mark.parametrize("kind", ["int8", "fp8"])
+def test_8_bits_continue_after_an_interruption(path: Path, kind: Format) -> None:
+    right = converted(path, "right", kind=kind).read_bytes()
+    with pytest.raises(errors.Cancelled):
+        converted(path, listener=interrupting(41)[0], kind=kind)
+    assert converted(path, kind=kind).read_bytes() == right
 
 
 def interrupting(tensors: int) -> tuple[Listener, list[int]]:

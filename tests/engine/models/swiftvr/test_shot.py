@@ -148,6 +148,9 @@ class Still:
     def __call__(self, latents: Tensor) -> Tensor:
         return torch.full_like(latents, self._value("transformer"))
 
+    def release(self) -> None:
+        pass
+
     def _value(self, part: str) -> float:
         return float("inf") if part == self.fault else 0.0
 

@@ -1,0 +1,191 @@
+"""SwiftVR for the pipeline: shots of a video in, restored frames of the result's size out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.core.geometry import Box, Size
+from engine.models.swiftvr.chunks import FROM_START, STEP, latent_begin
+from engine.models.swiftvr.load import (
+    AnyReae,
+    AnySwiftDit,
+    SwiftOptions,
+    load_reae,
+    load_swift_dit,
+)
+from engine.models.swiftvr.plan import GRID, POOLED, SwiftVrPlan
+from engine.models.swiftvr.shot import Shot
+from engine.models.upscalers import (
+    Advance,
+    DecodedTile,
+    Restored,
+    RunningShot,
+    ShotModel,
+    Watch,
+    no_advance,
+)
+from engine.ops.colour.correction import blend_strength, correct_colour
+from engine.ops.resize import resize
+
+
+class SwiftVr(ShotModel):
+    """Autoencoder and transformer of one job.
+
+    Args:
+        plan: Plan of the work.
+        vae: Autoencoder, in the precision and on the device of the plan.
+        dit: Transformer, likewise.
+    """
+
+    def __init__(self, plan: SwiftVrPlan, vae: AnyReae, dit: AnySwiftDit) -> None:
+        self._plan = plan
+        self._device = torch.device(plan.device)
+        self._vae, self._dit = vae, dit
+        self._advance: Advance = no_advance
+
+    @property
+    def slice_frames(self) -> int:
+        """Frames that shots are fed in, the first slice apart, which has one more."""
+        return STEP
+
+    @property
+    def canvas(self) -> Size:
+        """Size of the finished frames."""
+        return self._plan.size
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether colours are corrected over the frames of a latent together."""
+        return self._plan.colour in POOLED
+
+    def report_to(self, advance: Advance) -> None:
+        """Call something after each latent, and before each layer of the transformer."""
+        self._advance = advance
+
+    def close(self) -> None:
+        """Give back buffers and pinned memory; the model is of no use afterwards."""
+        self._vae.release()
+        self._dit.close()
+
+    def first_needed(self, shot: int, wanted: int) -> int:
+        """The frame to begin reading at, so that `wanted` and all after it are exact."""
+        return shot + STEP * GRID.restart(wanted - shot).encode_from
+
+    def shot(
+        self, shot: int, wanted: int, watch: Watch, stop: int | None = None
+    ) -> SwiftVrRunningShot:
+        """Begin a shot, or continue it at `wanted`; see `ShotModel.shot`."""
+        frame = latent_begin(wanted - shot) if self.is_pooled else wanted - shot
+        restart = GRID.restart(frame) if frame else FROM_START
+        running = Shot(self._vae, self._dit, GRID, restart, self._advance)
+        return SwiftVrRunningShot(running, self, shot, watch)
+
+    def placed(self, source: Tensor) -> Tensor:
+        """Frames of the source [T, 3, h, w] in [0, 1] as the autoencoder takes them."""
+        dtype: torch.dtype = getattr(torch, self._plan.vae_dtype)
+        return placed(source.to(self._device), self._plan.size, self._plan.padded, dtype)
+
+    def finished(self, frames: Tensor, source: Tensor) -> Tensor:
+        """Restored frames [T, 3, H, W] in [-1, 1], padded, as finished ones, nominally [0, 1].
+
+        The model's range ends at black and white. Values of the source outside of it (whiter than
+        white, colours outside of RGB) are added to the result.
+
+        Args:
+            frames: Frames of the decoder.
+            source: Frames of the source [T, 3, h, w], nominally [0, 1].
+        """
+        plan, size = self._plan, self._plan.size
+        inside = resize(source.to(self._device), size)
+        scale = inside.shape[-1] / source.shape[-1]
+        inside = inside.clamp(0, 1) if scale == 1 else inside.clamp_(0, 1)
+        result = frames[..., : size.height, : size.width].add(1).mul_(0.5)
+        result = correct_colour(plan.colour, result, inside, scale=scale).clamp_(0, 1)
+        if plan.strength < 100:
+            result = blend_strength(result, inside, plan.strength / 100)
+        beyond = source.to(result.device)
+        beyond = beyond - beyond.clamp(0, 1)
+        return result.add_(resize(beyond, size)) if bool(beyond.any()) else result
+
+
+class SwiftVrRunningShot(RunningShot):
+    """A shot that is being fed; numbers of frames are those of the job."""
+
+    def __init__(self, shot: Shot, model: SwiftVr, start: int, watch: Watch) -> None:
+        self._shot, self._model, self._start, self._watch = shot, model, start, watch
+
+    def push(self, frames: Tensor, *, last: bool) -> Iterator[Restored]:
+        """Take the next frames of the source; see `RunningShot.push`."""
+        for part in self._shot.push(self._model.placed(frames), last=last):
+            first, shown = part.first + self._start, part.frames
+            del part
+            size = Box(0, 0, shown.shape[-1], shown.shape[-2])
+            last_shown = shown[-1].to(torch.float32, copy=True)
+            end = first + len(shown)
+            self._watch(DecodedTile(frame=end - 1, index=0, tiles=1, box=size, picture=last_shown))
+            del last_shown
+            if self._model.is_pooled:
+                yield Restored(first=first, frames=shown)
+            else:
+                for number in range(len(shown)):
+                    yield Restored(first=first + number, frames=shown[number : number + 1])
+            del shown  # before others are decoded
+
+
+def placed(frames: Tensor, size: Size, padded: Size, dtype: torch.dtype) -> Tensor:
+    """Frames enlarged as the model was trained, and black to the right and below.
+
+    Args:
+        frames: [T, 3, h, w] float32, nominally 0 to 1; what is outside of that is clipped.
+        size: Size of the result.
+        padded: Size that the model takes.
+        dtype: Type of the autoencoder.
+
+    Returns:
+        [T, 3, padded.height, padded.width] in [0, 1].
+
+    Memory: the result, and one frame in float32.
+    """
+    sides = size.height, size.width
+    found = frames.new_zeros((len(frames), 3, padded.height, padded.width), dtype=dtype)
+    for frame, place in zip(frames, found, strict=True):
+        some = frame[None].clamp(0, 1)
+        if some.shape[-2:] != sides:
+            some = F.interpolate(some, sides, mode="bilinear", align_corners=False)
+        place[:, : size.height, : size.width] = some[0]
+    return found
+
+
+def load_swiftvr(plan: SwiftVrPlan) -> SwiftVr:
+    """Read the files of a plan.
+
+    Raises:
+        WeightsError: One is missing, damaged or of another model.
+        FeatureMissing: The device cannot do what the plan says.
+
+    Memory: the autoencoder, the blocks of the transformer that stay on the device, and two more.
+    """
+    device = torch.device(plan.device)
+    vae = load_reae(
+        plan.vae.path,
+        form="fast",
+        device=device,
+        dtype=getattr(torch, plan.vae_dtype),
+        switches=plan.switches.vae,
+    )
+    options = SwiftOptions(
+        products=plan.products,
+        blocks_on_device=plan.blocks_on_device,
+        pin_bytes=plan.pin_bytes,
+        attention=plan.attention,
+    )
+    prompt = None if plan.text is None else plan.text.path
+    dtype = getattr(torch, plan.dtype)
+    dit = load_swift_dit(
+        plan.dit.path, prompt, form="fast", device=device, dtype=dtype, options=options
+    )
+    return SwiftVr(plan, vae, dit)
