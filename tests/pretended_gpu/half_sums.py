@@ -244,9 +244,9 @@ VAEs have the published sizes and random weights (5 seeds, for RTX 20 one; frame
 are the five golden ones, with a small VAE and transformer, compared with the golden frames. With
 "every {n}", {n} products are added up in float16 before they are added to a float32 sum. Matrix
 units round the sum after each 16 products, those of RTX 20 after each 8. The program adds up {n}
-products, on RTX 20 {few}. Distances of the error are the smallest of all cases. The last two columns
-are its ratio to the error with sums of cuDNN: root mean squares of all cases, and the largest of
-one case.
+products, on RTX 20 {few}. Distances of the error are the smallest of all cases. The last two
+columns are its ratio to the error with sums of cuDNN: root mean squares of all cases, and the
+largest of one case.
 
 In VAEs alone, promoted sums have 1.3 to 1.5 times the error, which stays at least 52 dB below the
 frames. In a whole film with the published type of the transformer (bfloat16) they change nothing,
