@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from engine.ops.kernels import build, nvrtc
-from engine.ops.kernels.conv_tiles import PROMOTE, Norm, Program, Taps, tile_for
+from engine.ops.kernels.conv_tiles import PROMOTE, Norm, Program, Taps, promote_for, tile_for
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 LAYERS = {
@@ -51,7 +51,7 @@ _HEAD = """# Registers of the convolution kernel
 
 This page is written by `python -m tools.kernel_table > docs/benchmarks/kernels.md`, here with NVRTC
 {nvrtc}; it needs no GPU. Columns of architectures show registers of a thread, and bytes of them
-that are spilled.
+that are spilled. Promoted sums are in float16 for {few} products on sm_75, for {usual} on others.
 """
 
 
@@ -63,12 +63,20 @@ def programs() -> Iterator[tuple[str, Program]]:
         store = 8 if taps.outer % 8 == 0 else 1
         tile = tile_for(taps.outer)
         usual = Program(taps=taps, tile=tile, store=store, norm=norm, group=group)
-        yield f"{name}, promoted every {PROMOTE}", usual
+        yield f"{name}, promoted", usual
         yield f"{name}, float32", replace(usual, promote=0)
 
 
+def promote_of(arch: str) -> int:
+    """Products that are added up in half precision on an architecture."""
+    major, minor = divmod(int(arch.removeprefix("sm_")), 10)
+    return promote_for((major, minor))
+
+
 def usage(program: Program, arch: str) -> nvrtc.Usage:
-    """Resources of a kernel on an architecture."""
+    """Resources of a kernel on an architecture, with its promotion."""
+    if program.promote:
+        program = replace(program, promote=promote_of(arch))
     return nvrtc.find().usage(build.source("conv"), arch, program.options())["convolve"]
 
 
@@ -76,7 +84,8 @@ def main() -> None:
     """Print the table."""
     chosen = sys.argv[1:] or ARCHITECTURES
     if not sys.argv[1:]:
-        print(_HEAD.format(nvrtc=".".join(map(str, nvrtc.find().version))))
+        version = ".".join(map(str, nvrtc.find().version))
+        print(_HEAD.format(nvrtc=version, few=promote_of("sm_75"), usual=PROMOTE))
     print(
         "| layer, sums | threads | shared memory | bytes for 1,000 products |",
         " | ".join(chosen),

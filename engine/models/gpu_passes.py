@@ -30,6 +30,8 @@ SLICE_SWITCHES = (  # of VAEs, that change what passes move, each counted alone
     "chunked_upsampling",
     "temporal_winograd",
 )
+PLANNED = ("encode_slice", "decode_slice", "decode_low", "decode_high")
+"""Calls of VAEs whose passes the table has; of the parts of an encoder plans ask memory alone."""
 BYTES_SWITCHES = ("fused_steps", "kernels", "in_place_residual")  # of transformers, in every set
 RECOMPUTED = ("constant_modulation",)  # of transformers, whose launches come on top
 _ALL = "all"  # all switches off
@@ -49,24 +51,21 @@ class Passes:
     launches: float
 
 
-_NONE = Passes(0.0, 0.0)
-
-
 @lru_cache(maxsize=512)
 def of_slices(name: str, call: str, switches: VaeSwitches) -> tuple[Passes, Passes, Passes]:
     """Passes of a call of a VAE in half precision: a clip of one frame, a first, a later slice.
 
-    Several switches that differ from the usual ones count as the one of them that moves most. The
-    parts of an encoder, of which plans ask the memory alone, are not in the table: they have zeros.
+    Several switches that differ from the usual ones count as the one of them that moves most.
 
     Args:
         name: VAE in the table.
-        call: Name of its method.
+        call: Name of its method, one of `PLANNED`.
         switches: Optimisations.
+
+    Raises:
+        KeyError: The table does not have the call.
     """
     entries, usual = _table()[name], VaeSwitches()
-    if call in _PARTS_OF_ENCODERS:
-        return _NONE, _NONE, _NONE
     changed = [one for one in SLICE_SWITCHES if getattr(switches, one) != getattr(usual, one)]
     if all(not getattr(switches, one) for one in SLICE_SWITCHES):
         changed = [_ALL]

@@ -21,6 +21,7 @@ from engine.core.geometry import Size
 from engine.core.paths import resource
 from engine.models.gpu_passes import (
     BYTES_SWITCHES,
+    PLANNED,
     RECOMPUTED,
     SLICE_SWITCHES,
     TABLE,
@@ -53,7 +54,6 @@ FORMATS = {"bfloat16": ("int8", "fp8", "nvfp4"), "float16": ("int8",)}
 # Latents of 7,200 to 48,960 tokens, in different numbers of windows and of their groups.
 GRIDS = (2, 90, 160), (2, 136, 240), (6, 90, 160), (6, 136, 240)
 LAYERS = 2, 4
-PLANNED = {"encode_slice", "decode_slice", "decode_low", "decode_high"}  # whose work is planned
 
 Counts = tuple[float, float]  # bytes of passes, and launches
 

@@ -22,7 +22,7 @@ from tests.pretended_gpu.machine import pretended_gpu
 
 pytestmark = pytest.mark.pretended_gpu
 
-KEY = "product on cuda: torch.float16, 64 to 72, promoted every 128"
+KEY = "product on cuda: torch.float16, 64 to 72, promoted every 32"
 
 
 @pytest.fixture

@@ -115,13 +115,12 @@ CASES = {
 }
 # Most waits of the host between two slices of pictures after the first one, those of trials apart:
 # nearly all are for carries that go to pageable main memory; in pinned memory a tile waits once.
-# The others look for values that are not finite in the results of each part of the model.
 WAITS = {
     "seedvr2-3b": 42,
     "seedvr2-7b-2d-half": 40,
-    "seedvr2-frames": 37,
-    "seedvr2-encode-tiles-half": 47,
-    "seedvr2-encode-warm": 71,
+    "seedvr2-frames": 35,
+    "seedvr2-encode-tiles-half": 45,
+    "seedvr2-encode-warm": 69,
     "seedvr2-decode-tiles": 73,
     "seedvr2-decode-warm-half": 97,
     "seedvr2-whole-tiles": 167,

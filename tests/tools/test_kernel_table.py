@@ -8,7 +8,7 @@ from tools.kernel_table import ARCHITECTURES, programs, usage
 
 REGISTERS = 65_536  # of a multiprocessor
 PROGRAMS = dict(programs())
-USUAL = [("3x3x3, 512, promoted every 128", arch) for arch in ("sm_75", "sm_86", "sm_120")]
+USUAL = [("3x3x3, 512, promoted", arch) for arch in ("sm_75", "sm_86", "sm_120")]
 
 
 @pytest.mark.parametrize(

@@ -133,10 +133,11 @@ nearly all there is."""
 _KERNEL = """## Our kernel
 
 GPUs of the GeForce series multiply half precision at twice the rate if sums are kept in float16.
-Upreel has a kernel for convolutions that keeps sums of 128 products in float16 and adds them up in
-float32 (`vae.fp16_sums`); cuDNN cannot be asked for that. It is **calculated** that it computes
-convolutions {times:g} times as fast: it has run on no GPU, and gains nothing on data-centre and
-workstation GPUs with the full rate. A trial on the user's GPU chooses between it and cuDNN.
+Upreel has a kernel for convolutions that keeps sums of 128 products (RTX 20: 32) in float16 and
+adds them up in float32 (`vae.fp16_sums`); cuDNN cannot be asked for that. It is **calculated** that
+it computes convolutions {times:g} times as fast: it has run on no GPU, and gains nothing on
+data-centre and workstation GPUs with the full rate. A trial on the user's GPU chooses between it
+and cuDNN.
 
 Predicted times are those of cuDNN until something was measured on the GPU itself: a plan must not
 promise a speed that no GPU has shown. The speed test and the first finished job include the kernel

@@ -1,10 +1,10 @@
 """Case `convolutions`: our kernel beside torch's convolutions, for kinds of layers of the VAEs.
 
 Each kind is computed by torch in three dimensions (cuDNN on a GPU), and on a GPU by our kernel with
-sums in float32, in half precision promoted every 128 products, and in half precision alone; there
-also by comfy-kitchen (sums in half precision alone) if that package is installed. Shares are those
-of what matrix units reach that do nothing else, with the same sums, in the same run. The error is
-the RMS of the difference from float64 at some pixels, in units of the result's RMS.
+sums in float32, in half precision that are promoted, and in half precision alone; there also by
+comfy-kitchen (sums in half precision alone) if that package is installed. Shares are those of what
+matrix units reach that do nothing else, with the same sums, in the same run. The error is the RMS
+of the difference from float64 at some pixels, in units of the result's RMS.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from engine.bench.timing import measure
 from engine.bench.workload import device_of
 from engine.ops.kernels import build, conv
 from engine.ops.kernels.conv import Work
-from engine.ops.kernels.conv_tiles import PROMOTE, Program, Taps, tile_for
+from engine.ops.kernels.conv_tiles import Program, Taps, tile_for
 from engine.ops.precision import exact_arithmetic
 
 LAYERS = {
@@ -40,7 +40,7 @@ LAYERS = {
     "shortcut, 512 to 256": Taps(256, 512, 1, 1, 1),
     "last, 128 to 3": Taps(3, 128, 3, 3, 3),
 }
-_SUMS = {"float32": 0, f"promoted every {PROMOTE}": PROMOTE, "half precision": 2**20}
+_NEVER = 2**20  # products
 _STEPS = 4  # output frames, as of a slice
 _VALUES = {"cuda": 2**23, "cpu": 2**14}  # of a frame
 _SPOTS = 64  # pixels that are compared with float64
@@ -66,6 +66,12 @@ def convolution_rows(options: BenchOptions) -> Iterator[Row]:
                 ceiling = ceilings.get(way not in ("torch", "float32"))
                 share = {} if ceiling is None else {"of_ceiling": speed / ceiling}
                 yield {"layer": name, "sums": way, **row, **share}
+
+
+def sums_on(device: torch.device) -> dict[str, int]:
+    """Kinds of sums of our kernel on a GPU, with their `Program.promote`."""
+    usual = conv.promote_on(device)
+    return {"float32": 0, f"promoted every {usual}": usual, "half precision": _NEVER}
 
 
 def _layer_rows(
@@ -95,7 +101,7 @@ def _layer_rows(
     )
     if taps.reach == 1:
         work = Work(frames=x, out=out, above=above, left=left)
-    for sums, promote in _SUMS.items() if device.type == "cuda" else ():
+    for sums, promote in sums_on(device).items() if device.type == "cuda" else ():
         program = Program(
             taps=taps, tile=tile_for(taps.outer), promote=promote, store=work.store or 1
         )

@@ -36,7 +36,7 @@ from engine.ops.attention import attention
 from engine.ops.attention.backends import BACKENDS
 from engine.ops.attention.qk_rope import HeadNorm, Placement, gather_qk
 from engine.ops.kernels import channel_norm, group_norm, heads, token_rows
-from engine.ops.kernels.conv_tiles import PROMOTE
+from engine.ops.kernels.conv import promote_on
 from engine.ops.linear import promoted
 from engine.ops.linear.eight_bit import FP8
 from engine.ops.linear.formats import (
@@ -342,7 +342,7 @@ def _product_ways(
         yield f"torch, {name}", partial(product, *given, None, out), out, given
         ours = promoted.by_kernel(*given, out)
         if ours is not None:
-            yield f"kernel, {name}, promoted every {PROMOTE}", ours, out, given
+            yield f"kernel, {name}, promoted every {promote_on(device)}", ours, out, given
 
 
 def matmul_error(name: str, device: torch.device) -> float:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from engine.core.errors import NumericOverflow
 from engine.core.geometry import Size
 from engine.models.seedvr2.dit.load import LoadOptions, load_dit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
@@ -33,7 +34,7 @@ from engine.models.upscalers import (
     Watch,
     no_advance,
 )
-from engine.models.video_vae.frame_slices import check_finite
+from engine.models.video_vae.frame_slices import FiniteCheck
 from engine.ops.colour.correction import blend_strength, correct_colour
 from engine.ops.resize import resize, with_values_beyond
 from engine.ops.transfer.parking import Parking
@@ -60,6 +61,7 @@ class SeedVr2(ShotModel):
         self._vae, self._dit, self._text = vae, dit, text
         self._advance: Advance = no_advance
         self._parking = Parking(plan.park_pin_bytes)
+        self._finite = FiniteCheck()
         self._layout = FrameLayout(
             picture=self._plan.size, padded=self._plan.padded, reflected=self._plan.reflected
         )
@@ -134,18 +136,25 @@ class SeedVr2(ShotModel):
         return with_values_beyond(result, source)
 
     def restored(self, latents: Tensor, shot: int, first: int) -> Tensor:
-        """The transformer's result for a clip [t, h, w, L]; noise depends on shot and position.
-
-        Raises:
-            NumericOverflow: A value is NaN or infinite.
-        """
+        """The transformer's result for a clip [t, h, w, L]; noise depends on shot and position."""
         self.release_vae()
         noise, more = (part.to(latents) for part in self._noises(_four(latents.shape), shot, first))
         latents = noisy_latent(latents, self._plan.latent_noise / 100, noise, more)
         result = sample(self._predict, noise, condition(latents), self._text)
         self._dit.release()
-        check_finite(result, "transformer", self._dtype)  # before it is the decoder's fault
+        self._finite.note(result, "transformer", self._dtype)
         return result
+
+    def check_restored(self) -> None:
+        """Refuse latents of the transformer that are NaN or infinite.
+
+        The host would wait for the GPU to know it: this is asked where frames of the decoder are
+        not finite, as none are that it makes of such latents.
+
+        Raises:
+            NumericOverflow: The planner takes a wider format for the transformer.
+        """
+        self._finite.check()
 
     def release_vae(self) -> None:
         """Free the VAE's buffers for the transformer."""
@@ -205,10 +214,14 @@ class SeedVr2RunningShot:
         first, count = self._fed - self._start, len(frames)
         self._fed += count
         has_decoded = False
-        for part in self._shot.push(self._model.placed(frames, self._start, first), last=last):
-            yield replace(part, first=part.first + self._start)
-            has_decoded = True
-            del part  # another clip may follow at once
+        try:
+            for part in self._shot.push(self._model.placed(frames, self._start, first), last=last):
+                yield replace(part, first=part.first + self._start)
+                has_decoded = True
+                del part  # another clip may follow at once
+        except NumericOverflow:
+            self._model.check_restored()  # before it is the decoder's fault
+            raise
         if has_decoded:
             self._model.release_vae()
 

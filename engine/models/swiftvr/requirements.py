@@ -9,8 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from engine.models.contracts import StageWork
-from engine.models.memory_cost import DTYPE_BYTES
-from engine.models.planning.memory import MemoryRequirement, PhaseMemory, peak_use
+from engine.models.planning.memory import DTYPE_BYTES, MemoryRequirement, PhaseMemory, peak_use
 from engine.models.swiftvr import files
 from engine.models.swiftvr.chunks import DROPPED, REACH, STEP, latents_of
 from engine.models.swiftvr.dit import cost

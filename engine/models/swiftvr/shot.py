@@ -24,7 +24,7 @@ from engine.models.swiftvr.chunks import (
 from engine.models.swiftvr.dit.fast import FastSwiftDit
 from engine.models.swiftvr.load import AnyReae, AnySwiftDit
 from engine.models.upscalers import Advance, Restored, no_advance
-from engine.models.video_vae.frame_slices import as_clip, as_frames, check_finite
+from engine.models.video_vae.frame_slices import FiniteCheck, as_clip, as_frames
 from engine.ops.conv.causal_conv import Carry
 
 
@@ -55,6 +55,7 @@ class Shot:
         if isinstance(dit, FastSwiftDit):
             dit.between = lambda: advance("transformer", 0)
         self._encoding, self._decoding = Carry(), Carry()
+        self._finite = FiniteCheck()  # asked with each frames of the decoder: the host waits once
         self._waiting: list[Tensor] = []  # frames [3, H, W] that are no whole latent yet
         self._latents: list[Tensor] = []  # [1, L, 1, h, w] each, from number _kept on
         self._kept = restart.keep_from
@@ -102,7 +103,7 @@ class Shot:
     def _encode(self, frames: Tensor, *, last: bool) -> None:
         carry = self._encoding.handed_over(last=last)
         latent, self._encoding = self._vae.encode_slice(as_clip(frames), carry)
-        check_finite(latent, "encoder")
+        self._finite.note(latent, "encoder")
         if self._next >= self._restart.keep_from:
             self._latents.append(latent)
         self._next += 1
@@ -117,7 +118,7 @@ class Shot:
         velocity: Tensor = self._dit(latents.to(self._dit.proj_out.bias.dtype))
         count = chunk.stop - chunk.start
         restored = latents[:, :, -count:] - velocity[:, :, -count:].to(latents.dtype)
-        check_finite(restored, "transformer", velocity.dtype)
+        self._finite.note(restored, "transformer", velocity.dtype)
         self._dit.release()
         known = max(0, chunk.stop - self._grid.length - self._kept)
         del self._latents[:known]
@@ -134,7 +135,8 @@ class Shot:
             latent = restored[:, :, place : place + 1]
             clip, self._decoding = self._vae.decode_slice(latent, carry)
             frames, first = as_frames(clip), max(STEP * number - DROPPED, STEP * begin)
-            check_finite(frames)
+            self._finite.note(frames, "decoder")
+            self._finite.check()
             self._advance("decode", len(frames))
             end = len(frames) if not is_last else max(0, self._count - first)
             skipped = max(0, self._restart.frame - first)

@@ -25,24 +25,51 @@ def cut(frames: Tensor, box: Box) -> Tensor:
     return frames[..., box.y : box.bottom, box.x : box.right]
 
 
-def check_finite(values: Tensor, part: str = "decoder", dtype: torch.dtype | None = None) -> None:
-    """Refuse values that are NaN or infinite.
+class FiniteCheck:
+    """Parts of a model whose values are looked at where they are; the host waits in `check` alone.
 
-    Args:
-        values: [N, ...].
-        part: Part of the model that they come from, a case of `NumericOverflow`.
-        dtype: Type that they were computed in; None for their own.
+    Parts after one whose values are NaN or infinite only hand them on: the first one is to blame.
 
-    Raises:
-        NumericOverflow: The planner takes a wider format.
-
-    Memory: one of the N, where it is cut out of others.
+    Memory: one truth value of each part, on its device.
     """
-    ends = [end for one in values for end in torch.aminmax(_as_stored(one))]
-    if bool(torch.isfinite(torch.stack(ends)).all()):
-        return
-    narrow = str(dtype or values.dtype).removeprefix("torch.")
-    raise NumericOverflow(part, dtype=narrow)
+
+    def __init__(self) -> None:
+        self._noted: dict[str, tuple[Tensor, str]] = {}  # by part, in the order of their work
+
+    def note(self, values: Tensor, part: str, dtype: torch.dtype | None = None) -> None:
+        """Look at values of a part, without waiting for them.
+
+        Args:
+            values: [N, ...].
+            part: Part of the model that they come from, a case of `NumericOverflow`.
+            dtype: Type that they were computed in; None for their own.
+
+        Memory: one of the N, where it is cut out of others.
+        """
+        ends = [end for one in values for end in torch.aminmax(_as_stored(one))]
+        are_finite = torch.isfinite(torch.stack(ends)).all()
+        if part in self._noted:
+            are_finite &= self._noted[part][0]
+        self._noted[part] = are_finite, str(dtype or values.dtype).removeprefix("torch.")
+
+    def check(self) -> None:
+        """Refuse the values since the last check if some are NaN or infinite.
+
+        Raises:
+            NumericOverflow: The planner takes a wider format.
+        """
+        noted, self._noted = self._noted, {}
+        if not noted or bool(torch.stack([found for found, _ in noted.values()]).all()):
+            return
+        part = next(part for part, (are_finite, _) in noted.items() if not bool(are_finite))
+        raise NumericOverflow(part, dtype=noted[part][1])
+
+
+def check_finite(values: Tensor, part: str = "decoder", dtype: torch.dtype | None = None) -> None:
+    """Refuse values [N, ...] of a part that are NaN or infinite; see `FiniteCheck`."""
+    check = FiniteCheck()
+    check.note(values, part, dtype)
+    check.check()
 
 
 def _as_stored(values: Tensor) -> Tensor:

@@ -1,10 +1,10 @@
 """Convolutions of half precision over 1 to 3 frames by matrix units: conv.cu.
 
 What cuDNN cannot do here: add products up in half precision, at twice the speed of float32 on every
-GeForce since Turing, and keep their precision by adding each 128 of them to a float32 sum; read
-past frames where they are, without a clip that joins them; normalise frames as they come in, and
-give statistics of what goes out; write every second pixel, as the phases of a folded upsampler need
-it. The PyTorch reference is `torch.nn.functional.conv3d`; tests run the same source on the CPU.
+GeForce since Turing, and keep their precision by adding few of them at a time to a float32 sum;
+read past frames where they are, without a clip that joins them; normalise frames as they come in,
+and give statistics of what goes out; write every second pixel, as the phases of a folded upsampler
+need it. Its PyTorch twin is `torch.nn.functional.conv3d`; tests run the same source on the CPU.
 
 Not for every layer: frames must be channels-last, and their channels a multiple of 8 (a video has
 3). `Work.store` and `find` say so, and cuDNN computes the others. `engine.ops.conv.kernel_conv` has
@@ -29,12 +29,14 @@ from engine.ops.kernels.build import pointer
 from engine.ops.kernels.conv_tiles import (
     DTYPE,
     PROMOTE,
+    PROMOTE_TURING,
     UNIT,
     Norm,
     Program,
     Taps,
     Tile,
     launches,
+    promote_for,
     tile_for,
 )
 from engine.ops.kernels.grids import MOST_PIXELS, FrameStrides
@@ -223,6 +225,11 @@ _USUAL = Taps(32, 32, 3, 3, 3)
 # GPUs that multiply as fast with float32 sums: there half precision would gain nothing.
 _FULL_RATE = ((8, 0), (9, 0), (10, 0), (10, 3))
 
+_SUMS = {  # choices of a job, by `Program.promote`
+    0: "in float32",
+    **{each: f"promoted every {each} products" for each in (PROMOTE, PROMOTE_TURING)},
+}
+
 
 def find(
     taps: Taps,
@@ -252,7 +259,7 @@ def find(
     program = Program(
         taps=taps,
         tile=tile_for(taps.outer),
-        promote=PROMOTE if half_sums and _adds_up_in_half(device) else 0,
+        promote=_promote_of_job(device) if half_sums else 0,
         store=store,
         norm=norm,
         group=group,
@@ -268,21 +275,26 @@ def working(device: torch.device) -> bool:
     return load(device, Program(taps=_USUAL, tile=tile_for(_USUAL.outer))) is not None
 
 
-def _adds_up_in_half(device: torch.device) -> bool:
-    """Whether the running job adds products up in half precision; without a job, what is faster."""
-    half, full = f"promoted every {PROMOTE} products", "in float32"
+def promote_on(device: torch.device) -> int:
+    """Products that a GPU adds up in half precision, where it does; see `promote_for`."""
+    return promote_for(_capability(device))
+
+
+def _promote_of_job(device: torch.device) -> int:
+    """`Program.promote` of the running job; without a job, what is faster."""
     sums = settled(
         device.type,
         "sums",
         (TITLE,),
-        propose=lambda: full if _has_full_rate(device) else half,
-        fault_of=lambda sums: "" if sums in (half, full) else "it is unknown",
+        propose=lambda: _SUMS[0 if _capability(device) in _FULL_RATE else promote_on(device)],
+        fault_of=lambda sums: "" if sums in _SUMS.values() else "it is unknown",
     )
-    return sums == half
+    return next(promote for promote, name in _SUMS.items() if name == sums)
 
 
-def _has_full_rate(device: torch.device) -> bool:
-    return device != build.VALUELESS and torch.cuda.get_device_capability(device) in _FULL_RATE
+def _capability(device: torch.device) -> tuple[int, int]:
+    """Compute capability of a GPU; one without values is as a GeForce of today."""
+    return (8, 9) if device == build.VALUELESS else torch.cuda.get_device_capability(device)
 
 
 def load(device: torch.device, program: Program) -> ConvKernel | None:

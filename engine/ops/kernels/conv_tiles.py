@@ -19,7 +19,7 @@ from engine.ops.kernels import build
 from engine.ops.kernels.driver import Size3
 from engine.ops.launches import pieces
 
-PROMOTE = 128  # products; a trial on random weights lost 3.7 dB, and 17 dB without any promotion
+PROMOTE, PROMOTE_TURING = 128, 32  # products; see `promote_for`
 UNIT = 8  # channels that are read at once: 16 bytes
 DTYPE = torch.float16
 _PART_BYTES = 12  # sizeof(Part)
@@ -203,6 +203,21 @@ class Program:
         padded[:outer, :inner] = weight.flatten(3)
         tiled = padded.view(parts, across, chunks, self.chunk, reach, rows * columns)
         return tiled.permute(0, 4, 2, 5, 1, 3).contiguous()
+
+
+def promote_for(capability: tuple[int, int]) -> int:
+    """Products that a GPU adds up in half precision before the sum goes into one of float32.
+
+    Matrix units round the sum after each 16 products, those of Turing after each 8; there the
+    transformer is in float16 too, and hides less of the VAE's error than one in bfloat16. Errors
+    are on docs/benchmarks/half-sums.md. A promotion of all sums of the widest tile takes a warp
+    some 300 instructions (counted in its code), the products of one with 128 keep the matrix units
+    of a GeForce busy for 4,096 cycles, with 32 for 1,024 (calculated).
+
+    Args:
+        capability: Compute capability of the GPU.
+    """
+    return PROMOTE if capability >= (8, 0) else PROMOTE_TURING
 
 
 def tile_for(outer: int) -> Tile:

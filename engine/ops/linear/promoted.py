@@ -1,10 +1,10 @@
 """Matrix products of float16 with promoted sums, where a trial finds them right and the fastest.
 
 GeForce GPUs add products up in half precision twice as fast as in float32, which torch's libraries
-only do for whole sums. Our kernel of convolutions adds each 128 of them to a float32 sum. A product
-is a convolution with one tap: tokens lie as a frame that is 16 of them wide, and its weights are
-brought into the kernel's order for each call, which reads and writes them once. torch computes the
-up to 15 tokens that are left over.
+only do for whole sums. Our kernel of convolutions adds few of them at a time to a float32 sum. A
+product is a convolution with one tap: tokens lie as a frame that is 16 of them wide, and its
+weights are brought into the kernel's order for each call, which reads and writes them once. torch
+computes the up to 15 tokens that are left over.
 
 Tests run the kernel's source on the CPU; no GPU has run it.
 """

@@ -14,7 +14,7 @@ from math import prod
 from engine.core.geometry import spread_indices
 from engine.models import gpu_passes
 from engine.models.gpu_passes import Passes
-from engine.models.memory_cost import DTYPE_BYTES
+from engine.models.planning.memory import DTYPE_BYTES
 from engine.models.swiftvr.dit.config import (
     CALL_VALUES,
     CHUNK_VALUES,

@@ -8,7 +8,14 @@ from torch import Tensor
 
 from engine.core.errors import NumericOverflow
 from engine.core.geometry import Box
-from engine.models.video_vae.frame_slices import Ending, as_clip, as_frames, check_finite, cut
+from engine.models.video_vae.frame_slices import (
+    Ending,
+    FiniteCheck,
+    as_clip,
+    as_frames,
+    check_finite,
+    cut,
+)
 from engine.models.video_vae.slicing import slices
 
 
@@ -64,3 +71,14 @@ def test_what_is_no_number_is_refused_by_the_part_it_comes_from() -> None:
         with pytest.raises(NumericOverflow, match="values of the encoder") as caught:
             check_finite(values, "encoder")
         assert caught.value.params["dtype"] == "float16"
+
+
+def test_the_first_part_is_to_blame_until_it_was_asked() -> None:
+    check, fine = FiniteCheck(), torch.zeros(2, 4)
+    check.check()
+    for encoder in (fine, torch.full((2, 4), torch.inf), fine):
+        check.note(encoder, "encoder", torch.float16)
+    check.note(torch.full((2, 4), torch.nan), "decoder")
+    with pytest.raises(NumericOverflow, match=r"values of the encoder.*float16"):
+        check.check()
+    check.check()

@@ -170,7 +170,7 @@ def test_every_kind_of_layer_is_exact(folder, name):
     assert_exact(ours, weight, work, buffer)
 
 
-@pytest.mark.parametrize("promote", [0, 128])
+@pytest.mark.parametrize("promote", [0, conv_tiles.PROMOTE_TURING])
 def test_gpus_without_asynchronous_copies_have_their_own_instructions(folder, promote):
     layer = LAYERS["3x3x3 of every family"]
     weight, work, buffer = work_of(layer)
@@ -307,13 +307,15 @@ def test_sums_of_half_precision_that_are_promoted_lose_little(folder):
     assert never > 3 * usual
 
 
-@pytest.mark.parametrize("promote", [0, 32, 128])
+@pytest.mark.parametrize(
+    ("arch", "depth", "promote"), [(AMPERE, 16, 0), (TURING, 8, 32), (AMPERE, 16, 128)]
+)
 @pytest.mark.parametrize("name", LAYERS)
-def test_fast_sums_of_whole_vaes_are_those_of_the_source(folder, name, promote):
+def test_fast_sums_of_whole_vaes_are_those_of_the_source(folder, name, arch, depth, promote):
     """Bit for bit."""
     layer = LAYERS[name]
     weight, work, _ = work_of(layer, lambda *shape: torch.randn(shape).half())
-    ours = kernel(folder, program(layer.taps, promote, store=work.store))
+    ours = kernel(folder, program(layer.taps, promote, store=work.store), arch=arch)
     ours.convolve(ours.program.packed(weight), work)
     clip = work.frames if work.past is None else torch.cat([work.past, work.frames])
     stride, (height, width) = layer.taps.stride, work.out.shape[2:]
@@ -322,7 +324,8 @@ def test_fast_sums_of_whole_vaes_are_those_of_the_source(folder, name, promote):
     rows, columns = seen
     clip = F.pad(clip, beside)[..., :rows, :columns]
     strides, chunk = (work.time_stride, stride), ours.program.chunk
-    found = kernel_sums(clip, weight, strides=strides, chunk=chunk, promote=promote)
+    sums = {"chunk": chunk, "promote": promote, "depth": depth}
+    found = kernel_sums(clip, weight, strides=strides, **sums)
     assert torch.equal(found.half(), work.out)
 
 
@@ -453,7 +456,7 @@ def test_layers_that_no_kernel_computes_are_not_compiled(gpu, monkeypatch):
     assert conv.find(Taps(128, 128, 3, 3, 3), gpu) is None
 
 
-@pytest.mark.parametrize(("capability", "promote"), [((7, 5), 128), ((9, 0), 0), ((12, 0), 128)])
+@pytest.mark.parametrize(("capability", "promote"), [((7, 5), 32), ((9, 0), 0), ((12, 0), 128)])
 def test_gpus_of_full_rate_keep_sums_in_float32(gpu, monkeypatch, capability, promote):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     monkeypatch.setattr(conv, "load", lambda device, program: program)
@@ -462,15 +465,17 @@ def test_gpus_of_full_rate_keep_sums_in_float32(gpu, monkeypatch, capability, pr
 
 def test_a_job_keeps_the_sums_of_the_gpu_that_it_was_begun_on(gpu, monkeypatch):
     monkeypatch.setattr(conv, "load", lambda device, program: program)
-    taps, capability = Taps(128, 128, 3, 3, 3), iter([(8, 6), (9, 0)])
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: next(capability))
-    job = Choices()
-    with following(job):
-        assert conv.find(taps, gpu).promote == 128
-        assert conv.find(taps, gpu, half_sums=False).promote == 0
-    with following(Choices(job.known)):
-        assert conv.find(taps, gpu).promote == 128
-    assert conv.find(taps, gpu).promote == 0
+    taps = Taps(128, 128, 3, 3, 3)
+    for capability, other, promote in (((8, 6), (9, 0), 128), ((7, 5), (8, 6), 32)):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, it=capability: it)
+        job = Choices()
+        with following(job):
+            assert conv.find(taps, gpu).promote == promote
+            assert conv.find(taps, gpu, half_sums=False).promote == 0
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, it=other: it)
+        with following(Choices(job.known)):
+            assert conv.find(taps, gpu).promote == promote
+        assert conv.find(taps, gpu).promote != promote
 
 
 def test_a_job_is_refused_where_its_kernel_does_not_work(gpu, monkeypatch):
