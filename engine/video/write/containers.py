@@ -41,6 +41,7 @@ _OF_24_BITS = frozenset(
 )
 _MARKS = frozenset({"default", "dub", "comment", "forced", "hearing_impaired", "visual_impaired"})
 _NUMBER = re.compile(r"%0?(\d*)d")
+_LANGUAGE = re.compile("[a-z]{3}")  # of ISO 639-2 and 639-3, "deu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,10 @@ class Container:
         """Whether a track can be marked so; MKV has audio descriptions as subtitles only."""
         is_description = (mark, kind) == ("descriptions", "subtitle")
         return mark in self.marks or (is_description and self.name == "mkv")
+
+    def states_language(self, language: str) -> bool:
+        """Whether a track can have this language: MP4 and MOV have room for three letters."""
+        return self.is_matroska or language in ("", "und") or bool(_LANGUAGE.fullmatch(language))
 
 
 CONTAINERS: dict[str, Container] = {
@@ -349,10 +354,10 @@ def stream_notices(media: MediaInfo, container: str, sound: str = "auto") -> Ite
 
     Codes: "stream-left-out" for each stream that the result will not have (warning),
     "sound-converted" (info) for each sound track that is decoded and stored without loss,
-    "sound-encoded" (warning) for each one that is encoded again, "marks-left-out" (info) for each
-    track whose dispositions the container lacks, "times-left-out" (warning) where images have no
-    place for times, titles and chapters, "container-changed" (info) where the result has another
-    container than the source.
+    "sound-encoded" (warning) for each one that is encoded again, "marks-left-out" and
+    "language-left-out" (info) for each track whose dispositions or language the container lacks,
+    "times-left-out" (warning) where images have no place for times, titles and chapters,
+    "container-changed" (info) where the result has another container than the source.
 
     Args:
         media: The source.
@@ -390,11 +395,23 @@ def _image_notices(media: MediaInfo) -> Iterator[Notice]:
 
 def _mark_notices(media: MediaInfo, plans: Sequence[PassPlan], into: Container) -> Iterator[Notice]:
     film = StreamInfo(
-        index=media.video.index, kind="video", codec=media.video.codec, marks=media.video.marks
+        index=media.video.index,
+        kind="video",
+        codec=media.video.codec,
+        language=media.video.language,
+        marks=media.video.marks,
     )
     copied = {plan.index for plan in plans if plan.copied}
     for stream in (film, *(stream for stream in media.streams if stream.index in copied)):
         lost = [mark for mark in stream.marks if not into.states_mark(mark, stream.kind)]
+        about: dict[str, Param] = {
+            "index": str(stream.index),
+            "stream": message(f"stream.{_FILM if stream is film else stream.kind}"),
+            "title": into.title,
+        }
+        if not into.states_language(stream.language):
+            params = {**about, "language": stream.language}
+            yield Notice(code="language-left-out", severity="info", params=params)
         if lost:
             keeps = [
                 other.title
@@ -406,10 +423,8 @@ def _mark_notices(media: MediaInfo, plans: Sequence[PassPlan], into: Container) 
                 case="other-container" if keeps else "",
                 severity="info",
                 params={
-                    "index": str(stream.index),
-                    "stream": message(f"stream.{_FILM if stream is film else stream.kind}"),
+                    **about,
                     "marks": ", ".join(lost),
-                    "title": into.title,
                     "better": max(keeps, key=lambda title: title == "MKV") if keeps else "",
                 },
             )
