@@ -38,7 +38,7 @@ class TrackFacts:
     display: Size | None = None  # width and height in MKV, before a stereo layout multiplies them
     stereo3d: str = ""  # layout, as in `Statement.value`
     spherical: str = ""  # projection, as in `Statement.value`
-    languages: tuple[str, ...] = ()  # of all tracks of MOV in their order, three letters or ""
+    languages: tuple[str, ...] = ()  # for MOV, one a track in their order: three letters or ""
 
 
 def states_stereo3d(container: str, value: str) -> bool:
