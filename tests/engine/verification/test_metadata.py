@@ -84,7 +84,7 @@ LANGUAGES = (
     "swe",
     "zho",
     "fra",
-    "fre",
+    "dut",
     "nob",
     "cmn",
     "mul",
