@@ -4,30 +4,34 @@ from __future__ import annotations
 
 from app.i18n import current_language
 from engine.core.errors import ErrorInfo
-from engine.core.messages import Message, catalogue, message
+from engine.core.messages import Message, MessageCatalogue, catalogue, has_text, message
 from engine.core.plain_text import one_line
 from engine.protocol.plan import Notice
+
+
+def _catalogue() -> MessageCatalogue:
+    return catalogue(current_language(), "window")
 
 
 def text(item: Message | ErrorInfo | Notice) -> str:
     """The sentence of a message, an error or a notice."""
     found = item if isinstance(item, Message) else item.as_message
-    return catalogue(current_language()).text(found)
+    return _catalogue().text(found)
 
 
 def hint(item: ErrorInfo | Notice) -> str:
     """Advice on what to do next; "" where there is nothing to do."""
-    return catalogue(current_language()).hint(item.as_message)
+    return _catalogue().hint(item.as_message)
 
 
 def title(code: str) -> str:
     """Heading of a code."""
-    return catalogue(current_language()).title(code)
+    return _catalogue().title(code)
 
 
 def button(code: str) -> str:
     """Text of the button that helps with an error; "" where there is none."""
-    return catalogue(current_language()).button(code)
+    return _catalogue().button(code)
 
 
 def setting_title(name: str) -> str:
@@ -43,7 +47,7 @@ def setting_text(name: str) -> str:
 def choice_text(setting: str, value: str) -> str:
     """The name of a choice of a setting; the value itself where the catalogue has none."""
     code = f"choice.{setting}.{value}"
-    return text(message(code)) if catalogue("en").has_text(code) else one_line(str(value))
+    return text(message(code)) if has_text(code) else one_line(str(value))
 
 
 def choice_hint(setting: str, value: str) -> str:

@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.util import find_spec
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -280,45 +281,37 @@ def test_settings_in_documents_can_be_made() -> None:
 # --- where statements are tried
 
 
-EVIDENCE = {  # bullets of README and sections of the manual: tests that try what they say
-    "Models": "engine/models/vae_contract engine/models/community engine/planner/test_automatic.py",
-    "Plans first": "engine/planner/test_every_gpu.py app/plan/test_plan_card.py",
-    "Previews": "engine/jobs/test_excerpts.py app/controllers/test_excerpts.py",
-    "Keeps what the source has": "tools/reports/test_fidelity.py acceptance/test_streams.py",
-    "Examines the source": "engine/pipeline/test_real_sources.py engine/video/read",
-    "Keeps finished work": "acceptance/test_killed.py engine/pipeline/test_recovery.py",
-    "Formats": "engine/video/write tools/reports/test_fidelity.py",
-    "Verifies the result": "engine/verification",
-    "Scales": "engine/workers engine/farm engine/cli",
-    "Install and start": "app/installs/test_offer_bar.py installer/test_setup.py",
-    "Your first video in four steps": "app/test_main_window.py app/jobs/test_result_form.py",
-    "Understanding the plan": "app/plan/test_plan_card.py engine/planner/test_reasons.py",
-    "Presets, size and other settings": "app/jobs/test_preset_form.py engine/settings",
-    "Try a part first": "app/controllers/test_excerpts.py app/controllers/test_comparison.py",
-    "Playback and trimming": "app/preview/test_playback.py app/preview/test_timeline.py",
-    "Processing several videos": "app/jobs/test_several_films.py app/controllers/test_watch.py",
-    "Pause, cancel, close and resume": "app/jobs/test_unfinished.py acceptance/test_killed.py",
-    "When a video is finished": "app/jobs/test_report_dialog.py engine/verification",
-    "Settings": "app/settings/test_dialog.py",
-    "Models and the NVIDIA runtime": "app/installs engine/delivery",
-    "Several computers": "app/machines engine/farm",
-    "Command line": "test_documents.py engine/cli",
-    "Troubleshooting": "engine/test_lack_of_memory.py engine/test_diagnostics.py",
-    "Files and privacy": "engine/core/test_paths.py engine/jobs/test_redaction.py",
-}
+EVIDENCE = Path(__file__).with_name("evidence.toml")
+MARKS = re.compile(r"^(?:- |\d+\. |\| )|\*\*|`")
 
 
-def test_statements_of_readme_and_manual_have_tests_that_try_them() -> None:
-    readme = (ROOT / "README.md").read_text("utf-8").split("## What it does")[1].split("\n## ")[0]
-    manual = (ROOT / "docs" / "manual" / "en.md").read_text("utf-8")
-    bullets = re.findall(r"^- \*\*(.+?):?\*\*", readme, re.MULTILINE)
-    sections = re.findall(r"^## (.+)$", manual, re.MULTILINE)
-    assert [*bullets, *sections] == list(EVIDENCE)
-    for statement, places in EVIDENCE.items():
-        for place in places.split():
-            path = ROOT / "tests" / place
-            files = [path] if path.suffix else list(path.rglob("test_*.py"))
-            assert any("\ndef test_" in one.read_text("utf-8") for one in files), (statement, place)
+def statements(name: str) -> Iterator[str]:
+    """Paragraphs, list items and rows of a document, without headings, pictures and commands."""
+    text = re.sub(r"```.*?```", "", (ROOT / name).read_text("utf-8"), flags=re.DOTALL)
+    for block in re.split(r"\n\s*\n|\n(?=- |\d+\. |\| )", text.split("\n## Documents\n")[0]):
+        line = " ".join(block.split())
+        if line and not line.startswith(("#", "![", "| |", "| symptom", "|---")):
+            yield MARKS.sub("", line)
+
+
+def test_every_statement_of_readme_and_manual_has_tests_that_try_it() -> None:
+    """A statement and its row follow each other; a test that was renamed or removed is missed."""
+    without = []
+    for document, rows in read_toml(EVIDENCE).items():
+        told = list(statements(document))
+        unlike = [pair for pair in zip_longest(told, rows, fillvalue="") if not is_begun(*pair)]
+        assert not unlike, (document, unlike[0])
+        without += [key for key, tests in rows.items() if not tests]
+        for test in {one for tests in rows.values() for one in tests}:
+            path, _, name = test.partition("::")
+            code = ROOT.joinpath("tests", path).read_text("utf-8")
+            assert f"\ndef {name}(" in code or f"\nasync def {name}(" in code, test
+    assert without == ["Clone the repository."]
+
+
+def is_begun(statement: str, key: str) -> bool:
+    """Whether a statement begins with a key."""
+    return bool(key) and statement.startswith(key)
 
 
 # --- figures

@@ -1,11 +1,16 @@
 """The examples of docs/python.md and README run as they stand, each in a fresh folder.
 
-The models there are very small ones.
+The models there are very small ones. A wheel of this tree is a program that needs no tree.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sys
+import zipfile
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -53,3 +58,44 @@ def test_an_example_runs(
 def test_there_are_examples() -> None:
     assert len(EXAMPLES) > 7
     assert all("import engine\n" in code for code in EXAMPLES.values())
+
+
+WITHOUT_TREE = """
+import engine
+plan = engine.plan("in.mp4", model="lite")
+print(engine.__file__, engine.probe("in.mp4").video.size, plan.fits, plan.notices)
+"""
+
+
+@pytest.mark.extended
+def test_a_wheel_works_without_the_tree(tmp_path: Path) -> None:
+    tree, wheels, installed = (tmp_path / name for name in ("tree", "wheels", "installed"))
+    for name in ("engine", "app", "resources"):
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("main.py", "pyproject.toml", "README.md", "LICENSE", "THIRD_PARTY_NOTICES.md"):
+        shutil.copy(ROOT / name, tree)
+    offline = ("--no-deps", "--no-index", "--disable-pip-version-check", "-q")
+    run("-m", "pip", "wheel", *offline, "--no-build-isolation", "-w", wheels, tree)
+    (wheel,) = wheels.glob("*.whl")
+    resources = {one.relative_to(tree).as_posix() for one in (tree / "resources").rglob("*.*")}
+    missing = resources - set(zipfile.ZipFile(wheel).namelist())
+    assert not {one for one in missing if (tree / one).is_file()}
+
+    run("-m", "pip", "install", *offline, "--target", installed, wheel)
+    make_clip(tmp_path / "in.mp4", frames=6)
+    printed = run("-c", WITHOUT_TREE, cwd=tmp_path, path=installed)
+    assert printed.startswith(str(installed))
+    assert "96x64 True" in printed
+    assert "upscale" in run("-m", "engine", "--help", cwd=tmp_path, path=installed)
+
+
+def run(*words: object, cwd: Path = ROOT, path: Path = ROOT) -> str:
+    """Output of Python in another folder, with the modules of `path` before those of others."""
+    return subprocess.run(
+        [sys.executable, *map(str, words)],
+        cwd=cwd,
+        env=os.environ | {"PYTHONPATH": str(path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout

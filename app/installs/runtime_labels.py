@@ -32,12 +32,6 @@ _TITLES = {  # titles of errors that elsewhere are about models
     "weights-damaged": mark("The download is corrupt"),
 }
 
-HINTS = {  # replace hints of the engine that are commands: the window has buttons
-    "runtime-broken.unusable": mark("Repair downloads it again."),
-    "runtime-busy.in-use": mark("Select the built-in runtime, restart Upreel, then try again."),
-    "unknown-runtime.no-such-runtime": mark("Refresh lists the available runtimes."),
-}
-
 
 def message(model: RuntimesModel) -> Message:
     """The situation as the bar shows it."""
@@ -144,10 +138,8 @@ def phase_title(task: TaskState) -> str:
 
 def problem(error: ErrorInfo) -> tuple[str, str]:
     """Title of an error, and below it the engine's sentence and what to do, a line each."""
-    code = error.as_message.code
-    lines = (text(error), tr(HINTS[code]) if code in HINTS else hint(error))
     title = tr(_TITLES[error.code]) if error.code in _TITLES else error_title(error)
-    return title, "\n".join(filter(None, lines))
+    return title, "\n".join(filter(None, (text(error), hint(error))))
 
 
 def reason(state: RuntimeState) -> str:

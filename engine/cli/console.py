@@ -22,12 +22,6 @@ from engine.protocol.media import VideoInfo
 from engine.protocol.plan import Notice, PicturePlan, Plan, Reasons
 from engine.protocol.report import DoctorLine, Report
 
-# What the engine's hints leave open, since the window has buttons for it.
-_OPTION_HINTS = {
-    "output-exists": "Use -o NAME, or --overwrite.",
-    "truncated-media": "To use the readable part: --set accept_damaged=yes.",
-}
-
 # Properties that belong to the JSON.
 _PROPERTIES = {
     DoctorLine: ("hint",),
@@ -71,8 +65,7 @@ class Console:
 
     def error(self, error: EngineError | ErrorInfo) -> None:
         """An error as its code, its sentence and what to do next."""
-        hint = " ".join(filter(None, [error.hint, _OPTION_HINTS.get(error.code, "")]))
-        self._problem("error", error.code, error.message, hint)
+        self._problem("error", error.code, error.message, error.hint)
 
     def notice(self, notice: Notice) -> None:
         """One thing to know, before the start or while running."""

@@ -16,6 +16,7 @@ from engine.cli.context import CommandContext
 from engine.core import log, paths
 from engine.core.errors import EngineError, InternalError, SettingsError
 from engine.core.file_access import reported
+from engine.core.messages import for_command_line
 from engine.settings.store import load_engine_settings
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run(sys.argv[1:] if argv is None else argv, _services)
 
 
+@for_command_line()
 def run(argv: Sequence[str], services: Callable[[], ApiServices]) -> int:
     """Does what `main` does, with an engine of the caller's."""
     try:

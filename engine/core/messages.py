@@ -2,8 +2,9 @@
 
 `resources/messages/<language>.toml` holds a table for each code. An entry has a `text` and may have
 a `hint` (what to do next), a `title` (heading of a card) and a `button`. `{name}` stands for a
-value. `{count:frame|frames}` stands for the first form if the value is 1, else for the second. The
-window and the command line read the same catalogue, so both show the same sentence.
+value. `{count:frame|frames}` stands for the first form if the value is 1, else for the second.
+`{interface:--model lite|model="lite"|Lite}` has the words for users of the command line, of Python
+and of the window; with two forms, the first is for both that type. All read the same catalogue.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from engine.core import paths
 from engine.core.plain_text import one_line
@@ -27,6 +28,8 @@ LANGUAGES = ("en", "zh_CN")
 _FALLBACK = LANGUAGES[0]
 _FIELDS = ("text", "hint", "title", "button")
 Part = Literal["text", "hint", "title"]
+Interface = Literal["command-line", "python", "window"]
+_FORMS: dict[Interface, int] = {"command-line": 0, "python": -2, "window": -1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,16 +140,27 @@ class _Value(str):
         return str(self) if not bar else one if self == "1" else several
 
 
+class _Form(str):
+    """An interface, which chooses between the words for each."""
+
+    __slots__ = ()
+
+    def __format__(self, forms: str) -> str:
+        return forms.split("|")[_FORMS[cast(Interface, str(self))]]
+
+
 class MessageCatalogue:
-    """The messages of one language; what it lacks is taken from English.
+    """The messages of one language for one interface; what it lacks is taken from English.
 
     Memory: 150 kB a language; parsed once, in about 15 ms.
     """
 
-    def __init__(self, language: str) -> None:
+    def __init__(self, language: str, interface: Interface) -> None:
         self.language = language
+        self._form = _Form(interface)
         self._entries = read_entries(language)
-        self._fallback = self if language == _FALLBACK else catalogue(_FALLBACK)
+        is_whole = language == _FALLBACK
+        self._fallback = self if is_whole else catalogue(_FALLBACK, interface)
 
     def text(self, message: Message) -> str:
         """A message as text; its code where the catalogue has none."""
@@ -189,7 +203,8 @@ class MessageCatalogue:
     def _filled(self, text: str, message: Message) -> str:
         if "{" not in text:
             return text
-        values = {name: _Value(self._value(value)) for name, value in message.params.items()}
+        values: dict[str, str] = {"interface": self._form}
+        values |= {name: _Value(self._value(value)) for name, value in message.params.items()}
         try:
             return text.format_map(values)
         except (KeyError, IndexError, ValueError):
@@ -205,19 +220,38 @@ class MessageCatalogue:
 
 
 @functools.cache
-def catalogue(language: str) -> MessageCatalogue:
+def catalogue(language: str, interface: Interface) -> MessageCatalogue:
     """The catalogue of a language; the English one where there is no file for it."""
-    return MessageCatalogue(language if language in LANGUAGES else _FALLBACK)
+    return MessageCatalogue(language if language in LANGUAGES else _FALLBACK, interface)
+
+
+_interface: Interface = "python"
+
+
+@contextmanager
+def for_command_line() -> Iterator[None]:
+    """Inside, this process writes for users of the command line, else for those of Python."""
+    global _interface
+    before, _interface = _interface, "command-line"
+    try:
+        yield
+    finally:
+        _interface = before
 
 
 def text_of(message: Message, language: str = _FALLBACK) -> str:
     """A message as text in a language."""
-    return catalogue(language).text(message)
+    return catalogue(language, _interface).text(message)
 
 
 def hint_of(message: Message, language: str = _FALLBACK) -> str:
     """The hint of a message in a language; "" where it has none."""
-    return catalogue(language).hint(message)
+    return catalogue(language, _interface).hint(message)
+
+
+def has_text(code: str) -> bool:
+    """Whether there is a sentence for a code."""
+    return catalogue(_FALLBACK, _interface).has_text(code)
 
 
 @contextmanager

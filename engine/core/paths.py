@@ -24,7 +24,7 @@ APP = "Upreel"
 
 
 def resources() -> Path:
-    """Folder of icons, weights and the sample clip: source tree, editable install or frozen."""
+    """Folder of icons, weights and the sample clip: source tree, installed package or frozen."""
     named = os.environ.get("UPREEL_RESOURCES")
     if named:
         return Path(named)

@@ -35,7 +35,6 @@ PLANNED = ("encode_slice", "decode_slice", "decode_low", "decode_high")
 BYTES_SWITCHES = ("fused_steps", "kernels", "in_place_residual")  # of transformers, in every set
 RECOMPUTED = ("constant_modulation",)  # of transformers, whose launches come on top
 _ALL = "all"  # all switches off
-_PARTS_OF_ENCODERS = ("encode_high", "encode_low")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ A preset comes first, then settings by name, last texts like those of `--set`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from engine.core.errors import SettingsError
 from engine.core.units import parse_clock
 from engine.files.model_files import Store
 from engine.files.model_files import named as named_file
@@ -16,9 +17,10 @@ from engine.hardware.budget import gpus_here
 from engine.hardware.devices import fastest, from_environment, named_each
 from engine.hardware.devices import named as named_gpu
 from engine.hardware.gpu_table import GpuSpec
+from engine.models import registry
 from engine.planner import preset_choice
 from engine.settings.assignments import with_named, with_text
-from engine.settings.schema import MODELS, JobSettings
+from engine.settings.schema import MODELS, JobSettings, current_names, describe
 
 _MODEL_FILES = {".pth", ".pt", ".ckpt", ".safetensors"}
 _SIZE = ("scale", "height", "width")  # settings of the size of the result
@@ -43,7 +45,8 @@ def chosen_settings(
         pretend: GPUs in the place of this computer's own.
 
     Raises:
-        SettingsError: A name, a value, a preset or a GPU does not exist; it names similar ones.
+        SettingsError: A name, a value, a preset or a GPU does not exist; it names similar ones. Or
+            a value has no effect with the model that is named next to it.
         WeightsMissing: The file of a model does not exist.
     """
     pretend = pretend or from_environment()
@@ -61,6 +64,7 @@ def chosen_settings(
     if preset is not None:
         usual = preset_choice.chosen(preset, usual, fastest(pretend))
     settings = with_text(with_named(usual, given), list(texts))
+    _refuse_unused(settings, usual, (*given, *(text.partition("=")[0] for text in texts)))
     if settings.excluded_gpus != usual.excluded_gpus:
         excluded = named_each(settings.excluded, gpus_here(pretend))
         settings = dataclasses.replace(settings, excluded_gpus=excluded)
@@ -68,6 +72,28 @@ def chosen_settings(
         device = named_gpu(settings.device, gpus_here(pretend))
         settings = dataclasses.replace(settings, device=device)
     return settings
+
+
+def _refuse_unused(settings: JobSettings, usual: JobSettings, names: Iterable[str]) -> None:
+    """Refuse what was set for this job and has no effect with the model that was set with it.
+
+    Saved settings and presets may hold it: with them, and with the automatic model, which differs
+    between computers, it is a notice of the plan. What latents look at depends on the source.
+    """
+    if settings.model in ("auto", usual.model):
+        return
+    of_job, _ = registry.family_for(settings)
+    used = {of_job.name, *(["community"] if settings.first_model else [])}
+    used |= {"latents", *(one.name for one in registry.families() if one.latents is not None)}
+    for name in map(current_names(JobSettings).get, (name.strip() for name in names)):
+        families = describe(JobSettings)[name].families if name else ()
+        is_changed = bool(name) and getattr(settings, str(name)) != getattr(usual, str(name))
+        if is_changed and families and used.isdisjoint(families):
+            models = [model for one in families for model in registry.family(one).models]
+            title = registry.title_of(settings.model)
+            raise SettingsError(
+                "setting-unused", setting=str(name), model=title, models=", ".join(models)
+            )
 
 
 def named_model(text: str) -> dict[str, str]:

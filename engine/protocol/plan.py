@@ -11,7 +11,7 @@ from typing import Literal
 
 from engine.core.errors import EngineError
 from engine.core.geometry import Box, FrameSpan, Size
-from engine.core.messages import HasMessage, Message, Param, catalogue
+from engine.core.messages import HasMessage, Message, Param, has_text
 from engine.protocol.media import Chroma, ColourTags, Deinterlacing, HdrMetadata
 from engine.settings.switches import Switches
 
@@ -33,7 +33,7 @@ class Notice(HasMessage):
         """The message of the catalogue: that of an error where the notice has its code."""
         code = f"{self.code}.{self.case}" if self.case else self.code
         own = f"notice.{code}"
-        return Message(own if catalogue("en").has_text(own) else code, dict(self.params))
+        return Message(own if has_text(own) else code, dict(self.params))
 
 
 def notice_of_error(error: EngineError, severity: Severity) -> Notice:

@@ -217,8 +217,8 @@ def metadata_check(
             values = {"result": new[key], "source": value}
             faults.append(message("check.metadata.changed", key=key, **values))
     for before, after in ((_film_of(source), _film_of(result)), *pairs):
-        faults += _track_faults(before, after, is_mkv)
-        faults += _mark_faults(before, after, CONTAINERS[source_family(result) or "mkv"])
+        into = CONTAINERS[source_family(result) or "mkv"]
+        faults += [*_track_faults(before, after, into), *_mark_faults(before, after, into)]
     found = message("check.metadata.kept", count=len(old) - len(without_place))
     if without_place:
         keys = ", ".join(without_place)
@@ -278,13 +278,13 @@ def _mark_faults(before: StreamInfo, after: StreamInfo, into: Container) -> list
     ]
 
 
-def _track_faults(before: StreamInfo, after: StreamInfo, is_mkv: bool) -> list[Message]:
+def _track_faults(before: StreamInfo, after: StreamInfo, into: Container) -> list[Message]:
     faults = []
     is_film = before.kind == "video"
     kind = message("stream.film" if is_film else f"stream.{before.kind}")
     track = {"kind": kind, "index": before.index}
     was, now = (s.language if s.language != "und" else "" for s in (before, after))
-    if was and now != was and (is_mkv or len(was) == 3):  # MP4 has room for three letters
+    if was and now != was and into.states_language(was):
         languages = {"result": now or message("check.metadata.no-language"), "source": was}
         faults.append(message("check.metadata.language", **track, **languages))
     if before.title and after.title != before.title:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -26,6 +26,7 @@ from engine.video.write.containers import (
     plan_streams,
     source_family,
 )
+from engine.video.write.converted_text import digest_of_texts
 
 _SHIFT_S = 0.010  # tolerance of sound and subtitles
 _EDGE_S = 0.25  # around the ends of a part, where a packet may be on either side
@@ -102,7 +103,10 @@ def compare_streams(
         other = found.get(stream.index)
         if other is None:
             continue
-        if _is_encoded(stream, other) or _is_converted(stream, other):
+        if _is_text(stream, other):
+            lost = dropped.get(stream.index, 0)
+            pairs.append(_text_pair(source, result, (stream, other), part_s, lost, control))
+        elif _is_encoded(stream, other) or _is_converted(stream, other):
             pairs.append(_decoded_pair(source, result, (stream, other), part_s, control))
         else:
             lost = dropped.get(stream.index, 0)
@@ -200,7 +204,7 @@ def _is_of_its_kind(a: StreamInfo, b: StreamInfo, _one: object, _other: object) 
 
 
 def _may_be_its_sound(a: StreamInfo, b: StreamInfo, _one: object, _other: object) -> bool:
-    if _is_encoded(a, b):
+    if _is_encoded(a, b) or _is_text(a, b):
         return True
     return _is_converted(a, b) and (a.channels, a.sample_rate) == (b.channels, b.sample_rate)
 
@@ -215,6 +219,11 @@ def _is_encoded(stream: StreamInfo, other: StreamInfo) -> bool:
     """Whether a sound track was decoded and encoded again, not quite as it was."""
     is_other = stream.kind == "audio" and stream.codec != other.codec
     return is_other and (other.codec in LOSSY_RATES or not is_exact(other.codec, stream))
+
+
+def _is_text(stream: StreamInfo, other: StreamInfo) -> bool:
+    """Whether subtitles were converted to another format of text."""
+    return stream.kind == "subtitle" and stream.codec != other.codec and other.codec == "webvtt"
 
 
 def _layout(stream: StreamInfo) -> str:
@@ -246,6 +255,22 @@ def _decoded_pair(
             fault = message("check.stream-content.channels", expected=layouts[0], found=layouts[1])
     offsets = np.array(found.offsets)
     return _timed_pair(name_of(source.media, stream), streams, fault, offsets)
+
+
+def _text_pair(
+    source: ComparedFile,
+    result: ComparedFile,
+    streams: tuple[StreamInfo, StreamInfo],
+    part_s: float | None,
+    dropped: int,
+    control: Control,
+) -> StreamPair:
+    """Texts compared as packets are."""
+    texts = []
+    for file, stream in zip((source, result), streams, strict=True):
+        digest = digest_of_texts(file.media, stream.index, control)
+        texts.append(replace(file, packets={**file.packets, stream.index: digest}))
+    return _pair(texts[0], texts[1], streams, part_s, dropped)
 
 
 def _pair(
@@ -420,11 +445,12 @@ def _content_check(result: ComparedFile, pairs: list[StreamPair], dropped: int) 
     encoded = [pair for pair in pairs if _is_encoded(pair.source, pair.result)]
     made = [pair for pair in pairs if _is_converted(pair.source, pair.result)]
     decoded = [pair for pair in made if pair not in encoded]
-    copied = [pair for pair in pairs if pair not in (*encoded, *decoded)]
+    texts = [pair for pair in pairs if _is_text(pair.source, pair.result)]
+    copied = [pair for pair in pairs if pair not in (*encoded, *decoded, *texts)]
     packets = sum(len(result.packets[pair.result.index]) for pair in copied)  # of the part
     found = message("check.stream-content.equal", packets=packets, streams=len(copied))
     notes = [found] if copied else []
-    for code, some in (("decoded", decoded), ("encoded", encoded)):
+    for code, some in (("decoded", decoded), ("encoded", encoded), ("texts", texts)):
         if some:
             notes.append(message(f"check.stream-content.{code}", streams=len(some)))
     found = sentences(notes) if notes else found

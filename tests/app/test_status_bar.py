@@ -1,7 +1,9 @@
 from dataclasses import replace
 from pathlib import Path
 
-from app.status_bar import plan_lines
+from PySide6.QtWidgets import QLabel
+
+from app.status_bar import StatusBar, plan_lines
 from engine.core.geometry import Size
 from engine.models.wan.plan import WanPlan
 from engine.protocol.plan import LatentPlan, WeightsPlan
@@ -26,3 +28,11 @@ def test_the_line_of_a_plan_names_latents_first_and_tiles_of_both_ways(qapp):
     latent = LatentPlan(vae=VAE, model="wan21-vae", normalised=True, decode_tile=Size(512, 512))
     line, *_ = plan_lines(replace(make_plan(media, JobSettings(model="none")), latent=latent))
     assert line.startswith("Plan: latents: Normalised · decoded in tiles of 512×512 · No upsc")
+
+
+def test_the_window_always_says_that_ai_redraws_detail(qtbot):
+    bar = StatusBar()
+    qtbot.addWidget(bar)
+    for plan in (None, make_plan(make_media(Path("film.mp4")), JobSettings(model="lite"))):
+        bar.show_plan(plan)
+        assert any("AI redraws detail" in label.text() for label in bar.findChildren(QLabel))

@@ -68,9 +68,11 @@ the corresponding feature of Upreel, and the measured effect. It is written by
 list: the full table of the speed test, which can be filtered.
 
 The state of a claim is the same word everywhere: **met**, **met in part** and **not met** are
-measured, or counted where the claim is about memory or operations; **unconfirmed** claims were
-neither measured nor can a count decide them; **not used** is what Upreel does without, for the
-reason given. No claim was measured on an RTX GPU.
+measured, or counted where the claim is about memory or operations; **met in part** means one of two
+promised effects, or one of two models. **Unconfirmed** claims were neither measured nor can a count
+decide them: a part that was measured alone, such as one kernel, does not confirm what is claimed of
+the whole. **Not used** is what Upreel does without, for the reason given. No claim was measured on
+an RTX GPU; what a CPU met is met there only, as the words say.
 
 States {counts}.
 

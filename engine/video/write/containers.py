@@ -39,8 +39,12 @@ _OF_24_BITS = frozenset(
     {"pcm_bluray", "pcm_dvd", "pcm_s24be", "pcm_s24le_planar", "s302m", "mlp", "truehd"}
     | {"pcm_s24daud", "wmalossless"}
 )
+STYLED = ("ass", "ssa")  # subtitles with fonts, colours and positions
+_TEXTS = frozenset({*STYLED, "subrip", "mov_text", "webvtt"})
+_TEXT_TITLES = {"webvtt": "WebVTT"}
 _MARKS = frozenset({"default", "dub", "comment", "forced", "hearing_impaired", "visual_impaired"})
 _NUMBER = re.compile(r"%0?(\d*)d")
+_LANGUAGE = re.compile("[a-z]{3}")  # of ISO 639-2 and 639-3, "deu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +58,7 @@ class Container:
     picture: frozenset[str]
     audio: frozenset[str]
     subtitle: frozenset[str]
+    text: str = ""  # codec that text subtitles of other formats are converted to
     takes_attachments: bool = False
     keeps_empty: bool = False  # streams without packets
     names_channels: bool = True  # states the channel layout of PCM
@@ -69,6 +74,10 @@ class Container:
         """Whether a track can be marked so; MKV has audio descriptions as subtitles only."""
         is_description = (mark, kind) == ("descriptions", "subtitle")
         return mark in self.marks or (is_description and self.name == "mkv")
+
+    def states_language(self, language: str) -> bool:
+        """Whether a track can have this language: MP4 and MOV have room for three letters."""
+        return self.is_matroska or language in ("", "und") or bool(_LANGUAGE.fullmatch(language))
 
 
 CONTAINERS: dict[str, Container] = {
@@ -132,6 +141,7 @@ CONTAINERS: dict[str, Container] = {
         picture=frozenset({"vp9", "av1"}),
         audio=frozenset({"opus", "vorbis"}),
         subtitle=frozenset({"webvtt"}),
+        text="webvtt",
         keeps_empty=True,
         trial="vp8",
         is_matroska=True,
@@ -261,10 +271,10 @@ def _refusal_of_data(stream: StreamInfo, media: MediaInfo, into: Container) -> M
 
 
 def conversion_of(container: str, stream: StreamInfo, sound: str = "auto") -> str:
-    """The codec in which a container holds the decoded samples of a sound track.
+    """The codec in which a container holds a decoded sound track, or subtitles of text.
 
-    The one that is asked for; else PCM, or FLAC where the container cannot name the channels of
-    PCM; else Opus. "" where there is none: no sound, or nothing here can decode it.
+    Of sound the one that is asked for; else PCM, or FLAC where the container cannot name the
+    channels of PCM; else Opus. "" where there is none: neither of both, or nothing decodes it.
 
     Args:
         container: Container of the result.
@@ -273,6 +283,8 @@ def conversion_of(container: str, stream: StreamInfo, sound: str = "auto") -> st
     """
     samples = stream.sample_format.removesuffix("p")
     pcm, into = _PCM_OF.get(samples, ""), CONTAINERS.get(container)
+    if stream.kind == "subtitle" and into is not None and not stream.is_of_other_programme:
+        return into.text if codec_name(stream.codec) in _TEXTS else ""
     is_sound = stream.kind == "audio" and not stream.is_of_other_programme
     if not is_sound or into is None or not pcm:
         return ""
@@ -332,7 +344,7 @@ def plan_streams(media: MediaInfo, container: str, sound: str = "auto") -> tuple
                 codec=stream.codec,
                 copied=why is None or bool(converted),
                 converted=converted,
-                is_lossy=converted in LOSSY_RATES,
+                is_lossy=converted in LOSSY_RATES or (bool(converted) and stream.codec in STYLED),
                 why=why or "",
             )
         )
@@ -349,10 +361,11 @@ def stream_notices(media: MediaInfo, container: str, sound: str = "auto") -> Ite
 
     Codes: "stream-left-out" for each stream that the result will not have (warning),
     "sound-converted" (info) for each sound track that is decoded and stored without loss,
-    "sound-encoded" (warning) for each one that is encoded again, "marks-left-out" (info) for each
-    track whose dispositions the container lacks, "times-left-out" (warning) where images have no
-    place for times, titles and chapters, "container-changed" (info) where the result has another
-    container than the source.
+    "sound-encoded" (warning) for each one that is encoded again, "text-converted" for each track of
+    subtitles that gets another format (a warning if it loses styles), "marks-left-out" and
+    "language-left-out" (info) for each track whose dispositions or language the container lacks,
+    "times-left-out" (warning) where images have no place for times, titles and chapters,
+    "container-changed" (info) where the result has another container than the source.
 
     Args:
         media: The source.
@@ -365,7 +378,9 @@ def stream_notices(media: MediaInfo, container: str, sound: str = "auto") -> Ite
     for plan in left_out(plans):
         yield _notice(media, container, plan, "stream-left-out")
     for plan in plans:
-        if plan.converted:
+        if plan.converted and plan.kind == "subtitle":
+            yield _text_notice(plan)
+        elif plan.converted:
             code = "sound-encoded" if plan.is_lossy else "sound-converted"
             yield _notice(media, container, plan, code)
     if container in PICTURES:
@@ -390,11 +405,23 @@ def _image_notices(media: MediaInfo) -> Iterator[Notice]:
 
 def _mark_notices(media: MediaInfo, plans: Sequence[PassPlan], into: Container) -> Iterator[Notice]:
     film = StreamInfo(
-        index=media.video.index, kind="video", codec=media.video.codec, marks=media.video.marks
+        index=media.video.index,
+        kind="video",
+        codec=media.video.codec,
+        language=media.video.language,
+        marks=media.video.marks,
     )
     copied = {plan.index for plan in plans if plan.copied}
     for stream in (film, *(stream for stream in media.streams if stream.index in copied)):
         lost = [mark for mark in stream.marks if not into.states_mark(mark, stream.kind)]
+        about: dict[str, Param] = {
+            "index": str(stream.index),
+            "stream": message(f"stream.{_FILM if stream is film else stream.kind}"),
+            "title": into.title,
+        }
+        if not into.states_language(stream.language):
+            params = {**about, "language": stream.language}
+            yield Notice(code="language-left-out", severity="info", params=params)
         if lost:
             keeps = [
                 other.title
@@ -406,10 +433,8 @@ def _mark_notices(media: MediaInfo, plans: Sequence[PassPlan], into: Container) 
                 case="other-container" if keeps else "",
                 severity="info",
                 params={
-                    "index": str(stream.index),
-                    "stream": message(f"stream.{_FILM if stream is film else stream.kind}"),
+                    **about,
                     "marks": ", ".join(lost),
-                    "title": into.title,
                     "better": max(keeps, key=lambda title: title == "MKV") if keeps else "",
                 },
             )
@@ -477,6 +502,19 @@ def _notice(media: MediaInfo, container: str, plan: PassPlan, code: str) -> Noti
     is_loss = case == "channels" or code != "sound-converted"
     severity: Severity = "warning" if is_loss else "info"
     return Notice(code=code, case=case, severity=severity, params=params)
+
+
+def _text_notice(plan: PassPlan) -> Notice:
+    """Subtitles that are converted to another format of text."""
+    params: dict[str, Param] = {
+        "index": str(plan.index),
+        "stream": _kind(plan),
+        "title": _TEXT_TITLES[plan.converted],
+        "why": plan.why,
+    }
+    if plan.is_lossy:
+        return Notice(code="text-converted", case="styled", severity="warning", params=params)
+    return Notice(code="text-converted", severity="info", params=params)
 
 
 _KIND_VIDEO = message("stream.video")

@@ -163,6 +163,7 @@ class _MuxRun:
         self._film = film
         self._shift = _shift(media, plan, begin)
         self._end: Fraction | None = None
+        self._languages: tuple[str, ...] = ()  # of the tracks of the result
         if plan.stop is not None:
             self._end = film.end if film else plan.stop + media.start - self._shift
         self._options = _muxer_options(media, plan)
@@ -180,6 +181,7 @@ class _MuxRun:
         total = self._film.bytes if self._film else 0
         try:
             film = self._add_streams(output)
+            self._languages = tuple(one.metadata.get("language", "") for one in output.streams)
             self._describe(output, film)
             if self._film:
                 make_room(film.metadata, self._plan.container, self._facts)
@@ -198,7 +200,10 @@ class _MuxRun:
 
     def add_facts(self, target: Path) -> None:
         """Write facts that the muxer does not accept into the finished file."""
-        write_facts(target, self._plan.container, self._facts)
+        into = CONTAINERS[self._plan.container]
+        stated = (one if into.states_language(one) else "" for one in self._languages)
+        languages = tuple(stated) if into.name == "mov" else ()
+        write_facts(target, into.name, replace(self._facts, languages=languages))
 
     def _add_streams(self, output: OutputContainer) -> Any:
         """The video and the copied streams in the order of the source."""

@@ -28,6 +28,7 @@ from engine.video.read.media_file import open_input, readable_packets, stream_at
 from engine.video.read.stream_info import title_of
 from engine.video.write.containers import CONTAINERS
 from engine.video.write.converted_sound import SoundConverter, converted_stream
+from engine.video.write.converted_text import TextConverter, text_stream
 from engine.video.write.segment_file import TimedPacket
 
 Refusal = (FFmpegError, ValueError)
@@ -193,6 +194,7 @@ class CopiedStreams:
         self._container = CONTAINERS[plan.container]
         self._streams: dict[int, tuple[Any, TrialMux]] = {}  # by index in the source
         self._converters: dict[int, SoundConverter] = {}
+        self._texts: dict[int, TextConverter] = {}
         self.refused: set[int] = set()
         self.taken: Counter[int] = Counter()
         self.dropped: Counter[int] = Counter()
@@ -203,7 +205,9 @@ class CopiedStreams:
         if plan is None or plan.kind == "attachment" or self._becomes_attachment(plan):
             return
         if plan.converted:
-            add = partial(converted_stream, stream=stream, codec=plan.converted)
+            is_text = plan.kind == "subtitle"
+            convert = text_stream if is_text else converted_stream
+            add = partial(convert, stream=stream, codec=plan.converted)
         else:
             base = self._fine_clock(stream.time_base) if plan.codec == "mov_text" else None
             add = partial(copied_stream, stream=stream, time_base=base)
@@ -216,7 +220,9 @@ class CopiedStreams:
         new = add(output)
         new.metadata.update(stream_metadata(stream.metadata))
         self._streams[stream.index] = new, trial
-        if plan.converted:
+        if plan.converted and plan.kind == "subtitle":
+            self._texts[stream.index] = TextConverter(stream, plan.converted)
+        elif plan.converted:
             has_times = plan.converted.startswith("pcm_") and self._container.has_times
             self._converters[stream.index] = SoundConverter(stream, new, has_times=has_times)
 
@@ -313,7 +319,15 @@ class CopiedStreams:
             return None
         if self._cuts_start and not clock.cut_start(packet, is_text):
             return None
-        return self._taken(packet, packet.stream.index, clock)
+        index = packet.stream.index
+        if index in self._texts:
+            try:
+                packet = self._texts[index].converted(packet)
+            except Refusal as err:
+                logger.info("a text of stream %d is refused: %s", index, err)
+                self.dropped[index] += 1
+                return None
+        return None if packet is None else self._taken(packet, index, clock)
 
     def _converted(self, index: int, packet: Any, clock: StreamClock) -> Iterator[TimedPacket]:
         first = Fraction(0) if self._cuts_start else None

@@ -1,9 +1,13 @@
-"""Facts of the video's track that FFmpeg's muxers do not accept: written into the finished file.
+"""Facts of tracks that FFmpeg's muxers do not accept: written into the finished file.
 
 PyAV cannot pass stereo 3D layouts, projections and, for Matroska, sample aspect ratios to the
 muxer. The header of the finished file is rewritten with the same length, so that nothing behind it
-moves: the name of the track is made longer before it is written (`make_room`), and what is taken
-from it afterwards is the room for elements (MKV) or boxes (MP4, MOV).
+moves: the name of the video's track is made longer before it is written (`make_room`), and what is
+taken from it afterwards is the room for elements (MKV) or boxes (MP4, MOV).
+
+Languages of MOV need no room. FFmpeg writes the 97 that Macintosh had numbers for, under one name
+("ger", not "deu"; no "swe"), and nothing for others; QuickTime reads any three letters of ISO 639-2
+in their place, five bits each, as MP4 has them.
 """
 
 from __future__ import annotations
@@ -11,8 +15,9 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable, Iterator, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 from engine.core.errors import OutputError
@@ -33,6 +38,7 @@ class TrackFacts:
     display: Size | None = None  # width and height in MKV, before a stereo layout multiplies them
     stereo3d: str = ""  # layout, as in `Statement.value`
     spherical: str = ""  # projection, as in `Statement.value`
+    languages: tuple[str, ...] = ()  # for MOV, one a track in their order: three letters or ""
 
 
 def states_stereo3d(container: str, value: str) -> bool:
@@ -63,7 +69,7 @@ def display_size(size: Size, aspect: Fraction) -> Size:
 
 def make_room(metadata: MutableMapping[str, str], container: str, facts: TrackFacts) -> None:
     """Lengthen the name of the track in the metadata that its muxer is given."""
-    if facts == TrackFacts():
+    if replace(facts, languages=()) == TrackFacts():
         return
     if CONTAINERS[container].is_matroska:
         metadata["title"] = metadata.get("title", "") + _MKV_ROOM * _FILLER
@@ -218,15 +224,49 @@ def boxes_of(data: bytes, start: int, end: int) -> Iterator[tuple[bytes, int, in
 
 
 def _write_mp4(path: Path, facts: TrackFacts) -> None:
+    new = _new_boxes(facts)
     with path.open("r+b") as file:
         start, size = _moov(file.read, file.seek)
         file.seek(start)
         moov = file.read(size)
-        changed = _rewritten(moov, _track_rewriter(_new_boxes(facts)))
-        if len(changed) != size or changed == moov:
+        changed = _rewritten(moov, _track_rewriter(new)) if new else moov
+        if len(changed) != size or (new and changed == moov):
             raise _NoRoom
+        if facts.languages:
+            changed = _rewritten(changed, partial(_with_language, facts.languages))
         file.seek(start)
         file.write(changed)
+
+
+_NO_LANGUAGE = (0x7FFF).to_bytes(2, "big")
+
+
+def _with_language(languages: tuple[str, ...], name: bytes, box: bytes) -> bytes:
+    """A track with its language where FFmpeg has written none."""
+    if name != b"trak":
+        return box
+    number = 0
+
+    def change(name: bytes, box: bytes) -> bytes:
+        nonlocal number
+        is_long = len(box) > 8 and box[8] == 1  # times of 64 bits
+        if name == b"tkhd":
+            (number,) = struct.unpack_from(">I", box, 28 if is_long else 20)
+        elif name == b"mdia":
+            return _rewritten(box, change)
+        elif name == b"mdhd":
+            at = 40 if is_long else 28
+            language = languages[number - 1] if number <= len(languages) else ""
+            if language and box[at : at + 2] == _NO_LANGUAGE:
+                return box[:at] + _packed(language) + box[at + 2 :]
+        return box
+
+    return _rewritten(box, change)
+
+
+def _packed(language: str) -> bytes:
+    first, second, third = (ord(letter) - 0x60 for letter in language)
+    return (first << 10 | second << 5 | third).to_bytes(2, "big")
 
 
 def _moov(read: Callable[[int], bytes], seek: Callable[[int], int]) -> tuple[int, int]:

@@ -68,9 +68,9 @@ def test_an_error_is_a_code_a_sentence_and_a_hint(command_line: CommandLine) -> 
     assert (error["code"], error["params"]) == ("source-missing", {"file": "a.mp4"})
     assert error["message"] == "a.mp4 does not exist."
     assert error["hint"].startswith("Check its name")
-    command_line.services.error = OutputExists("file", path="b.mp4")
+    command_line.services.error = OutputExists("before-start", name="b.mp4")
     ended = command_line("plan", "a.mp4")
-    assert "hint: Choose another name. Use -o NAME, or --overwrite." in ended.err
+    assert "hint: Choose another name: -o NAME. Or replace the file: --overwrite." in ended.err
     command_line.services.error = KeyboardInterrupt()
     assert command_line("probe", "a.mp4").status == 130
 

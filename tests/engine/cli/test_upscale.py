@@ -95,6 +95,31 @@ def test_a_first_model_that_is_none_is_refused(command_line: CommandLine, tmp_pa
         assert command_line.services.engine is None
 
 
+def test_a_setting_without_effect_on_the_model_next_to_it_is_refused(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
+    """With the automatic model, a preset or a film of latents it is a notice of the plan."""
+    first = tmp_path / "1x.pth"
+    first.touch()
+    for words, models in (
+        ("--model seedvr2-3b --set overlap=64", "lite, community"),
+        ("--set overlap=64 --set model=wan-2x", "lite, community"),
+        ("--model lite --set products=int8", "seedvr2-3b, seedvr2-7b, seedvr2-7b-sharp"),
+    ):
+        ended = command_line("upscale", "a.mp4", *words.split())
+        assert ended.status == 1, words
+        assert "has no effect with" in ended.err
+        assert f"choose a model that uses it: {models}." in ended.err
+    for words in (
+        "--set overlap=64",
+        "--model lite --set overlap=64",
+        "--model seedvr2-3b --set overlap=16",
+        "--model lite --set vae_precision=float16",
+        f"--model seedvr2-3b --set overlap=64 --set first_model={first}",
+    ):
+        assert command_line("upscale", "a.mp4", *words.split()).status == 0, words
+
+
 def test_impossible_settings_are_refused_with_a_hint(command_line: CommandLine) -> None:
     for words in (
         "--scale 9",

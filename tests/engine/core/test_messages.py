@@ -1,6 +1,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,16 @@ ERROR_CODES = {kind.code for kind in ERRORS.values()}
 
 
 def placeholders(entry: dict[str, str]) -> set[str]:
-    return {name for field in entry.values() for name in PLACEHOLDER.findall(field)}
+    found = {name for field in entry.values() for name in PLACEHOLDER.findall(field)}
+    return found - {"interface"}
 
 
-def calls() -> Iterator[tuple[str, ast.Call]]:
+@cache
+def calls() -> list[tuple[str, ast.Call]]:
+    return list(_calls())
+
+
+def _calls() -> Iterator[tuple[str, ast.Call]]:
     for path in sorted((ROOT / "engine").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call):
@@ -95,7 +102,7 @@ def test_every_code_in_the_engine_is_in_the_catalogue_and_is_filled() -> None:
 
 def test_every_error_class_has_a_title() -> None:
     for kind in ERRORS.values():
-        assert catalogue("en").title(kind.code), kind.code
+        assert catalogue("en", "python").title(kind.code), kind.code
 
 
 def test_values_messages_and_lists_are_rendered_in_the_language(
@@ -119,6 +126,37 @@ def test_values_messages_and_lists_are_rendered_in_the_language(
         assert text_of(message("gone")) == "gone"
     finally:
         catalogue.cache_clear()
+
+
+CODE = re.compile(r"`python[^`]*`")
+FORMS = re.compile(r"\{interface:((?:[^{}]|\{\w+\})*)\}")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_an_option_is_named_to_users_of_the_command_line_alone(language: str) -> None:
+    wrong = []
+    for code, entry in read_entries(language).items():
+        for field in (entry.get("text", ""), entry.get("hint", "")):
+            forms = [found.split("|") for found in FORMS.findall(field)]
+            assert all(2 <= len(one) <= 3 for one in forms), code
+            assert field.count("{interface:") == len(forms), code
+            others = [FORMS.sub("", field), *(form for one in forms for form in one[1:])]
+            wrong += [code for one in others if re.search(r"(?<![-\w])--[a-z]", CODE.sub("", one))]
+    of_commands = ("engine/cli", "engine/bench")
+    places = [(code_of(call), place) for place, call in calls()]
+    raised = {code for code, place in places if not place.startswith(of_commands)}
+    assert not raised.intersection(wrong)
+
+
+def test_a_hint_has_the_words_of_its_reader() -> None:
+    found = message("plan-does-not-fit.encoding", size="9 GB")
+    with messages.for_command_line():
+        assert str(found.hint).endswith("choose the CPU: --set device=cpu.")
+    assert str(found.hint).endswith('choose the CPU: device="cpu".')
+    assert catalogue("en", "window").hint(found).endswith("choose the CPU.")
+    missing = message("weights-missing.model", file="vae", title="VAE", size="", time="", speed="")
+    assert "python -m engine models download vae`" in str(missing.hint)
+    assert catalogue("zh_CN", "window").hint(missing) == "请按“下载并开始”，或选择内置模型 Lite。"
 
 
 # Names that a user types: options, commands, and values of settings.

@@ -3,7 +3,7 @@ from fractions import Fraction
 import pytest
 
 from engine.core.errors import SettingsError
-from engine.core.messages import catalogue
+from engine.core.messages import text_of
 from engine.core.units import (
     bytes_text,
     clock_text,
@@ -76,8 +76,7 @@ def test_sizes_of_memory_are_read_in_all_usual_spellings() -> None:
 def test_minutes_in_a_sentence_are_in_its_language() -> None:
     durations = [minutes_message(seconds) for seconds in (2, 1200, 3900)]
     shown = {
-        language: [catalogue(language).text(one) for one in durations]
-        for language in ("en", "zh_CN")
+        language: [text_of(one, language) for one in durations] for language in ("en", "zh_CN")
     }
     assert shown["en"] == ["1 min", "20 min", "1 h 05 min"]
     assert shown["zh_CN"] == ["1 分钟", "20 分钟", "1 小时 05 分钟"]

@@ -91,7 +91,7 @@ def test_a_gpu_that_lacks_its_runtime_does_not_start_and_names_the_commands(
     assert (plan.work.device, plan.card) == ("cuda", "RTX 5070 Ti, 16 GB")
     with pytest.raises(WeightsMissing) as caught:
         check_plan(media, plan, overwrite=False)
-    for command in ("runtime install", "models download seedvr2-7b-sharp-int8", "--model lite"):
+    for command in ("runtime install", "models download seedvr2-7b-sharp-int8", 'model="lite"'):
         assert command in caught.value.hint
     check_plan(
         media, make_plan(media, JobSettings(model="lite"), None, machine(tmp_path)), overwrite=False

@@ -76,3 +76,61 @@ def test_marks_of_tracks_are_kept_or_named(
         lost = marked(tmp_path / f"lost.{suffix}", "matroska" if suffix == "mkv" else suffix, ())
         (problem,) = verify(source, lost).problems
         assert "not marked as forced" in str(problem.message)
+
+
+LANGUAGES = (
+    "deu",
+    "ger",
+    "swe",
+    "zho",
+    "fra",
+    "dut",
+    "nob",
+    "cmn",
+    "mul",
+    "und",
+    "",
+    "de",
+    "pt-BR",
+)
+
+
+def spoken(path: Path, languages: tuple[str, ...] = LANGUAGES) -> Path:
+    """A clip with a sound of each language; the video has the first one."""
+    source = make_clip(path.with_name("plain.mkv"), frames=3, audio_tracks=1, b_frames=0)
+    with av.open(str(source)) as old, av.open(str(path), "w") as new:
+        film, sound = old.streams
+        added = [new.add_stream_from_template(film, opaque=True)]
+        added += [new.add_stream_from_template(sound, opaque=True) for _ in languages]
+        for stream, language in zip(added, (languages[0], *languages), strict=True):
+            stream.metadata["language"] = language
+        packets = [packet for packet in old.demux() if packet.dts is not None]
+        for packet in packets:
+            for stream in added[1:] if packet.stream is sound else added[:1]:
+                packet.stream = stream
+                new.mux(packet)
+    return path
+
+
+@pytest.mark.parametrize(("old", "new"), list(product(("mkv", "mp4"), CONTAINERS)))
+def test_languages_of_tracks_are_kept_or_named(old: str, new: str, tmp_path: Path) -> None:
+    source = spoken(tmp_path / f"source.{old}")
+    result = tmp_path / f"result.{new}"
+    make_identity(source, result)
+    was, now = probe(source), probe(result)
+    named = {
+        one.params["index"]: one.params["language"]
+        for one in stream_notices(was, new)
+        if one.code == "language-left-out"
+    }
+    assert set(named.values()) == ({"de", "pt-BR"} if old == "mkv" != new else set())
+    assert now.video.language == was.video.language == "deu"
+    for before, after in zip(was.audio_streams, now.audio_streams, strict=True):
+        usual = ("", "und")
+        assert after.language == before.language or (
+            before.language in (*usual, *named.values()) and after.language in usual
+        )
+    assert verify(source, result).passed
+    without = spoken(tmp_path / "without.mkv", ("und", *LANGUAGES[1:]))
+    (problem,) = verify(source, without).problems
+    assert "deu" in str(problem.message)

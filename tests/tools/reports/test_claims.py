@@ -7,11 +7,21 @@ from typing import get_args
 
 import pytest
 
+import engine
 from engine.bench.chart import svg_of
-from engine.bench.report import Claim, ClaimState, claim_of, claims, is_switch, markdown
+from engine.bench.report import (
+    Claim,
+    ClaimState,
+    claim_of,
+    claims,
+    is_switch,
+    markdown,
+    why_not,
+)
 from engine.core.messages import message, text_of
 from engine.planner.gpu_speed import LAUNCH_S
 from engine.settings.optimisations import choices, optimisations
+from tests.helpers.clips import make_clip
 from tests.pretended_gpu.published_switches import known
 from tools.reports.claims import H100, PAGE, ROOT, MeasuredMachine, host_shares, machines, page
 
@@ -126,6 +136,35 @@ def less(before: float, after: float) -> str:
     return f"{round(100 * (1 - after / before))} %"
 
 
+def test_few_claims_are_met_in_part_and_no_feature_is_missing() -> None:
+    """A claim has switches, settings or modules, or a reason for doing without."""
+    found = claims()
+    assert sum(claim.state == "in-part" for claim in found.values()) <= 5
+    for name, claim in found.items():
+        has_parts = bool([*filter(is_switch, claim.rows), *claim.settings, *claim.modules])
+        assert has_parts or why_not(name), name
+        assert claim.state != "not-used" or why_not(name), name
+
+
+@pytest.mark.extended
+def test_a_planned_job_takes_less_memory_with_the_switches(tmp_path: Path) -> None:
+    make_clip(tmp_path / "in.mkv", size=(960, 540), frames=3)
+    with_them, without = (
+        engine.plan(
+            tmp_path / "in.mkv",
+            model="seedvr2-3b",
+            height=720,
+            pretend_gpu="RTX 5090",
+            switches=switches,
+        )
+        for switches in ("", "all=off")
+    )
+    for plan in (with_them, without):
+        assert plan.work.encode_tile is plan.work.decode_tile is None
+    expected = less(without.device_bytes, with_them.device_bytes)
+    assert f"{expected} less" in claims()["total-memory"].words
+
+
 def test_words_about_counts_are_those_of_the_pretended_gpu() -> None:
     found = known()
     vae, dit = found["vae.all"], found["dit.all"]
@@ -134,6 +173,10 @@ def test_words_about_counts_are_those_of_the_pretended_gpu() -> None:
     buffers = [found[f"{group}.planned_buffers"] for group in ("vae", "dit")]
     in_place = [found["vae.in_place"], found["dit.in_place_residual"]]
     steps = found["dit.fused_steps"]
+
+    def saved(row: str) -> int:
+        return found[row].off.launches - found[row].on.launches
+
     expected = {
         "total-time": [
             less(vae.off.gigabytes, vae.on.gigabytes) + " of the decoder's bytes",
@@ -168,6 +211,10 @@ def test_words_about_counts_are_those_of_the_pretended_gpu() -> None:
             f"{winograd.on.peak_gib / winograd.off.peak_gib:.1f} times the memory",
         ],
         "upsampler-fold": [f"{vae.off.teraflops / vae.on.teraflops:.2f} times fewer"],
+        "constant-work": [
+            f"saves {saved('dit.constant_modulation')} launches",
+            f"the text {saved('dit.constant_text')}.",
+        ],
     }
     for name, words in expected.items():
         for one in words:

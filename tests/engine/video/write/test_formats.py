@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import av
 import numpy as np
 import pytest
 
@@ -33,7 +34,7 @@ from engine.video.write.mux import tried
 from engine.video.write.segment_writer import SegmentWriter
 from tests.helpers.clips import copied, make_clip
 from tests.helpers.plans import a_media
-from tests.helpers.results import mux_all, plan_of, random_planes, segments_of
+from tests.helpers.results import make_identity, mux_all, plan_of, random_planes, segments_of
 
 FAST = JobSettings(model="none", speed="fast")
 
@@ -52,13 +53,13 @@ def faults(media: MediaInfo, output: Path, plan: Plan) -> dict[str, str]:
 
 
 def a_film(path: Path) -> Path:
-    """A video with more than WebM holds: SubRip besides sound that it does hold."""
+    """A video with more than WebM holds: pictures as subtitles besides sound that it does hold."""
     return make_clip(
         path,
         frames=12,
         audio_tracks=2,
         audio_codec="libopus",
-        subtitles=("subrip",),
+        subtitles=("hdmv_pgs_subtitle",),
         chapters=2,
         metadata={"title": "A"},
         sar=Fraction(16, 15),
@@ -78,6 +79,94 @@ def test_webm_keeps_what_it_holds_names_the_rest_and_a_loss_is_seen(tmp_path: Pa
     copied(output, other, format="webm", kind="video")  # without sound
     assert "streams" in faults(media, other, plan)
     assert "sound" not in str(faults(media, output, plan))
+
+
+SPOKEN = """[Script Info]
+ScriptType: v4.00+
+
+[V4+ Styles]
+Format: Name, Fontname, Fontsize, PrimaryColour, Bold, Italic, Underline, Alignment
+Style: Default,Arial,20,&H00FFFFFF,0,0,0,2
+
+[Events]
+Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text
+Dialogue: 0,0:00:00.04,0:00:00.20,Default,,0,0,0,,{\\pos(10,20)\\i1}1 < 2{\\i0} & 3 > 2{a note}
+Dialogue: 0,0:00:00.12,0:00:00.36,Default,,0,0,0,,two\\Nlines
+Dialogue: 0,0:00:00.20,0:00:00.24,Default,,0,0,0,,{\\p1}m 0 0 l 9 9{\\p0}
+"""
+
+
+def with_texts(folder: Path) -> Path:
+    """A video with subtitles of ASS and of SubRip."""
+    (folder / "a.ass").write_text(SPOKEN, "utf-8")
+    source = make_clip(folder / "a.mkv", frames=12, subtitles=("subrip",), b_frames=0)
+    output = folder / "b.mkv"
+    with (
+        av.open(str(source)) as old,
+        av.open(folder / "a.ass") as texts,
+        av.open(output, "w") as new,
+    ):
+        read = [*old.streams, *texts.streams]
+        added = {stream: new.add_stream_from_template(stream, opaque=True) for stream in read}
+        for stream, language in zip(added.values(), ("und", "eng", "deu"), strict=True):
+            stream.metadata["language"] = language
+        for packet in (*texts.demux(), *old.demux()):
+            if packet.dts is not None:
+                packet.stream = added[packet.stream]
+                new.mux(packet)
+    return output
+
+
+def texts_of(path: Path) -> list[tuple[float, bytes]]:
+    with av.open(str(path)) as file:
+        return [
+            (float(packet.pts * packet.time_base), bytes(packet))
+            for packet in file.demux(file.streams.subtitles[-1])
+            if packet.size
+        ]
+
+
+def test_subtitles_of_text_become_webvtt_in_webm(tmp_path: Path) -> None:
+    output, other = tmp_path / "out.webm", tmp_path / "other.webm"
+    media, plan = job(with_texts(tmp_path), output)
+    assert [(one.codec, one.converted, one.is_lossy) for one in plan.streams] == [
+        ("subrip", "webvtt", False),
+        ("ass", "webvtt", True),
+    ]
+    assert [stream.codec for stream in probe(output).streams] == ["webvtt", "webvtt"]
+    assert [stream.language for stream in probe(output).streams] == ["eng", "deu"]
+    assert texts_of(output) == [
+        (0.04, b"<i>1 &lt; 2</i> &amp; 3 &gt; 2"),
+        (0.12, b"two\nlines"),
+    ]
+    assert faults(media, output, plan) == {}
+    found = [one for one in stream_notices(media, "webm") if one.code == "text-converted"]
+    assert [(one.case, one.severity) for one in found] == [("", "info"), ("styled", "warning")]
+    assert verify(media, output).passed
+
+    with av.open(str(output)) as old, av.open(str(other), "w") as new:
+        added = {one: new.add_stream_from_template(one, opaque=True) for one in old.streams}
+        for packet in old.demux():
+            if packet.dts is not None:
+                stream = added[packet.stream]
+                if bytes(packet) == b"two\nlines":
+                    changed = av.Packet(b"other words")
+                    changed.pts, changed.dts, changed.duration = packet.pts, packet.dts, 240
+                    changed.time_base, packet = packet.time_base, changed
+                packet.stream = stream
+                new.mux(packet)
+    assert "differ" in faults(media, other, plan)["stream-content"]
+
+
+def test_a_part_of_a_video_has_its_own_texts(tmp_path: Path) -> None:
+    output = tmp_path / "part.webm"
+    source = with_texts(tmp_path)
+    plan = make_identity(source, output, FAST, start=Fraction(4, 25))
+    assert texts_of(output) == [
+        (0.0, b"<i>1 &lt; 2</i> &amp; 3 &gt; 2"),
+        (0.0, b"two\nlines"),
+    ]
+    assert faults(probe(source), output, plan) == {}
 
 
 def test_webm_keeps_transparency_and_its_source_stays_webm(tmp_path: Path) -> None:
