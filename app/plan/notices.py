@@ -24,6 +24,7 @@ from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
 from app.widgets.parts import follow_in_tab_order, label, named
 from app.widgets.plain import caption, set_tip
+from app.widgets.tab_stop import TabStop
 from engine.core.errors import (
     ErrorInfo,
     PlanDoesNotFit,
@@ -123,6 +124,7 @@ class PlanNotices(QWidget):
         self._lines = column(spacing=4)
         self._below = FlowLayout(spacing=6)  # buttons of what is being downloaded
         column(self._lines, self._downloads, self._below, spacing=6, on=self)
+        self._stop = TabStop(self)
 
     def show_job(self, row: JobRow) -> None:
         """Show what is known about the plan of a job."""
@@ -155,6 +157,7 @@ class PlanNotices(QWidget):
             self._add(f"{notice.code}.{notice.case}", line, opens=is_refusal and at == 0)
             controls += line.controls
         follow_in_tab_order(self, (*controls, *below))
+        self._stop.set_controls((*controls, *below))
         self.setVisible(bool(found or row.downgrades) or not self._downloads.isHidden())
 
     def _found(self, row: JobRow) -> list[Notice]:

@@ -19,6 +19,7 @@ from app.widgets.layouts import STRETCH, column, row
 from app.widgets.notice_line import colour_of
 from app.widgets.parts import button, elided, label, named, set_kind
 from app.widgets.plain import set_tip
+from app.widgets.tab_stop import TabStop
 from engine.core.errors import WeightsMissing
 from engine.core.messages import Message
 from engine.core.units import bytes_text, memory_text
@@ -68,6 +69,7 @@ class PlanCard(QFrame):
             margins=(14, 10, 14, 8),
             on=self,
         )
+        TabStop(self, (why, self._guess))
         bind(self, self._show, theme=True)
 
     def show_job(self, row: JobRow) -> None:
