@@ -30,6 +30,7 @@ from app.widgets.plain import Label, message_box, set_tip, tip
 from app.widgets.tab_stop import TabStop
 from engine.core.plain_text import one_line
 
+_SHORTER = Qt.ItemDataRole.UserRole + 1  # of a choice: texts for little room
 _LIST_BORDER = 26  # px of an open list, with its scroll bar
 
 
@@ -192,7 +193,8 @@ class FlowLayout(QLayout):
 class ChoiceBox(QComboBox):
     """A drop-down list; the wheel scrolls the page below it and never changes the choice.
 
-    A text without room loses its middle: names differ at their ends. The open list has room for it.
+    A text without room gives way to a shorter one, and that loses its middle: names differ at their
+    ends. The open list has room for the whole text.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -204,6 +206,11 @@ class ChoiceBox(QComboBox):
     def offer(self, text: str, value: object = None) -> None:
         """Offer a choice, whose name may be foreign."""
         self.addItem(one_line(text), value)
+
+    def set_item_texts(self, at: int, text: str, *shorter: str) -> None:
+        """Give a choice another text, and shorter ones for the closed list."""
+        self.setItemText(at, one_line(text))
+        self.setItemData(at, list(map(one_line, shorter)), _SHORTER)
 
     def set_item_tip(self, at: int, text: str) -> None:
         """Give a choice a tool tip."""
@@ -226,9 +233,11 @@ class ChoiceBox(QComboBox):
         self.initStyleOption(option)
         box, text_field = QStyle.ComplexControl.CC_ComboBox, QStyle.SubControl.SC_ComboBoxEditField
         field = self.style().subControlRect(box, option, text_field, self)
-        option.currentText = self.fontMetrics().elidedText(
-            option.currentText, Qt.TextElideMode.ElideMiddle, field.width() - 2
-        )
+        metrics, room = self.fontMetrics(), field.width() - 2
+        texts = [option.currentText, *(self.itemData(self.currentIndex(), _SHORTER) or ())]
+        fitting = (text for text in texts if metrics.horizontalAdvance(text) <= room)
+        cut = metrics.elidedText(texts[-1], Qt.TextElideMode.ElideMiddle, room)
+        option.currentText = next(fitting, cut)
         return option
 
     def paintEvent(self, _event: QPaintEvent) -> None:
