@@ -87,9 +87,9 @@ _MOST_LOOKS = 50  # at paths of no known ending, which may be folders of a slow 
 
 
 def drop_texts(paths: Sequence[Path]) -> tuple[str, str]:
-    """What a drop of these paths does, and a second sentence; only their names are looked at.
+    """Sentence about a drop of these paths, and lines with more, from their names alone.
 
-    Of those without a known ending some are asked whether they are folders.
+    Some of the paths without a known ending are asked whether they are folders.
     """
     counts = [sum(p.suffix.lower() in endings for p in paths) for endings, _, _ in _KINDS]
     known = frozenset().union(*(endings for endings, _, _ in _KINDS))
@@ -108,7 +108,7 @@ def drop_texts(paths: Sequence[Path]) -> tuple[str, str]:
     together = tr("{first} and {last}", first=tr(", ").join(first), last=last) if first else last
     searched = tr("Folders are searched with their subfolders.") if folders else ""
     more = tr("Also {files}", files=strange) if unknown else ""
-    return tr("Add {files}", files=together), "  ".join(filter(None, (more, searched)))
+    return tr("Add {files}", files=together), "\n".join(filter(None, (more, searched)))
 
 
 def _counted(count: int, one: str, many: str) -> str:

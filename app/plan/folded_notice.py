@@ -46,7 +46,7 @@ class FoldedNotice(QWidget):
     ) -> None:
         super().__init__()
         self._has_more = bool(hint or buttons or notices)
-        self._notices = notices
+        self._buttons, self._notices = buttons, notices
         is_whole = severity != "info" if is_whole is None else is_whole
         self._head = _Head(severity, message, is_whole, self._has_more)
         self._head.pressed.connect(self._toggle)
@@ -67,10 +67,10 @@ class FoldedNotice(QWidget):
     @property
     def controls(self) -> list[QWidget]:
         """The line, where it opens, and what is below it, in the order of the keyboard."""
-        below = self._body.findChildren(QPushButton)
+        below = list[QWidget](self._buttons)
         for notice in self._notices:
-            below = [*below, *notice.controls]
-        return [self._head, *dict.fromkeys(below)] if self._head.opens else list(below)
+            below += notice.controls
+        return [self._head, *below] if self._head.opens else below
 
     @property
     def is_open(self) -> bool:

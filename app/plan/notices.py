@@ -108,7 +108,7 @@ _CHANGED, _NOTES = "planChanged", "notes"
 
 
 class PlanNotices(QWidget):
-    """What keeps the video from starting, open; then warnings; then notes behind one line."""
+    """Refusals, the first of them open; then warnings; then notes behind one line."""
 
     choices_requested = Signal(dict)  # settings by name
 

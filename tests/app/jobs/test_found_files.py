@@ -70,7 +70,7 @@ def test_a_drag_says_what_a_drop_will_do(bench, tmp_path):
     assert drop_texts(paths[:1]) == ("Add 1 video", "")
     assert drop_texts([*paths, tmp_path / "Tapes"]) == (
         "Add 2 videos, 1 image and 1 folder",
-        f"Also 2 files of unknown type  {sentence}",
+        f"Also 2 files of unknown type\n{sentence}",
     )
     assert drop_texts(paths[3:])[0] == "Add 2 files of unknown type"
     assert drop_texts([tmp_path / "x.safetensors"])[0] == "Add 1 model file"
