@@ -58,7 +58,9 @@ def offers_of(notice: Notice, settings: JobSettings) -> list[Offer]:
         if values:
             title = offer_text(values, settings)
             is_meanwhile = notice.code == WeightsMissing.code
-            found.append(Offer(tr("{text} meanwhile", text=title) if is_meanwhile else title, values))
+            found.append(
+                Offer(tr("{text} meanwhile", text=title) if is_meanwhile else title, values)
+            )
     return found[:_MOST]
 
 
