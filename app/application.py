@@ -118,7 +118,9 @@ class Program(QObject):
             self.ui_state,
         )
         self.latents = LatentsController(self.window, self.controller, self.queue, self.models, hub)
-        self._presets = PresetsController(self.window, self.controller, self.presets, self.ui_state)
+        self._presets = PresetsController(
+            self.window, self.controller, self.queue, self.presets, self.ui_state, hub
+        )
         self.model_files.installed_changed.connect(self._presets.look)  # Fast depends on them
         self.bench = BenchmarkController(
             self.window, self.controller, self.queue, self.bench_model, hub

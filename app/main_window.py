@@ -30,7 +30,7 @@ from app.help.view import HelpView
 from app.i18n import tr
 from app.jobs.choices_form import ChoicesForm
 from app.jobs.decision_panel import DecisionPanel
-from app.jobs.found_files import Intake
+from app.jobs.found_files import Intake, drop_texts
 from app.jobs.queue_column import QueueColumn
 from app.jobs.report_dialog import ReportDialog
 from app.preview.preview_view import PreviewView
@@ -312,13 +312,13 @@ class MainWindow(QMainWindow):
 
     # Files
 
-    def show_drop_hover(self, is_hovered: bool) -> None:
-        """Files are being dragged over the window, or no longer."""
-        if is_hovered:
-            self._overlay.open_up()
+    def show_drop_hover(self, paths: Sequence[Path]) -> None:
+        """Files are being dragged over the window: say what a drop does; none are any longer."""
+        if paths:
+            self._overlay.open_up(*drop_texts(paths))
         else:
             self._overlay.hide()
-        self.preview.set_drop_hovered(is_hovered)
+        self.preview.set_drop_hovered(bool(paths))
 
     # Qt's side
 

@@ -15,6 +15,7 @@ from app.state.log_model import KEPT_LINES, LogModel
 from app.theme import tokens
 from app.widgets.layouts import MIDDLE, RIGHT, row
 from app.widgets.parts import action_button, bind_text, elided, icon_button, label, named
+from app.widgets.tab_stop import TabStop
 from engine.protocol.plan import LatentPlan, Notice, Plan
 from engine.settings.schema import CODECS
 
@@ -91,6 +92,7 @@ class StatusBar(QWidget):
         style = Qt.ToolButtonStyle.ToolButtonTextOnly  # like words of the strip
         buttons = [action_button(action, "quiet", style) for action in actions]
         row(sentence, (self._line, 1), *buttons, spacing=16, margins=(16, 0, 8, 0), on=self)
+        TabStop(self, buttons)
         bind(self, lambda: self.show_plan(self._plan))
 
     def show_plan(self, plan: Plan | None) -> None:

@@ -17,6 +17,7 @@ from app.widgets.controls import SegmentedControl
 from app.widgets.layouts import Stretch, layout_of, row
 from app.widgets.parts import action_button, bind_text, elided, named, set_kind
 from app.widgets.plain import Label, set_tip
+from app.widgets.tab_stop import TabStop
 from engine.core import paths
 
 _WIDE, _NARROW, _TIGHT = 1480, 1400, 1180  # px
@@ -38,7 +39,7 @@ class ToolBar(QWidget):
         sign = Label()
         sign.setPixmap(QIcon(str(paths.resource("icons", "upreel-256.png"))).pixmap(QSize(26, 26)))
         self._name, self._chip = named(Label("Upreel"), kind="title"), GpuChip()
-        self._switch = named(SegmentedControl(list(LANGUAGES)), "languageSwitch")
+        self._switch = named(SegmentedControl(list(LANGUAGES), in_bar=True), "languageSwitch")
         self._switch.set_labels(LANGUAGES)
         bind_text(self._switch, self._switch.setAccessibleName, mark("Language"))
         style = Qt.ToolButtonStyle
@@ -66,6 +67,8 @@ class ToolBar(QWidget):
             margins=(16, 0),
             on=self,
         )
+        buttons = self._models, bench, self._machines, settings, *self._switch.buttons
+        TabStop(self, (self._gauges, *buttons, self._theme))
         self._switch.chosen.connect(self.language_requested)
         self._theme.clicked.connect(
             lambda: self.theme_requested.emit("light" if tokens.current().is_dark else "dark")

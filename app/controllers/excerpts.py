@@ -13,7 +13,7 @@ from app.bridge.engine_bridge import EventHub
 from app.controllers.queue import QueueController
 from app.excerpts.taste_view import Snippet, TasteView
 from app.i18n import tr
-from app.jobs.preset_form import title_of
+from app.jobs.preset_form import chosen_by, title_of
 from app.main_window import MainWindow
 from app.preview.playback import opener
 from app.preview.player import Frame, Opener, Player
@@ -28,7 +28,7 @@ from engine.core.geometry import Size
 from engine.core.units import memory_text
 from engine.protocol import commands, events
 from engine.protocol.excerpt import Excerpt, Scene
-from engine.settings.presets import Preset, applied
+from engine.settings.presets import Preset
 from engine.settings.schema import JobSettings
 
 _SAMPLE_S = 2.0  # of each preset
@@ -223,7 +223,7 @@ class TasteController(QObject):
 
     def _settings(self, name: str) -> JobSettings:
         assert self._row is not None
-        return applied(self._preset(name), self._row.settings)
+        return chosen_by(self._preset(name), self._row.settings)
 
     # Making
 

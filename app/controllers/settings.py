@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date
 from pathlib import Path
 
-from PySide6.QtCore import QObject, QStandardPaths, Signal
+from PySide6.QtCore import QObject, QStandardPaths, QTimer, Signal
 from PySide6.QtWidgets import QFileDialog, QInputDialog, QWidget
 
+from app.bridge.engine_bridge import EventHub
 from app.controllers.queue import QueueController
 from app.i18n import tr
-from app.jobs.preset_form import title_of
+from app.jobs.preset_form import chosen_by, title_of
 from app.main_window import MainWindow
 from app.settings.dialog import DiagnosticsLine, SettingsDialog
 from app.state.listings import DiagnosticsModel, PresetsModel
+from app.state.queue_model import QueueModel
 from app.ui_state import UiState
 from app.widgets.controls import is_confirmed
-from engine.protocol import commands
+from engine.core.errors import SettingsError
+from engine.protocol import commands, events
+from engine.protocol.plan import Plan
 from engine.settings.presets import Preset
-from engine.settings.schema import EngineSettings, with_values
+from engine.settings.schema import EngineSettings, JobSettings, with_values
 
+_WAIT_MS = 250  # after a plan, before those of the presets are made
 _PRESET_ENDING, _ARCHIVE_ENDING = ".toml", ".zip"
 
 
@@ -66,26 +72,73 @@ class SettingsController(QObject):
 
 
 class PresetsController(QObject):
-    """Joins the form, the model and the engine."""
+    """Joins the form, the model and the engine.
+
+    A moment after the selected video got a plan, the engine is asked for its plan with each preset,
+    so that the list has their times.
+    """
 
     def __init__(
         self,
         window: MainWindow,
         controller: QueueController,
+        queue: QueueModel,
         model: PresetsModel,
         ui_state: UiState,
+        hub: EventHub,
     ) -> None:
         super().__init__(window)
         self._window, self._controller = window, controller
         self._model, self._ui_state = model, ui_state
+        self._plan: Plan | None = None  # of the selected video
+        self._plans: dict[JobSettings, Plan | None] = {}
+        self._asks_soon = QTimer(self)
+        self._asks_soon.setSingleShot(True)
+        self._asks_soon.setInterval(_WAIT_MS)
+        self._asks_soon.timeout.connect(self._ask)
         form = self._form = window.choices.presets
         form.ordered.connect(self._order)
         model.changed.connect(lambda: window.choices.show_presets(model.presets, model.card))
         model.failed.connect(form.show_problem)
+        model.changed.connect(self._asks_soon.start)
+        window.queue_column.view.selected.connect(self._follow)
+        queue.queue_changed.connect(self._follow)
+        queue.job_changed.connect(self._follow)
+        hub.subscribe(events.PlanShown, self._take)
 
     def look(self) -> None:
         """Ask which presets there are."""
         self._controller.send(commands.ListPresets())
+
+    def _follow(self) -> None:
+        """Forget the times of another plan, and ask for those of this one soon."""
+        row = self._window.selected
+        is_known = row is not None and row.state.can_change and not row.awaits_plan
+        plan = row.plan if row is not None and is_known else None
+        if plan is self._plan:
+            return
+        self._plan, self._plans = plan, {}
+        if row is not None and plan is not None:
+            self._plans[row.settings] = plan
+            self._asks_soon.start()
+        self._form.show_plans(self._plans)
+
+    def _ask(self) -> None:
+        row = self._window.selected
+        if row is None or self._plan is None or row.plan is not self._plan:
+            return
+        for preset in self._model.presets:
+            with suppress(SettingsError):  # choosing it says why
+                settings = chosen_by(preset, row.settings)
+                if settings not in self._plans:
+                    show = commands.ShowPlan(job_id=row.job_id, settings=settings)
+                    self._controller.send(show)
+
+    def _take(self, event: events.PlanShown) -> None:
+        row = self._window.selected
+        if self._plan is not None and row is not None and event.job_id == row.job_id:
+            self._plans[event.settings] = event.plan
+            self._form.show_plans(self._plans)
 
     def ask_title(self, suggestion: str) -> str:
         """The title under which choices are kept; "" for none."""

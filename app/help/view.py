@@ -13,6 +13,7 @@ from app.actions import SPECS
 from app.bound import bind
 from app.i18n import current_language, mark, tr
 from app.preview import compare_canvas, playback
+from app.widgets import tab_stop
 from app.widgets.controls import SegmentedControl
 from app.widgets.layouts import Stretch, column, grid, row
 from app.widgets.page import Page
@@ -33,6 +34,7 @@ def groups() -> dict[str, list[Key]]:
         tr("General"): [
             (_shown(spec.shortcuts[:1]), tr(spec.text)) for spec in SPECS.values() if spec.shortcuts
         ],
+        tr("Moving in the window"): [(_shown(keys), tr(text)) for keys, text in tab_stop.KEYS],
         tr("Playback and trimming"): [(_shown(keys), tr(text)) for keys, text in playback.KEYS],
         tr("Preview"): [(_shown(keys), tr(text)) for keys, text in compare_canvas.KEYS],
     }

@@ -16,7 +16,7 @@ from app.jobs.chosen_text import ChosenText
 from app.jobs.found_files import is_latent
 from app.jobs.more_choices import MoreChoices
 from app.jobs.output_form import FormatForm, SeedVr2Form, TargetForm
-from app.jobs.preset_form import PresetForm
+from app.jobs.preset_form import PresetForm, chosen_by
 from app.jobs.result_form import ResultForm
 from app.settings.editors import ChoiceEditor, title_of
 from app.state.job_row import JobRow, JobState
@@ -28,7 +28,7 @@ from engine.core.errors import ErrorInfo, SettingsError
 from engine.core.messages import message
 from engine.protocol.events import DeviceChoice, DevicesListed
 from engine.protocol.plan import Plan
-from engine.settings.presets import Preset, applied
+from engine.settings.presets import Preset
 from engine.settings.schema import JobSettings, about, model_family, with_values
 
 _WAIT_MS = 200  # after the last change, before the engine plans again
@@ -321,14 +321,12 @@ class ChoicesForm(QWidget):
 
     def _choose_preset(self, preset: Preset) -> None:
         try:
-            requested = applied(preset, self.settings)
+            requested = chosen_by(preset, self.settings)
         except SettingsError as err:
             self.presets.show_problem(err.info())
             self.presets.show_settings(self.settings)
             return
-        is_kin = model_family(requested.model) == model_family(self.settings.model)
-        values = {name: getattr(requested, name) for name in preset.changes}
-        self.choose(values if is_kin else {**values, "vae": ""})
+        self.choose({name: getattr(requested, name) for name in (*preset.changes, "vae")})
 
     def _apply(self, values: dict[str, object]) -> None:
         self.settings = with_values(self.settings, values)

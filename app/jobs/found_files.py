@@ -20,6 +20,7 @@ from app.jobs.file_suffixes import (
     WHEEL_ENDINGS,
 )
 from app.ui_state import UiState
+from app.widgets.drop import local_paths
 from engine.protocol.model_file_state import is_library
 
 MOST_FILES = 2000  # of one folder; more is a slip, or a job for the command line
@@ -73,6 +74,45 @@ def media_files(paths: Sequence[Path]) -> FoundFiles:
 NO_MEDIA = mark("not a video or image: {count}")
 PICTURES = mark("images in a folder of videos: {count}")
 TOO_MANY = mark("more than {most} in one folder: {count}")
+
+
+_KINDS = (  # of dropped files by their names: endings, texts for one and for several
+    (VIDEO_ENDINGS, mark("1 video"), mark("{count} videos")),
+    (PICTURE_ENDINGS, mark("1 image"), mark("{count} images")),
+    (LATENT_ENDINGS, mark("1 latent"), mark("{count} latents")),
+    (MODEL_ENDINGS, mark("1 model file"), mark("{count} model files")),
+    (WHEEL_ENDINGS, mark("1 runtime file"), mark("{count} runtime files")),
+)
+_MOST_LOOKS = 50  # at paths of no known ending, which may be folders of a slow drive
+
+
+def drop_texts(paths: Sequence[Path]) -> tuple[str, str]:
+    """Sentence about a drop of these paths, and lines with more, from their names alone.
+
+    Some of the paths without a known ending are asked whether they are folders.
+    """
+    counts = [sum(p.suffix.lower() in endings for p in paths) for endings, _, _ in _KINDS]
+    known = frozenset().union(*(endings for endings, _, _ in _KINDS))
+    others = [path for path in paths if path.suffix.lower() not in known]
+    folders = sum(path.is_dir() for path in others[:_MOST_LOOKS])
+    unknown = len(others) - folders
+    texts = [_counted(n, one, many) for n, (_, one, many) in zip(counts, _KINDS, strict=True) if n]
+    if folders:
+        texts.append(_counted(folders, mark("1 folder"), mark("{count} folders")))
+    strange = _counted(
+        unknown, mark("1 file of unknown type"), mark("{count} files of unknown type")
+    )
+    if not texts:
+        return tr("Add {files}", files=strange), tr("Upreel tries to open it as a video or image.")
+    *first, last = texts
+    together = tr("{first} and {last}", first=tr(", ").join(first), last=last) if first else last
+    searched = tr("Folders are searched with their subfolders.") if folders else ""
+    more = tr("Also {files}", files=strange) if unknown else ""
+    return tr("Add {files}", files=together), "\n".join(filter(None, (more, searched)))
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return tr(one) if count == 1 else tr(many, count=count)
 
 
 def films_in(folder: Path, left_out: Collection[Path] = ()) -> list[Path]:
@@ -174,8 +214,8 @@ class Intake(QObject):
         self.take([Path(chosen)] if chosen else [])
 
     def take_drop(self, mime: QMimeData) -> None:
-        """Add what was dropped; what lies on other machines is left alone."""
-        self.take([Path(url.toLocalFile()) for url in mime.urls() if url.isLocalFile()])
+        """Add what was dropped."""
+        self.take(local_paths(mime))
 
     def take(self, found: Sequence[Path]) -> None:
         """Add files and folders."""

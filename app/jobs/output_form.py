@@ -157,9 +157,13 @@ class FormatForm(QWidget):
 
     @property
     def summary(self) -> str:
-        """Container, codec and quality in one line: "MP4 · H.264 · High"."""
-        chosen = [editor.meaning for editor in self._editors.values()]
-        return " · ".join([*chosen, quality_of(self._worst - self._quality.value())])
+        """Container, codec and quality in one line: "MP4 · H.264 · High"; of images the format."""
+        container, codec = self._editors.values()
+        if container.meant in schema.IMAGE_FORMATS:
+            return container.meaning
+        quality = quality_of(self._worst - self._quality.value())
+        rate = value_text("bit_rate", self._bit_rate)
+        return " · ".join([container.meaning, codec.meaning, rate if self._bit_rate else quality])
 
     @property
     def controls(self) -> list[QWidget]:
@@ -239,7 +243,7 @@ def video_codec(plan: Plan) -> str:
 def quality_of(crf: int) -> str:
     """A CRF as text."""
     if crf == 0:
-        return tr("Lossless or nearly lossless")
+        return tr("Nearly lossless")
     if crf <= 14:
         return tr("Very high")
     if crf <= 18:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QMenu, QToolButton, QWidget
 
+from app import labels
 from app.bound import bind
 from app.engine_messages import hint, text
 from app.i18n import mark, tr
 from app.widgets.controls import ChoiceBox
-from app.widgets.layouts import MIDDLE, RIGHT, TOP, column, row
+from app.widgets.layouts import MIDDLE, RIGHT, column, row
 from app.widgets.notice_line import NoticeLine
 from app.widgets.parts import bind_text, elided, icon_button, label, named
-from engine.core.errors import ErrorInfo
-from engine.settings.presets import Preset, matching
-from engine.settings.schema import JobSettings
+from app.widgets.plain import set_tip
+from engine.core.errors import ErrorInfo, PlanDoesNotFit, SettingsError
+from engine.protocol.plan import Plan
+from engine.settings.presets import Preset, applied, matching
+from engine.settings.schema import JobSettings, model_family, with_values
 
 GOALS = {"fast": mark("Fast"), "balanced": mark("Balanced"), "best": mark("Best")}
 _ORDERS = {  # of the menu: the request and its text
@@ -47,20 +51,19 @@ class PresetForm(QWidget):
         bind_text(self._box, self._box.setAccessibleName, "Preset")
         title = label("Preset")
         title.setBuddy(self._box)
-        self._more = icon_button("more", "Save, export or import presets", "presetMenu", size=16)
+        self._plans: Mapping[JobSettings, Plan | None] = {}
+        self._more = icon_button(
+            "more", "Save, export or import presets", "presetMenu", "more", size=16
+        )
         self._more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self._menu = QMenu(self._more)
         self._actions = {name: QAction(self) for name in _ORDERS}
         self._fill_menu()
-        # Two lines high whatever it says, so that nothing below moves.
-        self._about = label(kind="secondary", name="presetAbout", wraps=True)
-        self._about.ensurePolished()
-        self._about.setMinimumHeight(2 * self._about.fontMetrics().lineSpacing())
-        self._about.setAlignment(TOP)
         self._problem = named(NoticeLine("warning"), "presetProblem")
         self._problem.setVisible(False)
-        choice = row((self._box, 1), self._more, spacing=6)
-        column(row(title, (self._for, 1)), choice, self._about, self._problem, spacing=8, on=self)
+        head = row(title, (self._for, 1), self._more, spacing=8)
+        column(head, self._box, self._problem, spacing=4, on=self)
+        QWidget.setTabOrder(self._box, self._more)
         self._box.activated.connect(self._choose)
         bind(self, self._show)
 
@@ -81,6 +84,11 @@ class PresetForm(QWidget):
         self.setVisible(bool(presets))
         self._show()
 
+    def show_plans(self, plans: Mapping[JobSettings, Plan | None]) -> None:
+        """Show the times of presets for a video, as far as its plans are known, by settings."""
+        self._plans = plans
+        self._show_times()
+
     def show_settings(self, settings: JobSettings) -> None:
         """Show which preset the settings are."""
         self._settings = settings
@@ -96,6 +104,7 @@ class PresetForm(QWidget):
             at -= 1
         self._box.setCurrentIndex(at)
         self._explain(shown)
+        self._show_times()
 
     def open_list(self) -> None:
         """Show what there is to choose."""
@@ -128,9 +137,21 @@ class PresetForm(QWidget):
             self._box.set_item_tip(self._box.count() - 1, _description(preset))
         self.show_settings(self._settings)
 
+    def _show_times(self) -> None:
+        """Name each preset with its time and what it costs or brings."""
+        for preset in self._presets:
+            at = self._box.findData(preset.name)
+            with suppress(SettingsError):  # choosing it says why
+                plan = self._plans.get(chosen_by(preset, self._settings))
+                self._box.set_item_texts(at, *_offered(preset, plan))
+        if self._box.itemData(0) == "" and self._presets:
+            plan = self._plans.get(self._settings)
+            time = labels.expected(plan) if plan is not None else ""
+            self._box.set_item_texts(0, " · ".join(filter(None, (tr("Custom"), time))))
+
     def _explain(self, current: Preset | None) -> None:
         tip = _description(current) if current is not None else ""
-        self._about.setText(tip)
+        set_tip(self._box, tip)
         self._box.setAccessibleDescription(tip)
         self._actions["export"].setEnabled(current is not None)
         self._actions["remove"].setEnabled(current is not None and current.is_own)
@@ -151,11 +172,36 @@ class PresetForm(QWidget):
         self._more.setMenu(self._menu)
 
 
+def chosen_by(preset: Preset, settings: JobSettings) -> JobSettings:
+    """The settings with those of a preset; a VAE of the user's own stays in its family.
+
+    Raises:
+        SettingsError: The preset has a setting that does not exist, or an impossible value.
+    """
+    requested = applied(preset, settings)
+    is_kin = model_family(requested.model) == model_family(settings.model)
+    return requested if is_kin else with_values(requested, {"vae": ""})
+
+
+def _offered(preset: Preset, plan: Plan | None) -> tuple[str, ...]:
+    """Name, time and effect of a preset, and the same in fewer words."""
+    title, effect = title_of(preset), tr(preset.effect) if preset.effect else ""
+    if plan is None:
+        return " · ".join(filter(None, (title, effect))), short_title(preset)
+    if any(notice.code == PlanDoesNotFit.code for notice in plan.notices):
+        return f"{title} · {tr('does not fit into memory')}", f"{title} · {tr('does not fit')}"
+    title, time = short_title(preset), labels.expected(plan)
+    return " · ".join(filter(None, (title, time, effect))), f"{title} · {time}"
+
+
+def short_title(preset: Preset) -> str:
+    """Title of a preset without what else it says."""
+    return preset.title if preset.is_own else " / ".join(tr(GOALS[one]) for one in preset.goals)
+
+
 def title_of(preset: Preset) -> str:
     """Title of a preset in a list that names the GPU already."""
-    if preset.is_own:
-        return preset.title
-    names = " / ".join(tr(GOALS[goal]) for goal in preset.goals)
+    names = short_title(preset)
     return (
         tr("{goals} (identical on this computer)", goals=names) if len(preset.goals) > 1 else names
     )

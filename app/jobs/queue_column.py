@@ -39,6 +39,7 @@ from app.widgets.parts import (
     named,
 )
 from app.widgets.plain import set_tip
+from app.widgets.tab_stop import TabStop
 from engine.core.plain_text import one_line
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ class QueueColumn(QWidget):
             margins=12,
             on=self,
         )
+        TabStop(self, (add, folder, self._drop))
 
 
 # --- lines around the cards

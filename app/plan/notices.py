@@ -24,6 +24,7 @@ from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine
 from app.widgets.parts import follow_in_tab_order, label, named
 from app.widgets.plain import caption, set_tip
+from app.widgets.tab_stop import TabStop
 from engine.core.errors import (
     ErrorInfo,
     PlanDoesNotFit,
@@ -57,7 +58,9 @@ def offers_of(notice: Notice, settings: JobSettings) -> list[Offer]:
         if values:
             title = offer_text(values, settings)
             is_meanwhile = notice.code == WeightsMissing.code
-            found.append(Offer(tr("{text} now", text=title) if is_meanwhile else title, values))
+            found.append(
+                Offer(tr("{text} meanwhile", text=title) if is_meanwhile else title, values)
+            )
     return found[:_MOST]
 
 
@@ -103,11 +106,11 @@ _SHOWN_ABOVE = (
     PRETENDED,
 )
 _ORDER = {"refusal": 0, "warning": 1, "info": 2}
-_CHANGED = "planChanged"
+_CHANGED, _NOTES = "planChanged", "notes"
 
 
 class PlanNotices(QWidget):
-    """A line for each notice, which opens; what keeps the video from starting is open."""
+    """Refusals, the first of them open; then warnings; then notes behind one line."""
 
     choices_requested = Signal(dict)  # settings by name
 
@@ -123,6 +126,7 @@ class PlanNotices(QWidget):
         self._lines = column(spacing=4)
         self._below = FlowLayout(spacing=6)  # buttons of what is being downloaded
         column(self._lines, self._downloads, self._below, spacing=6, on=self)
+        self._stop = TabStop(self)
 
     def show_job(self, row: JobRow) -> None:
         """Show what is known about the plan of a job."""
@@ -133,9 +137,11 @@ class PlanNotices(QWidget):
         clear_layout(self._lines)
         self._below.clear()
         controls, below = list[QWidget](), list[QPushButton]()  # for the keyboard
+        notes = list[FoldedNotice]()
         if row.downgrades:
             changed = _changed_line(row.downgrades)
-            self._add(_CHANGED, changed, opens=False)
+            self._open(_CHANGED, changed, opens=False)
+            self._lines.addWidget(changed)
             controls += changed.controls
         self._downloads.show_job(row)
         found = self._found(row)
@@ -150,11 +156,24 @@ class PlanNotices(QWidget):
                     self._below.addWidget(one)
                 below += buttons
                 continue
-            line = FoldedNotice(*_words(notice), buttons)
             is_refusal = notice.severity == "refusal"
-            self._add(f"{notice.code}.{notice.case}", line, opens=is_refusal and at == 0)
+            is_note = notice.severity == "info"
+            line = FoldedNotice(*_words(notice), buttons, is_whole=not is_note)
+            self._open(f"{notice.code}.{notice.case}", line, opens=is_refusal and at == 0)
+            if is_note:
+                notes.append(line)
+                continue
+            self._lines.addWidget(line)
+            controls += line.controls
+        if len(notes) > 1:
+            together = FoldedNotice("info", tr("{count} notes", count=len(notes)), notices=notes)
+            self._open(_NOTES, together, opens=False)
+            notes = [together]
+        for line in notes:
+            self._lines.addWidget(line)
             controls += line.controls
         follow_in_tab_order(self, (*controls, *below))
+        self._stop.set_controls((*controls, *below))
         self.setVisible(bool(found or row.downgrades) or not self._downloads.isHidden())
 
     def _found(self, row: JobRow) -> list[Notice]:
@@ -162,10 +181,10 @@ class PlanNotices(QWidget):
         found = [notice for notice in notices if notice.code not in _SHOWN_ABOVE]
         return sorted(found, key=_rank)
 
-    def _add(self, key: str, line: FoldedNotice, *, opens: bool) -> None:
+    def _open(self, key: str, line: FoldedNotice, *, opens: bool) -> None:
+        """Open a line as it was, and remember what the user does with it."""
         line.set_open(self._opened.get(key, opens))
         line.toggled.connect(lambda is_open: self._opened.__setitem__(key, is_open))
-        self._lines.addWidget(line)
 
     def _buttons(self, notice: Notice, row: JobRow, at: int) -> list[QPushButton]:
         """Choices that help; for what keeps the video from starting also another remedy."""
@@ -201,9 +220,10 @@ def _changed_line(downgrades: tuple[Downgrade, ...]) -> FoldedNotice:
     """The last change in full; those before it are its tool tip."""
     last = downgrades[-1]
     if last.notice is None:
-        line = FoldedNotice("info", tr("switched to another plan: {why}", why=_change(last)))
+        why = tr("switched to another plan: {why}", why=_change(last))
+        line = FoldedNotice("info", why, is_whole=True)
     else:
-        line = FoldedNotice("info", text(last.notice), hint(last.notice))
+        line = FoldedNotice("info", text(last.notice), hint(last.notice), is_whole=True)
     line.setObjectName(_CHANGED)
     set_tip(line, "\n".join(map(_change, downgrades[:-1])))
     return line

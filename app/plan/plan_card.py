@@ -1,4 +1,4 @@
-"""Card of a plan: whether it fits, notices, time, size of the file, free disk, most memory."""
+"""Card of a plan: whether it fits, time, size of the file, free disk, most memory, notices."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from app.state.job_row import JobRow
 from app.theme.icons import pixmap
 from app.widgets.layouts import STRETCH, column, row
 from app.widgets.notice_line import colour_of
-from app.widgets.parts import button, elided, label, named, set_kind
+from app.widgets.parts import button, label, named, set_kind
 from app.widgets.plain import set_tip
+from app.widgets.tab_stop import TabStop
 from engine.core.errors import WeightsMissing
-from engine.core.messages import Message
 from engine.core.units import bytes_text, memory_text
 from engine.protocol.plan import Plan
 
@@ -51,16 +51,16 @@ class PlanCard(QFrame):
         self._figures = [_Figure() for _ in range(3)]
         self._guess = button("Measure speed", "speedTest", "link", on=actions["bench"].trigger)
         self._notes = PlanNotices(downloads, actions)
-        self._streams = elided(kind="secondary", name="planStreams")
-        self._machines = elided(kind="secondary", name="planMachines")
+        self._streams = label(kind="secondary", name="planStreams", wraps=True)
+        self._machines = label(kind="secondary", name="planMachines", wraps=True)
         why = button("Why this plan", "whyThisPlan", "link", on=self.why_requested)
         self._notes.choices_requested.connect(self.choices_requested)
         column(
             row(self._icon, self._head, STRETCH, self._limit, spacing=6),
             self._planned_for,
-            self._notes,
             row(*self._figures, spacing=14),
             self._bars,
+            self._notes,
             self._streams,
             self._machines,
             row(why, STRETCH, self._guess, spacing=14),
@@ -68,6 +68,7 @@ class PlanCard(QFrame):
             margins=(14, 10, 14, 8),
             on=self,
         )
+        TabStop(self, (why, self._guess))
         bind(self, self._show, theme=True)
 
     def show_job(self, row: JobRow) -> None:
@@ -87,7 +88,7 @@ class PlanCard(QFrame):
         self._show_figures(row)
         self._notes.show_job(row)
         self._streams.setText(summary(row))
-        self._streams.setVisible(bool(self._streams.whole))
+        self._streams.setVisible(bool(self._streams.text()))
         self._show_machines(row.plan)
 
     def _show_head(self, row: JobRow) -> None:
@@ -146,10 +147,7 @@ class PlanCard(QFrame):
         if together is None:
             self._machines.setText(tr("Paired computers process parts of it, too"))
         else:
-            time = together.params["time"]
-            assert isinstance(time, Message)
-            shorter = tr("About {time} with paired computers", time=engine_messages.text(time))
-            self._machines.setText(engine_messages.text(together), shorter)
+            self._machines.setText(engine_messages.text(together))
 
 
 class _Figure(QWidget):

@@ -15,6 +15,7 @@ from app.ui_state import UiState
 from app.widgets.layouts import MIDDLE, RIGHT, column, layout_of, row
 from app.widgets.parts import bind_text, bind_tip, elided, icon_button, label, named
 from app.widgets.plain import set_tip
+from app.widgets.tab_stop import TabStop
 
 _VOLUME = 72  # px of its slider
 _TITLE = 60  # px that are worth a title
@@ -68,6 +69,7 @@ class Timeline(QFrame):
         figures = (self._title, 1), self._trim, self._position
         self._head = row(self._play, self._loop, self.volume, *figures, spacing=12)
         column(self._head, self.strip, spacing=6, margins=(12, 8, 12, 10), on=self)
+        TabStop(self, (self._play, self._loop, self.volume.mute, self.volume.slider))
         bind(self, self._show, theme=True)
 
     def set_note(self, text: str) -> None:

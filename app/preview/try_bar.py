@@ -10,6 +10,7 @@ from app.i18n import tr
 from app.widgets.layouts import MIDDLE, RIGHT, TOP, Stretch, column, layout_of, row
 from app.widgets.parts import button, follow_in_tab_order, icon_button, label, named
 from app.widgets.plain import set_tip
+from app.widgets.tab_stop import TabStop
 
 SECONDS = 3.0
 _MARGIN = 12  # px to the edges of the picture
@@ -69,6 +70,7 @@ class TryBar(QFrame):
         row((self._problem, 0, MIDDLE), (self._close, 0, TOP), spacing=8, on=self._trouble)
         column(self._trouble, self._row, spacing=8, margins=8, on=self)
         follow_in_tab_order(over, (self._close, *self._offers, stop))
+        TabStop(self, self._offers)
         self._show_work(None)
         self._trouble.hide()
         self._has_result, self._is_still, self._why_not = False, False, ""

@@ -13,6 +13,7 @@ from app.theme.fonts import interface_font
 from app.widgets.controls import ChoiceBox, SegmentedControl
 from app.widgets.layouts import MIDDLE, Stretch, row
 from app.widgets.parts import bind_text, button, label, named
+from app.widgets.tab_stop import TabStop
 
 
 class ViewBar(QWidget):
@@ -28,7 +29,7 @@ class ViewBar(QWidget):
         super().__init__(parent)
         named(self, "viewBar")
         tab = Qt.FocusPolicy.TabFocus  # a click leaves the keys to the image
-        self._segments = SegmentedControl([str(mode.value) for mode in Mode])
+        self._segments = SegmentedControl([str(mode.value) for mode in Mode], in_bar=True)
         for mode in Mode:
             self._segments.button(str(mode.value)).setFocusPolicy(tab)
         self._list = ChoiceBox()  # the same choice where the segments do not fit
@@ -62,6 +63,8 @@ class ViewBar(QWidget):
         left = self._segments, self._list, self._fit, self._whole, self._zoom
         right = self._live, self._tiles
         self._row = row(*left, Stretch(1), *right, spacing=8, align=MIDDLE, on=self)
+        bar = self._list, self._fit, self._whole, *right
+        TabStop(self, (*self._segments.buttons, *bar))
         self._row.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
         self._connect()
         bind(self, self._show)

@@ -233,11 +233,15 @@ class ChoiceEditor(Editor):
             self._box.setItemText(at, self._text("auto"))
 
     @property
+    def meant(self) -> str:
+        """The chosen value; of "automatic" what it stands for, where that is known."""
+        value = str(self._box.currentData())
+        return self._meant if value == "auto" and self._meant else value
+
+    @property
     def meaning(self) -> str:
-        """Text of the chosen value; of "automatic" what it stands for, where that is known."""
-        value = self._box.currentData()
-        is_known = value == "auto" and self._meant
-        return value_text(self.name, self._meant if is_known else value)
+        """Text of that value."""
+        return value_text(self.name, self.meant)
 
     def show_notes(self, notes: dict[str, str]) -> None:
         """A short note after some of the choices."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRect, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPaintEvent, QPen, QResizeEvent, QWheelEvent
+from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen, QResizeEvent, QWheelEvent
 from PySide6.QtWidgets import (
-    QButtonGroup,
     QCheckBox,
     QComboBox,
     QFrame,
@@ -28,8 +27,10 @@ from app.theme import tokens
 from app.theme.icons import pixmap
 from app.widgets.layouts import clear_layout
 from app.widgets.plain import Label, message_box, set_tip, tip
+from app.widgets.tab_stop import TabStop
 from engine.core.plain_text import one_line
 
+_SHORTER = Qt.ItemDataRole.UserRole + 1  # of a choice: texts for little room
 _LIST_BORDER = 26  # px of an open list, with its scroll bar
 
 
@@ -51,15 +52,19 @@ def is_confirmed(parent: QWidget, text: str, details: str = "", *, yes: str, no:
 
 
 class SegmentedControl(QFrame):
-    """Exclusive buttons side by side; left and right arrow keys move along them."""
+    """Exclusive buttons side by side, one stop of the Tab key.
+
+    Args:
+        keys: Keys of the choices.
+        in_bar: Whether the buttons belong to the stop of a bar, where arrow keys only move.
+    """
 
     chosen = Signal(str)  # key; only by the user, never by `set_current`
 
-    def __init__(self, keys: Sequence[str], parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, keys: Sequence[str], *, in_bar: bool = False) -> None:
+        super().__init__()
         self.setProperty("kind", "segments")
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
-        self._group = QButtonGroup(self)
         self._buttons: dict[str, QPushButton] = {}
         row = QHBoxLayout(self)
         row.setContentsMargins(3, 3, 3, 3)
@@ -70,10 +75,15 @@ class SegmentedControl(QFrame):
             button.setObjectName(f"segment-{key}")
             button.setCheckable(True)
             button.setCursor(Qt.CursorShape.PointingHandCursor)
-            button.clicked.connect(lambda _checked=False, key=key: self.chosen.emit(key))
-            self._group.addButton(button)
+            button.clicked.connect(lambda _checked=False, key=key: self._choose(key))
             self._buttons[key] = button
             row.addWidget(button, 1)
+        self._stop = None if in_bar else TabStop(self, self.buttons, chooses=True)
+
+    @property
+    def buttons(self) -> list[QPushButton]:
+        """Buttons from first to last."""
+        return list(self._buttons.values())
 
     @property
     def current(self) -> str:
@@ -82,14 +92,14 @@ class SegmentedControl(QFrame):
 
     def set_current(self, key: str) -> None:
         """Show a choice as selected; an unknown key selects none."""
-        button = self._buttons.get(key)
-        if button is not None:
-            button.setChecked(True)
-            return
-        self._group.setExclusive(False)
-        for other in self._buttons.values():
-            other.setChecked(False)
-        self._group.setExclusive(True)
+        for one, button in self._buttons.items():
+            button.setChecked(one == key)
+        if self._stop is not None:
+            self._stop.stay_at(self._buttons.get(key))
+
+    def _choose(self, key: str) -> None:
+        self.set_current(key)  # a press on the selected one has taken its check away
+        self.chosen.emit(key)
 
     def set_labels(self, labels: dict[str, str]) -> None:
         """New texts of the buttons, by key."""
@@ -105,17 +115,6 @@ class SegmentedControl(QFrame):
     def button(self, key: str) -> QPushButton:
         """The button of a key."""
         return self._buttons[key]
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Move with the arrow keys, as in radio buttons."""
-        step = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()))
-        keys = list(self._buttons)
-        if step is None or not self.current:
-            super().keyPressEvent(event)
-            return
-        key = keys[(keys.index(self.current) + step) % len(keys)]
-        self._buttons[key].setFocus(Qt.FocusReason.TabFocusReason)
-        self._buttons[key].click()
 
 
 class FlowLayout(QLayout):
@@ -194,7 +193,8 @@ class FlowLayout(QLayout):
 class ChoiceBox(QComboBox):
     """A drop-down list; the wheel scrolls the page below it and never changes the choice.
 
-    A text without room loses its middle: names differ at their ends. The open list has room for it.
+    A text without room gives way to a shorter one, and that loses its middle: names differ at their
+    ends. The open list has room for the whole text.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -206,6 +206,11 @@ class ChoiceBox(QComboBox):
     def offer(self, text: str, value: object = None) -> None:
         """Offer a choice, whose name may be foreign."""
         self.addItem(one_line(text), value)
+
+    def set_item_texts(self, at: int, text: str, *shorter: str) -> None:
+        """Give a choice another text, and shorter ones for the closed list."""
+        self.setItemText(at, one_line(text))
+        self.setItemData(at, list(map(one_line, shorter)), _SHORTER)
 
     def set_item_tip(self, at: int, text: str) -> None:
         """Give a choice a tool tip."""
@@ -228,9 +233,11 @@ class ChoiceBox(QComboBox):
         self.initStyleOption(option)
         box, text_field = QStyle.ComplexControl.CC_ComboBox, QStyle.SubControl.SC_ComboBoxEditField
         field = self.style().subControlRect(box, option, text_field, self)
-        option.currentText = self.fontMetrics().elidedText(
-            option.currentText, Qt.TextElideMode.ElideMiddle, field.width() - 2
-        )
+        metrics, room = self.fontMetrics(), field.width() - 2
+        texts = [option.currentText, *(self.itemData(self.currentIndex(), _SHORTER) or ())]
+        fitting = (text for text in texts if metrics.horizontalAdvance(text) <= room)
+        cut = metrics.elidedText(texts[-1], Qt.TextElideMode.ElideMiddle, room)
+        option.currentText = next(fitting, cut)
         return option
 
     def paintEvent(self, _event: QPaintEvent) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from PySide6.QtCore import QChildEvent, QEvent, QMimeData, QObject, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import (
     QColor,
@@ -15,7 +17,6 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QAbstractButton, QDialog, QSizePolicy, QWidget
 
-from app.i18n import tr
 from app.theme import tokens
 from app.theme.fonts import interface_font
 from app.theme.icons import pixmap
@@ -75,6 +76,11 @@ class DropZone(QAbstractButton):
         painter.drawText(place, int(Qt.AlignmentFlag.AlignHCenter), shown)
 
 
+def local_paths(mime: QMimeData) -> list[Path]:
+    """Files and folders of a drag; what lies on other machines is left alone."""
+    return [Path(url.toLocalFile()) for url in mime.urls() if url.isLocalFile()]
+
+
 class DropTarget(QObject):
     """Takes files that are dragged over a window or one of its dialogs, always as Copy.
 
@@ -83,7 +89,7 @@ class DropTarget(QObject):
     and a Move.
     """
 
-    hovered = Signal(bool)
+    hovered = Signal(list)  # paths; none once they are gone
     dropped = Signal(QMimeData)
 
     def __init__(self, window: QWidget) -> None:
@@ -109,34 +115,38 @@ class DropTarget(QObject):
     def _answer(self, event: QEvent) -> bool:
         """Whether it was a drag of files, which is answered by that."""
         if isinstance(event, QDragLeaveEvent):
-            self.hovered.emit(False)
+            self.hovered.emit([])
             return False
         if not isinstance(event, QDropEvent):  # a drag that enters or moves is one, too
             return False
-        if not any(url.isLocalFile() for url in event.mimeData().urls()):
+        paths = local_paths(event.mimeData())
+        if not paths:
             return False
         event.setDropAction(Qt.DropAction.CopyAction)
         event.accept()
         if event.type() is QEvent.Type.DragEnter:
-            self.hovered.emit(True)
+            self.hovered.emit(paths)
         elif event.type() is QEvent.Type.Drop:
-            self.hovered.emit(False)
+            self.hovered.emit([])
             self.dropped.emit(event.mimeData())
         return True
 
 
 class DropOverlay(QWidget):
-    """Covers its parent; takes no events, so that the window itself gets the drop."""
+    """Covers its parent and says what a drop does; takes no events: the window gets the drop."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.setObjectName("dropOverlay")
         self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.setVisible(False)
+        self._title = self._second_line = ""
         parent.installEventFilter(self)
 
-    def open_up(self) -> None:
-        """Cover the window."""
+    def open_up(self, title: str, second_line: str) -> None:
+        """Cover the window, with two lines of text."""
+        self._title, self._second_line = title, second_line
+        self.setAccessibleName(f"{title}. {second_line}" if second_line else title)
         parent = self.parentWidget()
         if parent is not None:
             self.setGeometry(parent.rect())
@@ -170,5 +180,13 @@ class DropOverlay(QWidget):
         painter.drawPixmap(centre.x() - 32, centre.y() - 84, pixmap("add", theme.accent, 64))
         painter.setPen(QColor(theme.text_1))
         painter.setFont(interface_font(26, QFont.Weight.DemiBold))
-        room = self.rect().adjusted(0, 24, 0, 24)
-        painter.drawText(room, int(Qt.AlignmentFlag.AlignCenter), tr("Drop to add"))
+        place = self.rect().adjusted(48, 0, -48, 0)
+        place.setTop(centre.y())
+        above = int(Qt.AlignmentFlag.AlignHCenter | Qt.AlignmentFlag.AlignTop)
+        flags = above | int(Qt.TextFlag.TextWordWrap)
+        painter.drawText(place, flags, self._title)
+        used = painter.boundingRect(place, flags, self._title)
+        painter.setPen(QColor(theme.text_2))
+        painter.setFont(interface_font(15))
+        place.setTop(used.bottom() + 10)
+        painter.drawText(place, flags, self._second_line)

@@ -7,6 +7,7 @@ A text is the English one, as the catalogue has it, or a function that returns i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import TypeVar
 
 from PySide6.QtCore import Qt, SignalInstance
@@ -202,18 +203,17 @@ def follow_in_tab_order(before: QWidget, controls: Iterable[QWidget]) -> None:
     """Have the keyboard reach controls after a widget, not after the whole window.
 
     Args:
-        before: Control, or any other widget: then the control before it is meant.
+        before: Any widget.
         controls: Controls from first to last.
     """
-    last = before
-    while not last.focusPolicy() & Qt.FocusPolicy.TabFocus:  # Qt puts nothing after such a one
-        previous = last.previousInFocusChain()
-        if previous is None or previous is before:
-            return  # no control is before it
-        last = previous
-    for control in controls:
-        QWidget.setTabOrder(last, control)
-        last = control
+    chain = [before, *controls]
+    policies = [one.focusPolicy() for one in chain]
+    for one in chain:
+        one.setFocusPolicy(Qt.FocusPolicy.TabFocus)  # Qt puts nothing after such as take no Tab
+    for first, second in pairwise(chain):
+        QWidget.setTabOrder(first, second)
+    for one, policy in zip(chain, policies, strict=True):
+        one.setFocusPolicy(policy)
 
 
 def _with_text(made: AnyLabel, text: Text, align: Qt.AlignmentFlag | None) -> AnyLabel:

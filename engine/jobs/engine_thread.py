@@ -42,7 +42,7 @@ _ALONE = (TaskKind.BENCHMARK, TaskKind.EXCERPT)  # no job runs next to them
 _CLOSE_S = 5.0  # for a download to end; what was downloaded stays in any case
 _POINTLESS = (  # once the end is asked for
     *(c.Prepare, c.AddJob, c.AdoptJob, c.ChangeJob, c.RetryJob, c.StartQueue),
-    *(c.ShowFrame, c.ExcerptCommand),
+    *(c.ShowFrame, c.ShowPlan, c.ExcerptCommand),
 )
 
 

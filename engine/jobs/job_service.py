@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -128,6 +128,8 @@ class JobService:
                 self._adopt(command)
             case c.ChangeJob():
                 self._change(command)
+            case c.ShowPlan(job_id=job_id, settings=settings):
+                self._show_plan(self._jobs.get(job_id), settings)
             case c.RemoveJob(job_id=job_id, can_return=True):
                 self._set_aside(job_id)
             case c.RemoveJob(job_id=job_id):
@@ -254,6 +256,14 @@ class JobService:
         self._sink.emit(e.PlanChosen(job_id=job.id, plan=plan, media=other))
         if is_other:
             self._send(c.ExamineSource(job_id=job.id, media=media))
+
+    def _show_plan(self, job: Job, settings: JobSettings) -> None:
+        """Plan a job with other settings, as a change of them would."""
+        plan = None
+        with suppress(EngineError):  # a change would say why
+            media = described(job.media, settings)
+            plan = self._planned(job.id, media, settings, job.output)
+        self._sink.emit(e.PlanShown(job_id=job.id, settings=settings, plan=plan))
 
     def _planned(
         self, job_id: str, media: MediaInfo, settings: JobSettings, output: Path | None

@@ -55,9 +55,9 @@ class Tier:
         least_bytes: A GPU of this tier has so much memory at least.
         automatic: Model that "auto" stands for, for a video of a usual size.
         without_bf16: Model that it stands for on a GPU that does not multiply bfloat16.
-        presets: Description and settings of each preset by its name, a goal. "goals" are all that
-            it serves, where that is not its name alone; "installed" has others for a machine with
-            the files of a model, by the model.
+        presets: Description, effect and settings of each preset by its name, a goal. "goals" are
+            all that it serves, where that is not its name alone; "installed" has others for a
+            machine with the files of a model, by the model.
     """
 
     name: str
@@ -130,6 +130,7 @@ def _preset(tier: Tier, name: Goal, title: str, precision: str) -> Preset:
         goals=goals,
         tier=tier.name,
         description=about.pop("description"),
+        effect=about.pop("effect"),
         changes=_AS_PLANNED | about,
         automatic=tier.automatic,
         precision=precision,

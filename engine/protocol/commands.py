@@ -93,6 +93,14 @@ class ChangeJob(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShowPlan(Command):
+    """Plan a job with other settings, for a look; answered by PlanShown, and the job stays."""
+
+    job_id: str
+    settings: JobSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveJob(Command):
     """Take a job that does not run out of the queue and delete its finished segments.
 

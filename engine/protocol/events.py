@@ -24,6 +24,7 @@ from engine.protocol.plan import Notice, Plan
 from engine.protocol.report import Report
 from engine.protocol.tasks import Phase, Result, TaskKind
 from engine.settings.presets import Preset
+from engine.settings.schema import JobSettings
 
 ACTIVITIES = {  # name of each stage that reports progress, in English
     "weights": "checking the model",
@@ -93,6 +94,14 @@ class PlanFailed(JobEvent):
     """These settings cannot be planned; the job keeps its last plan and cannot start."""
 
     error: ErrorInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanShown(JobEvent):
+    """The plan that a job would have with other settings."""
+
+    settings: JobSettings
+    plan: Plan | None  # None where they cannot be planned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

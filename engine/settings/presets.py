@@ -43,6 +43,7 @@ class Preset:
     goals: tuple[Goal, ...] = ()  # several where one choice serves them all
     tier: str = ""  # tier of GPUs, like "gpu"; "" for the user's own
     description: str = ""
+    effect: str = ""  # consequence in a word or two; "" for the user's own
     changes: dict[str, Value] = field(default_factory=dict)
     is_own: bool = False
     automatic: str = ""  # model that "auto" stands for on the GPU of the preset; "" for own ones

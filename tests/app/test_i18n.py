@@ -33,7 +33,7 @@ def texts_of_the_window() -> set[str]:
     found -= {""}
     every = (one for tier in tiers() for one in (tier, narrowed(tier)))
     goals = (goal for tier in every for goal in tier.presets.values())
-    return found | {str(goal["description"]) for goal in goals}
+    return found | {str(goal[text]) for goal in goals for text in ("description", "effect")}
 
 
 def texts_of(call: ast.Call) -> Iterator[ast.expr]:

@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.theme import tokens
+from app.widgets.tab_stop import TabStop
 
 _SHARP = 2  # times: so large that strokes of letters have the colour of their pen
 _ACTS = {
@@ -87,20 +88,22 @@ def alike(window: QWidget) -> list[str]:
 
 
 def unreachable(window: QWidget) -> list[str]:
-    """Controls that neither Tab nor a shortcut reaches."""
+    """Controls that neither Tab, arrow keys within its stop nor a shortcut reaches."""
     reached, at = set(), window.nextInFocusChain()
     while at not in reached:
         reached.add(at)
         at = at.nextInFocusChain()
-    found = []
+    found, stops = [], window.findChildren(TabStop)
     for part in parts(window):
         widget = part.object()
         if part.role() not in _ACTS or not isinstance(widget, QWidget) or not widget.isEnabled():
             continue
         keys = [action.shortcut() for action in widget.actions()]
-        is_by_arrow = isinstance(widget, QAbstractButton) and any(
+        is_by_arrow = any(
             one in reached and one.focusPolicy().value & 1
-            for one in (widget.group().buttons() if widget.group() else ())
+            for stop in stops
+            if widget in stop.controls
+            for one in stop.controls
         )
         is_inside = isinstance(widget.parent(), QComboBox | QAbstractSpinBox)
         if is_inside or is_by_arrow or any(keys):

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from tools.figures import idle, jobs, planning, start, window
+from tools.figures import idle, jobs, load, planning, start, window
 from tools.figures.child import Children, FigureFailed, children
 from tools.figures.comparison import Line, compare
 from tools.figures.figure import Figure, named
@@ -54,6 +54,7 @@ MEASURES = {
     "start": Group(start.measure, 9),
     "window": Group(window.measure, 6),
     "idle": Group(idle.measure, 1, compiles=False),
+    "load": Group(load.measure, 1, compiles=False),
     "planning": Group(planning.measure, 9),
     "models": Group(_models, 5, compiles=False),
     "quality": Group(_quality, 1, compiles=False),

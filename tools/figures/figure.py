@@ -75,7 +75,11 @@ FIGURES = (
     Figure(name="start.engine_import", unit="s", about="CPU, import engine.api"),
     Figure(name="start.help", unit="s", about="CPU, command line's --help"),
     Figure(
-        name="window.first_paint", unit="s", about="process start to first paint", is_on_clock=True
+        name="window.first_paint",
+        unit="s",
+        limit=0.5,
+        about="process start to first paint",
+        is_on_clock=True,
     ),
     Figure(name="window.first_paint_cpu", unit="s", about="CPU until first paint"),
     Figure(
@@ -94,6 +98,21 @@ FIGURES = (
         about="event loop while fifty films come and are planned",
         is_on_clock=True,
     ),
+    _spread(
+        "load.add_gap",
+        "ms",
+        100,
+        about="event loop while 200 videos come and are planned, one of three hours",
+        is_on_clock=True,
+    ),
+    _spread(
+        "load.select_gap",
+        "ms",
+        100,
+        about="event loop while ten of them are selected in turn",
+        is_on_clock=True,
+    ),
+    _spread("load.hour", "MiB", 10, about="main memory that an hour of events adds"),
     _spread("planning.lite", "ms", None, about="CPU, first plan of Lite"),
     Figure(name="planning.seedvr2_first", unit="ms", about="CPU, first plan"),
     Figure(name="planning.seedvr2_size", unit="ms", about="CPU, another frame size"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.core import paths
 from engine.protocol import commands, events
-from engine.settings.schema import JobSettings
+from engine.settings.schema import EngineSettings, JobSettings
 
 if TYPE_CHECKING:
     from PySide6.QtGui import QPixmap
@@ -55,7 +55,9 @@ class Player:
         """Nothing runs."""
 
     def send(self, command: commands.Command) -> None:
-        """Only questions for a frame are answered: with the frame that was recorded."""
+        """Answer a question for a frame with the recorded one, and plan for a look at times."""
+        if isinstance(command, commands.ShowPlan):
+            self._show_plan(command)
         if isinstance(command, commands.ShowFrame):
             row = self._program.queue.find(command.job_id)
             if row is not None and row.media is not None and row.media.holds_latents:
@@ -68,6 +70,19 @@ class Player:
             for event in source:
                 if isinstance(event, events.PreviewReady):
                     self._say(replace(event, job_id=command.job_id, seconds=command.seconds))
+
+    def _show_plan(self, command: commands.ShowPlan) -> None:
+        from engine.api import pretended
+        from engine.pipeline.prepare import Machine, make_plan
+
+        row = self._program.queue.find(command.job_id)
+        if row is None or row.plan is None or row.media is None:
+            return
+        gpus = pretended(row.plan.card.split(",")[0]) if row.plan.card else ()
+        machine = Machine(settings=EngineSettings(), jobs_folder=paths.jobs_folder(), pretend=gpus)
+        shown = make_plan(row.media, command.settings, row.output, machine)
+        settings = command.settings
+        self._say(events.PlanShown(job_id=command.job_id, settings=settings, plan=shown))
 
     def close(self, timeout_s: float = 20.0) -> None:
         """Nothing ends."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,7 +39,11 @@ def running(player: Player) -> None:
 
 def _dropping(player: Player) -> None:
     queued(player)
-    player.program.window.show_drop_hover(True)
+    names = ("Tape 1.avi", "Tape 2.avi", "Tape 3.avi", "Tapes", "letter.docx", "notes.txt")
+    folder = Path(tempfile.mkdtemp())
+    (folder / "Tapes").mkdir()
+    player.program.window.show_drop_hover([folder / name for name in names])
+    shutil.rmtree(folder)
 
 
 def _more(player: Player) -> None:

@@ -168,7 +168,7 @@ def test_a_failure_says_why_and_lite_is_one_press_away(bench, kind):
     assert OFFLINE.message not in texts(bench.program.runtime.bar), "once is enough"
     assert not bench.engine.tasks.waiting(FILE)
     assert primary(bench).startswith("Download and start")
-    assert bench.find("planOffer0").text() == "Use Lite now"
+    assert bench.find("planOffer0").text() == "Use Lite meanwhile"
     bench.engine.notices = ()
     bench.press("planOffer0")
     bench.hear()

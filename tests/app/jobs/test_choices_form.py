@@ -1,3 +1,4 @@
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -5,7 +6,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.engine_messages import choice_hint, choice_text
+from app.engine_messages import choice_hint, choice_text, setting_title
 from app.jobs.choices_form import ChoicesForm
 from app.jobs.output_form import strength_of
 from engine.core.errors import SettingsError
@@ -14,7 +15,7 @@ from engine.protocol import commands
 from engine.protocol.events import DeviceChoice, DevicesListed, PlanFailed
 from engine.protocol.plan import Notice
 from engine.settings.presets import Preset
-from engine.settings.schema import CONTAINERS, MODELS, SEEDVR2, JobSettings, model_family
+from engine.settings.schema import CODECS, CONTAINERS, MODELS, SEEDVR2, JobSettings, model_family
 
 AFTER = {"time": "0:00:10", "start": 99, "duration": 10}
 
@@ -359,3 +360,21 @@ def test_every_format_has_a_line_that_is_shown_where_it_is_chosen(qtbot):
         form.choose({"container": value})
         assert hint.text() == choice_hint("container", value) != ""
         assert choice_text("container", value) != value
+
+
+@pytest.mark.parametrize("language", ["en", "zh_CN"])
+def test_the_line_of_the_format_is_true_and_never_cut(bench, language):
+    bench.use_language(language)
+    bench.add()
+    line, form = bench.find("fileLine"), bench.window.choices
+    title = next(
+        one for one in form.findChildren(QLabel) if one.text() == setting_title("container")
+    )
+    for container, codec, crf in itertools.product(CONTAINERS, CODECS, (0, 10)):
+        form.choose({"container": container, "codec": codec, "crf": crf})
+        assert line.sizeHint().width() + title.sizeHint().width() < form.width() - 40
+    form.choose({"container": "mkv", "codec": "hevc", "bit_rate": 8.0})
+    assert line.text().startswith("MKV · ")
+    assert "8" in line.text()
+    form.choose({"container": "png"})
+    assert " · " not in line.text(), "neither codec nor quality matters"

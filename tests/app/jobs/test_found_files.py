@@ -4,7 +4,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
 from app.jobs import found_files
-from app.jobs.found_files import NO_MEDIA, PICTURES, TOO_MANY, FileFinder, media_files
+from app.jobs.found_files import NO_MEDIA, PICTURES, TOO_MANY, FileFinder, drop_texts, media_files
 from tests.app.conftest import dropped, part, texts
 
 
@@ -60,3 +60,28 @@ def test_numbered_pictures_are_one_film_and_single_ones_are_taken_each(tmp_path)
     assert [path.name for path in media_files([tmp_path / "pets"]).files] == ["cat.png", "dog.png"]
     touch(tmp_path, "letter.docx")
     assert media_files([tmp_path / "letter.docx"]).files == [tmp_path / "letter.docx"]
+
+
+def test_a_drag_says_what_a_drop_will_do(bench, tmp_path):
+    names = "a.mkv", "b.MP4", "c.png", "letter.docx", "notes"
+    paths = [tmp_path / name for name in names]
+    (tmp_path / "Tapes").mkdir()
+    sentence = "Folders are searched with their subfolders."
+    assert drop_texts(paths[:1]) == ("Add 1 video", "")
+    assert drop_texts([*paths, tmp_path / "Tapes"]) == (
+        "Add 2 videos, 1 image and 1 folder",
+        f"Also 2 files of unknown type\n{sentence}",
+    )
+    assert drop_texts(paths[3:])[0] == "Add 2 files of unknown type"
+    assert drop_texts([tmp_path / "x.safetensors"])[0] == "Add 1 model file"
+    bench.use_language("zh_CN")
+    assert drop_texts([*paths[:3], tmp_path / "Tapes"])[0] == "添加 2 个视频、1 张图片和 1 个文件夹"
+
+
+def test_what_a_drop_does_is_found_without_looking_at_every_file(tmp_path, monkeypatch):
+    looks = []
+    monkeypatch.setattr(Path, "is_dir", lambda path: looks.append(path) or False)
+    assert drop_texts([tmp_path / f"{n}.mkv" for n in range(500)])[0] == "Add 500 videos"
+    assert not looks
+    assert drop_texts([tmp_path / str(n) for n in range(500)])[0] == "Add 500 files of unknown type"
+    assert len(looks) <= 50

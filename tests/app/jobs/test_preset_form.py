@@ -1,13 +1,17 @@
+from dataclasses import replace
+
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QComboBox, QWidget
 
+from app import labels
 from app.controllers.settings import PresetsController, file_name
 from app.jobs.preset_form import PresetForm, title_of
-from engine.protocol import commands
+from engine.protocol import commands, events
 from engine.protocol.tasks import TaskKind
 from engine.settings.presets import Preset
 from engine.settings.schema import JobSettings
 from tests.app.conftest import Bench, part
+from tests.app.plan.test_plan_card import TOO_MUCH
 from tests.helpers.fake_states import PRESET_GPU, make_presets
 
 
@@ -18,11 +22,22 @@ def order(bench: Bench, what: str) -> None:
 
 def choose(bench: Bench, text: str) -> None:
     control = bench.find("preset")
-    at = control.findText(text)
-    assert at >= 0, text
+    at = next(at for at in range(control.count()) if name_at(control, at) == text)
     control.setCurrentIndex(at)
     control.activated.emit(at)
     bench.hear()
+
+
+def name_at(box: QComboBox, at: int) -> str:
+    return box.itemText(at).split(" · ")[0]
+
+
+def names(box: QComboBox) -> list[str]:
+    return [name_at(box, at) for at in range(box.count())]
+
+
+def shown(box: QComboBox) -> str:
+    return name_at(box, box.currentIndex())
 
 
 def test_the_list_is_asked_for_at_the_start_and_named_for_the_card(bench, qtbot):
@@ -41,13 +56,37 @@ def test_the_list_is_asked_for_at_the_start_and_named_for_the_card(bench, qtbot)
     assert form.isHidden()
     assert bench.find("presetFor").whole == f"for {PRESET_GPU}"
     box = bench.find("preset")
-    shown = [box.itemText(at) for at in range(box.count())]
-    assert shown == ["Custom", "Fast", "Balanced", "Best"]
+    assert names(box) == ["Custom", "Fast", "Balanced", "Best"]
 
 
 def test_a_preset_for_several_goals_says_so():
     shared = Preset(name="balanced", title="GPU: all", goals=("fast", "balanced", "best"))
     assert title_of(shared) == "Fast / Balanced / Best (identical on this computer)"
+
+
+def test_each_preset_has_its_time_and_what_it_brings(bench, qtbot):
+    fast, *others = make_presets()
+    bench.engine.tasks.presets = (replace(fast, effect="softer"), *others)
+    bench.tasks.list(TaskKind.PRESET)
+    job_id = bench.add()
+    bench.choose(model="lite")
+    box = bench.find("preset")
+    plan = bench.window.selected.plan
+    assert box.currentText() == f"Fast · {labels.expected(plan)} · softer", "its plan is known"
+    qtbot.waitUntil(lambda: len(bench.asked(commands.ShowPlan)) == 2)
+    asked = {one.settings.model: one.settings for one in bench.asked(commands.ShowPlan)}
+    assert set(asked) == {"seedvr2-3b", "seedvr2-7b-sharp"}
+    slow = replace(plan, seconds_low=130.0, seconds_high=800.0, seconds=400.0)
+    too_much = replace(plan, notices=(TOO_MUCH,))
+    for model, made in (("seedvr2-3b", slow), ("seedvr2-7b-sharp", too_much)):
+        bench.emit(events.PlanShown(job_id=job_id, settings=asked[model], plan=made))
+    assert [box.itemText(at) for at in range(1, 3)] == [
+        "Balanced · 2–14 min",
+        "Best · does not fit into memory",
+    ]
+    bench.choose(scale=4)
+    assert labels.expected(bench.window.selected.plan) in box.currentText()
+    assert box.itemText(1) == "Balanced", "times of other choices are gone"
 
 
 def test_a_preset_changes_what_it_names_and_nothing_else(bench):
@@ -58,13 +97,13 @@ def test_a_preset_changes_what_it_names_and_nothing_else(bench):
     assert last.job_id == job_id
     assert last.settings == JobSettings(model="seedvr2-7b-sharp", precision="q4", crf=20)
     box = bench.find("preset")
-    assert box.currentText() == "Best"
-    assert bench.find("presetAbout").text() == "What best means."
-    assert box.findText("Custom") < 0
+    assert shown(box) == "Best"
+    assert box.toolTip() == "What best means."
+    assert "Custom" not in names(box)
     bench.choose(precision="fp16")
-    assert box.currentText() == "Custom"
+    assert shown(box) == "Custom"
     bench.choose(precision="q4", vae="mine.safetensors")
-    assert box.currentText() == "Best"
+    assert shown(box) == "Best"
     bench.choose(model="wan-2x", vae="mine.safetensors")
     choose(bench, "Best")
     assert bench.window.choices.settings.vae == "", "a VAE stays with its family"
@@ -83,13 +122,13 @@ def test_choices_are_kept_under_a_title_replaced_when_asked_and_deleted(bench):
         bench.patch.setattr(PresetsController, "confirm", lambda *_, is_sure=is_sure: is_sure)
         order(bench, "save")
         assert len(bench.asked(commands.SavePreset)) == saved
-        assert box.currentText() == "Tapes"
+        assert shown(box) == "Tapes"
     last = bench.asked(commands.SavePreset)[-1]
     assert (last.title, last.settings.crf) == ("Tapes", 20)
     assert [c.name for c in bench.asked(commands.RemovePreset)] == ["tapes"]
     assert remove.isEnabled()
     order(bench, "remove")
-    assert box.findText("Tapes") < 0
+    assert "Tapes" not in names(box)
 
 
 def test_a_preset_is_given_away_and_a_bad_one_is_refused_in_words(bench, tmp_path):
@@ -116,4 +155,4 @@ def test_a_preset_of_another_version_is_not_taken_in_part(bench):
     choose(bench, "Old")
     assert bench.find("presetProblem").isVisible()
     assert bench.window.choices.settings == JobSettings()
-    assert bench.find("preset").currentText() == "Custom"
+    assert shown(bench.find("preset")) == "Custom"

@@ -44,6 +44,7 @@ add         !          !        !        !        !        !       !         !  
 adopt       !          !        !        !        !        !       !         !       !       waiting
 examine     =          =        =        =        =        =       =         =       =       =
 examined    =          =        =        =        =        =       =         =       =       =
+plan        =          =        =        =        =        =       =         !       !       !
 show        =          =        =        =        =        =       =         !       !       !
 scenes      =          !        !        !        =        =       =         !       !       !
 excerpt     =          !        !        !        =        =       =         !       !       !
@@ -70,6 +71,7 @@ COMMANDS: dict[str, c.Command] = {
     "adopt": c.AdoptJob(job_id="a"),
     "examine": c.ExamineSource(job_id="a", media=MEDIA),
     "examined": c.SourceExamined(job_id="a", media=MEDIA),
+    "plan": c.ShowPlan(job_id="a", settings=JobSettings(crf=20)),
     "show": c.ShowFrame(job_id="a", seconds=0.0),
     "scenes": c.FindScenes(job_id="a"),
     "excerpt": c.MakeExcerpt(job_id="a", start=0.0),
