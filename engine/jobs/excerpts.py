@@ -31,7 +31,7 @@ from engine.pipeline.prepare import (
 )
 from engine.protocol import commands as c
 from engine.protocol import events as e
-from engine.protocol.excerpt import Excerpt
+from engine.protocol.excerpt import Excerpt, for_look
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from engine.protocol.tasks import TaskKind
@@ -120,6 +120,31 @@ class ExcerptService:
             shutil.rmtree(folder, ignore_errors=True)
             raise
         self._send(c.ExcerptMade(job_id=job_id, excerpt=excerpt))
+
+
+class LookService:
+    """Makes a frame of the video that is looked at, by Lite, while nothing else computes.
+
+    Args:
+        excerpts: Makes it, as it makes what the user asks for.
+        jobs: Whose videos are looked at.
+    """
+
+    kind = TaskKind.LOOK
+    commands = c.MakeLook
+
+    def __init__(self, excerpts: ExcerptService, jobs: JobService) -> None:
+        self._excerpts, self._jobs = excerpts, jobs
+
+    def answer(self, command: c.MakeLook) -> Task:
+        """A task that sends ExcerptMade; a later one replaces one that waits.
+
+        Raises:
+            UnknownJob, JobError: Raised by `ExcerptService.answer`.
+        """
+        settings = for_look(self._jobs.job(command.job_id).settings)
+        asked = c.MakeExcerpt(job_id=command.job_id, start=command.start, settings=settings)
+        return replace(self._excerpts.answer(asked), kind=self.kind, turn="replaces")
 
 
 def _look(job_id: str, media: MediaInfo, work: RunningTask) -> None:

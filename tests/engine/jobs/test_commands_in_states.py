@@ -15,7 +15,7 @@ import pytest
 
 from engine.core.errors import EngineError, SourceMissing
 from engine.jobs import job_service
-from engine.jobs.excerpts import ExcerptService
+from engine.jobs.excerpts import ExcerptService, LookService
 from engine.jobs.job import Job
 from engine.jobs.job_service import JobService
 from engine.jobs.job_store import JobStore
@@ -47,6 +47,7 @@ examined    =          =        =        =        =        =       =         =  
 show        =          =        =        =        =        =       =         !       !       !
 scenes      =          !        !        !        =        =       =         !       !       !
 excerpt     =          !        !        !        =        =       =         !       !       !
+look        =          !        !        !        =        =       =         !       !       !
 made        =          =        =        =        =        =       =         =       =       =
 start       running    =        =        =        =        =       =         =       =       =
 stop        =          =        =        =        =        =       =         =       =       =
@@ -73,6 +74,7 @@ COMMANDS: dict[str, c.Command] = {
     "show": c.ShowFrame(job_id="a", seconds=0.0),
     "scenes": c.FindScenes(job_id="a"),
     "excerpt": c.MakeExcerpt(job_id="a", start=0.0),
+    "look": c.MakeLook(job_id="a", start=0.0),
     "made": c.ExcerptMade(job_id="a", excerpt=EXCERPT),
     "start": c.StartQueue(),
     "stop": c.StopQueue(),
@@ -98,8 +100,10 @@ class Bench:
         machine = Machine(settings=EngineSettings(threads=1), jobs_folder=folder / "jobs")
         sink = SimpleNamespace(emit=lambda event: None)
         self.jobs = JobService(sink, machine, self.inbox.put, may_run=lambda: True)
+        excerpts = ExcerptService(self.jobs, self.inbox.put, is_measured=lambda: False)
         self.services = (
-            ExcerptService(self.jobs, self.inbox.put, is_measured=lambda: False),
+            excerpts,
+            LookService(excerpts, self.jobs),
             ExaminationService(self.inbox.put),
         )
         patch.setattr(job_service, "run_stored", self._run)

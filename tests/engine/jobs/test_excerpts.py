@@ -15,6 +15,7 @@ from engine.jobs import excerpts, job_service
 from engine.pipeline.run import run_job
 from engine.protocol import commands as c
 from engine.protocol import events as e
+from engine.protocol.excerpt import for_look
 from engine.protocol.report import BenchReport
 from engine.protocol.tasks import TaskKind
 from engine.settings.schema import JobSettings
@@ -234,3 +235,54 @@ def test_scenes_that_tell_models_apart_are_found(engine):
     assert found.job_id == "a"
     assert all(0 <= scene.seconds < 1.2 for scene in found.scenes)
     assert found.scenes
+
+
+def test_a_look_is_shown_until_its_job_has_a_frame_and_leaves_the_users_folder_alone(
+    engine, tmp_path
+):
+    running, heard = engine
+    running.send(c.MakeLook(job_id="a", start=0.2))
+    excerpt = heard.wait(e.ExcerptReady).excerpt
+    assert (excerpt.frames, excerpt.settings) == (1, for_look(FAST))
+    assert (excerpt.plan.work.model, excerpt.plan.work.device) == ("lite", "cpu")
+    assert {path.name for path in tmp_path.iterdir()} == {"film.mkv", "jobs"}
+    running.send(c.ShowFrame(job_id="a", seconds=0.2))
+    assert heard.wait(e.PreviewReady).result.size.width == 192
+    running.send(c.MakeExcerpt(job_id="a", start=0.2))
+    tried = heard.wait(e.ExcerptReady).excerpt
+    job = running._thread._jobs.job("a")
+    assert job.excerpt_at(0.21) is tried
+    running.send(c.ChangeJob(job_id="a", settings=replace(FAST, scale=4)))
+    running.send(c.ShowFrame(job_id="a", seconds=0.2))
+    assert heard.wait(e.PreviewReady).result is None, "the look has another size"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [c.StartQueue(), c.MakeExcerpt(job_id="a", start=0.4), c.RunBenchmark()],
+    ids=lambda one: type(one).__name__,
+)
+def test_whatever_the_user_asks_for_stops_a_look(engine, held, command):
+    running, heard = engine
+    running.send(c.MakeLook(job_id="a", start=0.2))
+    assert held.wait(10)
+    running.send(command)
+    assert heard.wait(e.TaskStopped).kind is TaskKind.LOOK
+
+
+def test_no_look_is_made_next_to_a_running_job(engine, monkeypatch):
+    began, may_end = threading.Event(), threading.Event()
+
+    def run(*_):
+        began.set()
+        may_end.wait(30)
+        raise DiskFull("folder", folder="held")
+
+    monkeypatch.setattr(job_service, "run_stored", run)
+    running, heard = engine
+    running.send(c.StartQueue())
+    assert began.wait(10)
+    running.send(c.MakeLook(job_id="a", start=0.2))
+    failed = heard.failed()
+    may_end.set()
+    assert (failed.kind, failed.error.case) == (TaskKind.LOOK, "excerpt-waits")
