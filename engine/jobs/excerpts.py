@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -36,6 +37,8 @@ from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from engine.protocol.tasks import TaskKind
 from engine.settings.schema import JobSettings
+
+_FINDINGS_S, _POLL_S = 2.0, 0.02  # a look waits for the examination of its video, at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,9 +145,24 @@ class LookService:
         Raises:
             UnknownJob, JobError: Raised by `ExcerptService.answer`.
         """
-        settings = for_look(self._jobs.job(command.job_id).settings)
-        asked = c.MakeExcerpt(job_id=command.job_id, start=command.start, settings=settings)
-        return replace(self._excerpts.answer(asked), kind=self.kind, turn="replaces")
+        job = self._jobs.job(command.job_id)
+        settings = for_look(job.settings)
+        asked = c.MakeExcerpt(job_id=job.id, start=command.start, settings=settings)
+        self._excerpts.answer(asked)  # refuses what cannot be made now
+
+        def do(work: RunningTask) -> None:
+            _await_findings(job, work)
+            self._excerpts.answer(asked).do(work)
+
+        return Task(kind=self.kind, subject=job.id, do=do, turn="replaces")
+
+
+def _await_findings(job: Job, work: RunningTask) -> None:
+    """Wait a moment for the examination that every video gets, so that it is not made twice."""
+    until = time.monotonic() + _FINDINGS_S
+    while job.media.kind == "video" and job.media.findings is None and time.monotonic() < until:
+        work.control.check()
+        time.sleep(_POLL_S)
 
 
 def _look(job_id: str, media: MediaInfo, work: RunningTask) -> None:
