@@ -24,6 +24,7 @@ from engine.jobs.services import (
     DiagnosticsService,
     ExaminationService,
     LatentService,
+    OverviewService,
     PresetService,
     Service,
     ServiceHost,
@@ -43,7 +44,7 @@ _LOOKED_AT = (c.ShowFrame, c.MakeLook)  # come before files that are still to be
 _CLOSE_S = 5.0  # for a download to end; what was downloaded stays in any case
 _POINTLESS = (  # once the end is asked for
     *(c.Prepare, c.AddJob, c.AdoptJob, c.ChangeJob, c.RetryJob, c.StartQueue),
-    *(c.ShowFrame, c.ExcerptCommand, c.MakeLook),
+    *(c.ShowFrame, c.ExcerptCommand, c.MakeLook, c.ReadOverview),
 )
 
 
@@ -75,10 +76,13 @@ class EngineThread(threading.Thread):
         self._services: tuple[Service, ...] = (
             ModelFileService(),
             self._excerpts,
-            LookService(self._excerpts, self._jobs),
+            LookService(
+                self._excerpts, self._jobs, partial(self._tasks.runs, TaskKind.EXAMINATION)
+            ),
             DiagnosticsService(),
             LatentService(),
             ExaminationService(self.send),
+            OverviewService(self._jobs),
             PresetService(machine.pretend),
             *(service for wing in wings() for service in wing.services(self._host)),
         )

@@ -131,13 +131,16 @@ class LookService:
     Args:
         excerpts: Makes it, as it makes what the user asks for.
         jobs: Whose videos are looked at.
+        examines: Whether sources are being examined.
     """
 
     kind = TaskKind.LOOK
     commands = c.MakeLook
 
-    def __init__(self, excerpts: ExcerptService, jobs: JobService) -> None:
-        self._excerpts, self._jobs = excerpts, jobs
+    def __init__(
+        self, excerpts: ExcerptService, jobs: JobService, examines: Callable[[], bool]
+    ) -> None:
+        self._excerpts, self._jobs, self._examines = excerpts, jobs, examines
 
     def answer(self, command: c.MakeLook) -> Task:
         """A task that sends ExcerptMade; a later one replaces one that waits.
@@ -151,18 +154,17 @@ class LookService:
         self._excerpts.answer(asked)  # refuses what cannot be made now
 
         def do(work: RunningTask) -> None:
-            _await_findings(job, work)
+            self._await_findings(job, work)
             self._excerpts.answer(asked).do(work)
 
         return Task(kind=self.kind, subject=job.id, do=do, turn="replaces")
 
-
-def _await_findings(job: Job, work: RunningTask) -> None:
-    """Wait a moment for the examination that every video gets, so that it is not made twice."""
-    until = time.monotonic() + _FINDINGS_S
-    while job.media.kind == "video" and job.media.findings is None and time.monotonic() < until:
-        work.control.check()
-        time.sleep(_POLL_S)
+    def _await_findings(self, job: Job, work: RunningTask) -> None:
+        """Wait a moment for the examination that every video gets, so that it is not made twice."""
+        until = time.monotonic() + _FINDINGS_S
+        while job.media.findings is None and self._examines() and time.monotonic() < until:
+            work.control.check()
+            time.sleep(_POLL_S)
 
 
 def _look(job_id: str, media: MediaInfo, work: RunningTask) -> None:

@@ -71,7 +71,7 @@ class Job:
         return self.state in (JobState.RUNNING, JobState.PAUSED)
 
     def excerpt_at(self, seconds: float) -> Excerpt | None:
-        """The newest excerpt by the present plan that shows a time of the source, s; else a look."""
+        """The newest excerpt by the present plan that shows a time of the source, s, or a look."""
         newest = [one for one in reversed(self.excerpts) if one.holds(seconds)]
         own = (one for one in newest if one.shows(self.settings, self.plan))
         look = for_look(self.settings)

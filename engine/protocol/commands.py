@@ -170,6 +170,16 @@ class ShowFrame(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOverview(Command):
+    """Read thumbnails, loudness and cuts of a job's source for a timeline: a task.
+
+    Each OverviewRead has all that is known so far. A later one replaces one that waits.
+    """
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExcerptCommand(Command):
     """Command about parts of a job's video: a task, with the job as subject."""
 
