@@ -165,6 +165,11 @@ class ExcerptsController(QObject):
         if self._can_look(row):
             self._rest.start()
 
+    @property
+    def is_looking(self) -> bool:
+        """Whether a first look is being made, or is about to."""
+        return self._looking is not None or self._rest.isActive()
+
     def _can_look(self, row: JobRow) -> bool:
         """Whether a look at a video would show what was not seen yet, and disturbs nothing."""
         is_busy = self._queue.active is not None or self.model.is_running or self._looking
@@ -175,7 +180,7 @@ class ExcerptsController(QObject):
         return is_planned and is_new and is_seen and is_upscaled and not is_busy
 
     def _after_picture(self, event: events.PreviewReady) -> None:
-        """The picture comes first, then the look; of a video that begins black, at a later frame."""
+        """The picture comes first, then the look; where a video begins black, at a later frame."""
         row = self.window.selected
         if row is None or event.job_id != row.job_id or not self._can_look(row):
             return

@@ -20,6 +20,7 @@ from app.preview.playback import Playback
 from app.preview.report_strip import ReportStrip
 from app.preview.scene import Mode
 from app.preview.timeline import Timeline
+from app.preview.timeline_strip import HEIGHT, LOW_HEIGHT
 from app.preview.view_bar import ViewBar
 from app.widgets.layouts import column, layout_of, set_margins
 from app.widgets.parts import named
@@ -375,7 +376,7 @@ class PreviewView(QWidget):
         gap = 6 if is_low else 10
         layout_of(self._work).setSpacing(gap)
         set_margins(layout_of(self._work), (14, gap + 2))
-        self.timeline.strip.setMaximumHeight(24 if is_low else 36)
+        self.timeline.strip.setMaximumHeight(LOW_HEIGHT if is_low else HEIGHT)
         is_shared = is_low and self.pair_bar.has_choice
         directions = QBoxLayout.Direction
         self._head.setDirection(directions.LeftToRight if is_shared else directions.TopToBottom)

@@ -25,7 +25,7 @@ from engine.video.shots import ShotDetector
 
 _PLACES = 24  # thumbnails
 _SOUNDS = 96  # parts of the video whose loudness is shown
-_BOX = Size(192, 108)  # px of a thumbnail
+_BOX = Size(160, 90)  # px of a thumbnail
 _KEYS_S, _SOUND_S, _THROUGH_S = 4.0, 4.0, 8.0  # time limits
 _TRIED = 60  # frames after which it is known how long all of them take
 
@@ -40,7 +40,7 @@ def overviews(job_id: str, media: MediaInfo, is_over: IsOver) -> Iterator[Overvi
         media: Its source.
         is_over: Whether nothing more is wanted; asked between frames.
 
-    Memory: 1.5 MB of thumbnails, and the frames that a decoder holds back.
+    Memory: 1 MB of thumbnails, and the frames that a decoder holds back.
     """
     if media.kind != "video" or media.holds_latents or not media.video.duration:
         return

@@ -110,6 +110,8 @@ class FakeTasks:
                 self.begin(TaskKind.EXCERPT, job_id)
             case c.MakeLook(job_id=job_id):
                 self.begin(TaskKind.LOOK, job_id)
+            case c.ReadOverview(job_id=job_id):
+                self.begin(TaskKind.OVERVIEW, job_id)
             case c.StopTask(kind=kind, subject=subject):
                 self._stop(kind, subject)
             case c.ShowLatent():
