@@ -197,7 +197,7 @@ def made(
     events = _Progress(work)
     context = JobContext(
         job_id=job_id,
-        media=media,
+        media=replace(media, streams=()),  # verification would read those of the whole film
         plan=plan,
         control=work.control,
         events=events,

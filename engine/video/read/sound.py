@@ -143,7 +143,7 @@ def loudness(media: MediaInfo, count: int, is_over: Callable[[], bool]) -> tuple
     Args:
         media: Result of `probe`.
         count: Number of parts.
-        is_over: Whether the rest is not wanted any more; it stays 0.
+        is_over: Whether the rest is not wanted any more; it is as loud as what is before it.
 
     Raises:
         InputError: The file is gone, or cannot be read.
@@ -154,26 +154,36 @@ def loudness(media: MediaInfo, count: int, is_over: Callable[[], bool]) -> tuple
     length = float(media.video.duration or 0)
     if not tracks or not length:
         return ()
-    peaks = [0.0] * count
+    peaks: list[float | None] = [None] * count
     is_long = length > _READ_THROUGH_S
     with open_input(media.path, must_be_whole=False) as container:
         stream = cast(av.AudioStream, stream_at(media.path, container, tracks[0].index))
         for other in container.streams:
             if other.index != stream.index:
                 other.discard = Discard.all
-        places = [length * (part + 0.5) / count for part in range(count)] if is_long else [0.0]
-        for place in places:
+        # each eighth part first: what is read when the time is over stands for all
+        order = sorted(range(count), key=lambda part: part % 8) if is_long else [0]
+        for place in (length * (part + 0.5) / count if is_long else 0.0 for part in order):
             with translated(media.path):
                 container.seek(int((place + float(media.start)) * av.time_base))
             for seconds, peak in _peaks(media, container, stream):
                 part = int(seconds / length * count)
                 if 0 <= part < count:
-                    peaks[part] = max(peaks[part], peak)
+                    peaks[part] = max(peaks[part] or 0.0, peak)
                 if is_over():
-                    return tuple(peaks)
+                    return _filled(peaks)
                 if is_long and seconds >= place + _MOMENT_S:
                     break
-    return tuple(peaks)
+    return _filled(peaks)
+
+
+def _filled(peaks: list[float | None]) -> tuple[float, ...]:
+    """Parts that were not read are as loud as the last one that was."""
+    last, found = 0.0, []
+    for peak in peaks:
+        last = last if peak is None else peak
+        found.append(last)
+    return tuple(found)
 
 
 def _peaks(media: MediaInfo, container: Any, stream: Any) -> Iterator[tuple[float, float]]:

@@ -69,6 +69,16 @@ def test_a_frame_is_made_as_its_job_makes_it(engine, tmp_path):
     assert (planes_of(excerpt.plan.output)[0] == planes_of(tmp_path / "film_x2.mkv")[12]).all()
 
 
+def test_a_frame_of_a_long_film_does_not_wait_for_its_other_streams(engine, monkeypatch):
+    def read(*_args, **_kwargs):
+        pytest.fail("all packets of the source are read")
+
+    monkeypatch.setattr("engine.verification.verify.digest", read)
+    running, heard = engine
+    running.send(c.MakeExcerpt(job_id="a", start=0.5))
+    assert heard.wait(e.ExcerptReady, e.TaskFailed).excerpt.frames == 1
+
+
 def test_the_last_frame_is_made(engine):
     running, heard = engine
     running.send(c.MakeExcerpt(job_id="a", start=9.0))
