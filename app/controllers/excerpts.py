@@ -57,8 +57,8 @@ class ExcerptsController(QObject):
         self._is_stopping = False
         self._looked: dict[str, JobSettings] = {}  # choices of the last look, by job_id
         self._lit: set[str] = set()  # jobs whose black beginning was left
-        self._rest = QTimer(self, interval=_REST_MS, singleShot=True)
-        self._rest.timeout.connect(self._look)
+        self.rest = QTimer(self, interval=_REST_MS, singleShot=True)
+        self.rest.timeout.connect(self._look)
         hub.subscribe(events.PreviewReady, self._after_picture)
         for ended in (events.TaskDone, events.TaskFailed, events.TaskStopped):
             hub.subscribe(ended, self._look_ended)
@@ -163,12 +163,12 @@ class ExcerptsController(QObject):
             made = self.model.look_at(row, seconds)
         self._view.show_look(made.plan if made is not None else None)
         if self._can_look(row):
-            self._rest.start()
+            self.rest.start()
 
     @property
     def is_looking(self) -> bool:
         """Whether a first look is being made, or is about to."""
-        return self._looking is not None or self._rest.isActive()
+        return self._looking is not None or self.rest.isActive()
 
     def _can_look(self, row: JobRow) -> bool:
         """Whether a look at a video would show what was not seen yet, and disturbs nothing."""
@@ -191,7 +191,7 @@ class ExcerptsController(QObject):
             self._view.timeline.set_step(quarter)
             self._view.pair.ask_now()
         else:
-            self._rest.start()
+            self.rest.start()
 
     def _look(self) -> None:
         row = self.window.selected

@@ -98,8 +98,8 @@ class OverviewController(QObject):
         self._known: dict[tuple[str, int], Overview] = {}  # by job and video track, oldest first
         self._read: set[tuple[str, int]] = set()  # of those, the complete ones
         self._reading = ""  # job_id
-        self._rest = QTimer(self, interval=_REST_MS, singleShot=True)
-        self._rest.timeout.connect(self._begin)
+        self.rest = QTimer(self, interval=_REST_MS, singleShot=True)
+        self.rest.timeout.connect(self._begin)
         hub.subscribe(events.PreviewReady, self._after_picture)
         hub.subscribe(events.OverviewRead, self._take)
         for ended in (events.TaskDone, events.TaskFailed, events.TaskStopped):
@@ -118,7 +118,7 @@ class OverviewController(QObject):
     def _after_picture(self, event: events.PreviewReady) -> None:
         row = self._window.selected
         if row is not None and row.job_id == event.job_id and self._is_wanted(row):
-            self._rest.start()
+            self.rest.start()
 
     def _is_wanted(self, row: JobRow) -> bool:
         is_film = row.media is not None and row.media.kind == "video"
@@ -129,7 +129,7 @@ class OverviewController(QObject):
         if row is None or not self._is_wanted(row):
             return
         if self._is_looking():
-            self._rest.start()
+            self.rest.start()
             return
         self._reading = row.job_id
         self._controller.send(commands.ReadOverview(job_id=row.job_id))

@@ -38,7 +38,7 @@ def shown(bench, job_id: str, result: events.Picture | None = None, level: int =
 def rest(bench) -> list[commands.MakeLook]:
     """Let the timer of looks run out; all looks that were asked for."""
     bench.window.preview.pair.stop_asking()  # it would reset what has been answered
-    bench.program.excerpts._rest.setInterval(0)
+    bench.program.excerpts.rest.setInterval(0)
     bench.hear()
     return bench.asked(commands.MakeLook)
 
