@@ -159,7 +159,8 @@ class ExcerptsController(QObject):
         if row is None or row.job_id != self._view.job_id:
             return
         made = None
-        if row.state is not JobState.DONE and self.model.at(row, seconds) is None:
+        has_own = row.state.is_active or row.state is JobState.DONE
+        if not has_own and self.model.at(row, seconds) is None:
             made = self.model.look_at(row, seconds)
         self._view.show_look(made.plan if made is not None else None)
         if self._can_look(row):

@@ -71,11 +71,15 @@ class Job:
         return self.state in (JobState.RUNNING, JobState.PAUSED)
 
     def excerpt_at(self, seconds: float) -> Excerpt | None:
-        """The newest excerpt by the present plan that shows a time of the source, s, or a look."""
+        """The newest excerpt by the present plan that shows a time of the source, s.
+
+        Of a job that does not run, a look where there is none.
+        """
         newest = [one for one in reversed(self.excerpts) if one.holds(seconds)]
         own = (one for one in newest if one.shows(self.settings, self.plan))
         look = for_look(self.settings)
-        return next(own, next((one for one in newest if one.has(look)), None))
+        looks = (one for one in newest if one.has(look) and not self.is_active)
+        return next(own, next(looks, None))
 
 
 class JobQueue:

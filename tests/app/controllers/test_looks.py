@@ -46,6 +46,7 @@ def rest(bench) -> list[commands.MakeLook]:
 def seen(bench, name: str = "film.mp4") -> str:
     """A video that is selected, and whose picture is there."""
     job_id = bench.add(name)
+    bench.select(job_id)
     bench.window.preview.pair.ask_now()
     shown(bench, job_id)
     return job_id
@@ -149,6 +150,17 @@ def test_start_shows_the_job_and_no_look(bench):
     bench.do("start")
     assert bench.window.preview.canvas.mode is Mode.FIRST
     assert len(rest(bench)) == 1
+
+
+def test_the_frames_of_a_running_job_are_not_called_a_look(bench):
+    view = bench.window.preview
+    job_id = seen(bench)
+    rest(bench)
+    made(bench, job_id)
+    assert view.pair.has_look
+    bench.do("start")
+    assert not view.pair.has_look
+    assert view.canvas.mode is Mode.FIRST
 
 
 def test_the_split_closes_where_there_is_no_look_unless_the_user_has_chosen_it(bench):

@@ -12,6 +12,7 @@ from PIL import Image
 from engine.api import probe
 from engine.core.errors import DiskFull
 from engine.jobs import excerpts, job_service
+from engine.jobs.job import JobState
 from engine.pipeline.run import run_job
 from engine.protocol import commands as c
 from engine.protocol import events as e
@@ -258,9 +259,13 @@ def test_a_look_is_shown_until_its_job_has_a_frame_and_leaves_the_users_folder_a
     assert {path.name for path in tmp_path.iterdir()} == {"film.mkv", "jobs"}
     running.send(c.ShowFrame(job_id="a", seconds=0.2))
     assert heard.wait(e.PreviewReady).result.size.width == 192
+    job = running._thread._jobs.job("a")
+    assert job.excerpt_at(0.21) is excerpt
+    job.state = JobState.RUNNING
+    assert job.excerpt_at(0.21) is None, "frames of the job itself come"
+    job.state = JobState.WAITING
     running.send(c.MakeExcerpt(job_id="a", start=0.2))
     tried = heard.wait(e.ExcerptReady).excerpt
-    job = running._thread._jobs.job("a")
     assert job.excerpt_at(0.21) is tried
     running.send(c.ChangeJob(job_id="a", settings=replace(FAST, scale=4)))
     running.send(c.ShowFrame(job_id="a", seconds=0.2))
