@@ -146,7 +146,7 @@ class ExcerptsController(QObject):
             else:
                 self._view.pair.ask_now()
 
-    # A first look: a frame that nobody has asked for, while nothing else computes
+    # A first look: a frame that is made unasked, while nothing else computes
 
     def _show_look(self, row: JobRow | None) -> None:
         """Show the look at the frame of the playhead; stop one whose frame is not seen any more."""

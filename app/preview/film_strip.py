@@ -17,11 +17,11 @@ _SOFT = 0.6  # exponent: quiet passages are seen, too
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Overview:
-    """What is known of a video for its timeline; () for what it does not have, or not yet."""
+    """Parts of a timeline that are known of a video; () for those that it lacks so far."""
 
     seconds: float  # length of the video
     thumbnails: tuple[tuple[float, QImage], ...] = ()  # time, s
-    loudness: tuple[float, ...] = ()  # of equally long parts, 0 to 1
+    loudness: tuple[float, ...] = ()  # largest sample of each of n equally long parts, 0 to 1
     cuts: tuple[float, ...] = ()  # s
 
 

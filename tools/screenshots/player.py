@@ -25,7 +25,7 @@ class Recording:
 
     said: list[events.Event] = field(default_factory=list)
     frame: list[events.Event] = field(default_factory=list)
-    overview: list[events.Event] = field(default_factory=list)  # of the timeline
+    overview: list[events.Event] = field(default_factory=list)  # events that fill the timeline
     model_files: list[events.Event] = field(default_factory=list)
     community: list[events.Event] = field(default_factory=list)  # two seconds of the same video
     community_frame: list[events.Event] = field(default_factory=list)  # a frame of that result

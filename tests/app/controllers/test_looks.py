@@ -1,4 +1,4 @@
-"""A first look: one frame of the selected video by Lite, which nobody has to ask for."""
+"""A first look: one frame of the selected video by Lite, made unasked."""
 
 import time
 from dataclasses import replace
@@ -196,7 +196,7 @@ def test_other_choices_get_another_look_and_one_that_fails_is_not_repeated(bench
     rest(bench)
     bench.tasks.fail(LOOK)
     assert len(rest(bench)) == 1
-    assert not bench.find("tryProblem").isVisible(), "nobody has asked for it"
+    assert not bench.find("tryProblem").isVisible(), "it was made unasked"
     bench.choose(scale=4)
     bench.window.preview.pair.ask_now()
     shown(bench, job_id)
