@@ -24,6 +24,7 @@ from app.controllers.excerpts import ExcerptsController, TasteController
 from app.controllers.job_display import (
     ComparisonController,
     DesktopController,
+    OverviewController,
     PreviewController,
     TrayController,
 )
@@ -149,6 +150,9 @@ class Program(QObject):
             lambda: self.window.top.show_gpu_idle(self.runtime_model.leaves_gpu_idle)
         )
         self.excerpts = ExcerptsController(self.window, self.controller, self.queue, hub, tasks)
+        self.overviews = OverviewController(
+            self.window, self.controller, hub, lambda: self.excerpts.is_looking
+        )
         self.taste = TasteController(self.excerpts, self.presets, hub)
         self.after_queue = AfterQueueController(
             self.window, self.controller, self.queue, self.download_model, self.ui_state
@@ -281,6 +285,7 @@ class Program(QObject):
         self._preview.show_row(self.window.selected)
         self._comparison.refresh()
         self.excerpts.refresh()
+        self.overviews.refresh()
 
     def _remember_plan(self, _event: events.JobEvent | None = None) -> None:
         """The gauges mark the peak of the video that runs, else of the selected one."""

@@ -1,15 +1,16 @@
 """The three columns, and what folds where the window is small.
 
-The queue becomes a strip where the stage would be too narrow, the choices a button where they
-would have no room above the plan; each opens as a sheet over the stage. "Why this plan" does
-everywhere.
+The edge between queue and stage can be dragged, and is there again at the next start. The queue
+becomes a strip where it is dragged narrow or the stage would be too narrow, the choices a button
+where they would have no room above the plan; each opens as a sheet over the stage. "Why this plan"
+does everywhere.
 """
 
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QScrollArea, QWidget
+from PySide6.QtWidgets import QScrollArea, QSplitter, QWidget
 
 from app.actions import Actions
 from app.bound import bind
@@ -21,12 +22,14 @@ from app.plan.plan_details import PlanDetails
 from app.preview.preview_view import PreviewView
 from app.state.queue_model import QueueModel
 from app.theme import tokens
+from app.ui_state import UiState
 from app.widgets.layouts import STRETCH, Stretch, column, row
 from app.widgets.parts import bind_text, button, icon_button, named, scroll_area
 from app.widgets.plain import set_tip
 from app.widgets.sheet import Sheet
 
 _QUEUE_FROM = 1180  # px of width below which the queue folds
+_QUEUE_FOLDS = 160  # px below which a queue that is dragged narrow folds
 _CHOICES_FROM = 540  # px of height below which the choices fold
 _LOW = 345  # px of height below which gaps shrink
 _WHY_WIDTH = 460
@@ -44,8 +47,10 @@ class Columns(QWidget):
         choices: ChoicesForm,
         decision: DecisionPanel,
         actions: Actions,
+        ui_state: UiState,
     ) -> None:
         super().__init__()
+        self._ui_state = ui_state
         self._queue, self._choices, self._decision = queue, choices, decision
         self._strip = _Strip(model, actions)
         self.queue_sheet = Sheet(stage, "queueSheet", tokens.QUEUE_WIDTH + 2, is_left=True)
@@ -64,7 +69,7 @@ class Columns(QWidget):
             on=self.choices_sheet.toggle,
         )
         self._lay_out(stage)
-        self._strip.queue_requested.connect(self.queue_sheet.toggle)
+        self._strip.queue_requested.connect(self._show_queue)
         queue.answer_requested.connect(self._open_queue)
         decision.plan.why_requested.connect(self.why_sheet.toggle)
         # The column of the queue has its own heading.
@@ -77,7 +82,7 @@ class Columns(QWidget):
         super().resizeEvent(event)
         self._decision.limit_card(round(_CARD_SHARE * self.window().height()))
         self._decision.set_low(self.height() < _LOW)
-        self._fold_queue(self.width() < _QUEUE_FROM)
+        self._place_queue()
         self._fold_choices(self.height() < _CHOICES_FROM)
 
     def _lay_out(self, stage: QWidget) -> None:
@@ -93,14 +98,50 @@ class Columns(QWidget):
             margins=(1, 0, 0, 0),
             on=right,
         )
-        self._row = row(self._strip, self._queue, (stage, 1), right, spacing=0, on=self)
+        self._left = QWidget()
+        self._left.setMinimumWidth(tokens.STRIP_WIDTH)  # so far it can be dragged
+        self._left_row = row(self._strip, (self._queue, 1), spacing=0, on=self._left)
         self._strip.setVisible(False)
+        self._splitter = named(QSplitter(), "columnsSplitter")
+        self._splitter.setHandleWidth(0)  # Qt lets 4 px be taken; the line is the queue's edge
+        self._splitter.setChildrenCollapsible(False)
+        for part in (self._left, stage):
+            self._splitter.addWidget(part)
+        self._splitter.setStretchFactor(1, 1)
+        self._splitter.splitterMoved.connect(self._drag_queue)
+        row((self._splitter, 1), right, spacing=0, on=self)
         self._fold.setVisible(False)
 
     def _open_queue(self) -> None:
         """Show a folded queue: it asks something."""
         if not self._strip.isHidden():
             self.queue_sheet.open_up()
+
+    def _drag_queue(self, *_: int) -> None:
+        """The user moves the edge of the queue: it follows, or folds."""
+        beside = self._splitter.handle(1).contentsMargins().left()  # px that Qt does not count
+        width = self._splitter.sizes()[0] + beside
+        if self.width() >= _QUEUE_FROM:
+            allowed = min(max(width, tokens.QUEUE_LEAST), tokens.QUEUE_MOST)
+            self._ui_state.queue_width = allowed if width >= _QUEUE_FOLDS else 0
+        self._place_queue()
+
+    def _show_queue(self) -> None:
+        """Unfold the queue, or show it over the stage where that would be too narrow."""
+        if self.width() >= _QUEUE_FROM:
+            self._ui_state.queue_width = tokens.QUEUE_WIDTH
+            self._place_queue()
+        else:
+            self.queue_sheet.toggle()
+
+    def _place_queue(self) -> None:
+        """Give the queue the width that was chosen for it, or fold it."""
+        width = self._ui_state.queue_width
+        is_folded = not width or self.width() < _QUEUE_FROM
+        width = min(width, tokens.QUEUE_WIDTH + max(0, self.width() - _QUEUE_FROM))
+        self._fold_queue(is_folded)
+        left = tokens.STRIP_WIDTH if is_folded else width
+        self._splitter.setSizes([left, max(1, self._splitter.width() - left)])
 
     def _fold_queue(self, is_folded: bool) -> None:
         if is_folded != self._strip.isHidden():
@@ -110,7 +151,7 @@ class Columns(QWidget):
             self.queue_sheet.hold(self._queue)
         else:
             self.queue_sheet.close_down()
-            self._row.insertWidget(1, self._queue)
+            self._left_row.addWidget(self._queue, 1)
 
     def _fold_choices(self, is_folded: bool) -> None:
         if is_folded != self._fold.isHidden():

@@ -101,7 +101,13 @@ class MainWindow(QMainWindow):
         self.choices = ChoicesForm()
         self.decision = DecisionPanel(queue, downloads, self.actions_)
         self.columns = Columns(
-            queue, self.queue_column, self.preview, self.choices, self.decision, self.actions_
+            queue,
+            self.queue_column,
+            self.preview,
+            self.choices,
+            self.decision,
+            self.actions_,
+            ui_state,
         )
         self.foot = StatusBar(self.actions_["log"], self.actions_["help"])
         self.log_dock = LogDock(log, self)

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from PySide6.QtCore import QRect, QSettings
 
+from app.theme import tokens
 from engine.core import paths
 from engine.core.errors import SettingsError
 from engine.core.serialization import parse_json
@@ -52,6 +53,13 @@ def _per_cent(text: str) -> int:
         return 100
 
 
+def _queue_width(text: str) -> int:
+    try:
+        return min(max(int(text), 0), tokens.QUEUE_MOST)
+    except ValueError:
+        return tokens.QUEUE_WIDTH
+
+
 def _settings(kind: type[S], text: str) -> S:
     """Settings as they were kept; those of delivery where they make no sense any more."""
     try:
@@ -82,6 +90,7 @@ class UiState:
     language = _Kept("language", str)  # its code; "" when none was chosen
     theme = _Kept("theme", str)  # dark or light; "" when none was chosen
     screen = _Kept("screen", str)  # the screen that the window was on last; "" at the first start
+    queue_width = _Kept("queue_width", _queue_width)  # px; 0 for a queue that was folded
     is_maximised = _switch("maximised", "true", "false")
     source_folder = _Kept("source_folder", lambda text: Path(text or Path.home()))  # of files added
     volume = _Kept("volume", _per_cent)  # of playback

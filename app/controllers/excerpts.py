@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import takewhile
 
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, Qt, QTimer
+from PySide6.QtGui import QImage
 
 from app import engine_messages
 from app.bound import bind
@@ -17,7 +18,6 @@ from app.jobs.preset_form import chosen_by, title_of
 from app.main_window import MainWindow
 from app.preview.playback import opener
 from app.preview.player import Frame, Opener, Player
-from app.preview.scene import Mode
 from app.preview.try_bar import SECONDS, TryBar
 from app.state.excerpts_model import ExcerptsModel
 from app.state.job_row import JobRow, JobState
@@ -27,10 +27,13 @@ from app.state.tasks_model import TasksModel
 from engine.core.geometry import Size
 from engine.core.units import memory_text
 from engine.protocol import commands, events
-from engine.protocol.excerpt import Excerpt, Scene
-from engine.settings.presets import Preset
+from engine.protocol.excerpt import Excerpt, Scene, for_look
+from engine.protocol.tasks import TaskKind
+from engine.settings.presets import Preset, applied
 from engine.settings.schema import JobSettings
 
+_REST_MS = 200  # without a change of what is selected and shown, before a first look
+_DARK = 24  # of 255, lightness of a pixel in which nothing can be seen
 _SAMPLE_S = 2.0  # of each preset
 _ORIGINAL = ""
 _CAN_BE_TRIED = (JobState.WAITING, JobState.FAILED, JobState.CANCELLED)
@@ -50,6 +53,15 @@ class ExcerptsController(QObject):
         super().__init__(window)
         self.window, self.controller = window, controller
         self._queue = queue
+        self._looking: tuple[str, JobSettings, float] | None = None  # job_id, choices, s
+        self._is_stopping = False
+        self._looked: dict[str, JobSettings] = {}  # choices of the last look, by job_id
+        self._lit: set[str] = set()  # jobs whose black beginning was left
+        self.rest = QTimer(self, interval=_REST_MS, singleShot=True)
+        self.rest.timeout.connect(self._look)
+        hub.subscribe(events.PreviewReady, self._after_picture)
+        for ended in (events.TaskDone, events.TaskFailed, events.TaskStopped):
+            hub.subscribe(ended, self._look_ended)
         model = self.model = ExcerptsModel(hub, tasks, self)
         self._view = window.preview
         self.bar = TryBar(self._view.canvas)
@@ -69,6 +81,7 @@ class ExcerptsController(QObject):
     def refresh(self, *_: object) -> None:
         """Look at video and task again."""
         row, task = self.window.selected, self.model.task
+        self._show_look(row)
         if row is None or not _can_be_tried(row):
             self.bar.withdraw()
             self._view.pair.set_remedy("")
@@ -112,8 +125,7 @@ class ExcerptsController(QObject):
         row = self.window.selected
         if row is None:
             return
-        if self._view.canvas.mode is Mode.FIRST:
-            self._view.set_mode(Mode.SPLIT)
+        self._view.keep_split()
         self.model.begin(row.job_id)
         start = self._view.timeline.seconds_to_ask
         self.controller.send(commands.MakeExcerpt(job_id=row.job_id, start=start, seconds=seconds))
@@ -129,7 +141,85 @@ class ExcerptsController(QObject):
     def _show_made(self, job_id: str) -> None:
         if job_id == self._view.job_id:
             self.refresh()
+            if self._view.pair.has_look:
+                self._view.await_look()
+            else:
+                self._view.pair.ask_now()
+
+    # A first look: a frame that is made unasked, while nothing else computes
+
+    def _show_look(self, row: JobRow | None) -> None:
+        """Show the look at the frame of the playhead; stop one whose frame is not seen any more."""
+        seconds = self._view.timeline.seconds_to_ask
+        look = self._looking
+        if look is not None and (row is None or look != _look_of(row, seconds)):
+            if not self._is_stopping:
+                self.controller.send(commands.StopTask(kind=TaskKind.LOOK, subject=look[0]))
+            self._is_stopping = True
+        if row is None or row.job_id != self._view.job_id:
+            return
+        made = None
+        has_own = row.state.is_active or row.state is JobState.DONE
+        if not has_own and self.model.at(row, seconds) is None:
+            made = self.model.look_at(row, seconds)
+        self._view.show_look(made.plan if made is not None else None)
+        if self._can_look(row):
+            self.rest.start()
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether a first look is being made, or is about to."""
+        return self._looking is not None or self.rest.isActive()
+
+    def _can_look(self, row: JobRow) -> bool:
+        """Whether a look at a video would show what was not seen yet, and disturbs nothing."""
+        is_busy = self._queue.active is not None or self.model.is_running or self._looking
+        is_planned = row.state is JobState.WAITING and _can_be_tried(row) and not row.awaits_plan
+        is_new = self._looked.get(row.job_id) != for_look(row.settings)
+        is_seen = row.job_id == self._view.job_id and self._view.pair.is_answered
+        is_upscaled = row.plan is not None and row.plan.work.model != "none"
+        return is_planned and is_new and is_seen and is_upscaled and not is_busy
+
+    def _after_picture(self, event: events.PreviewReady) -> None:
+        """The picture comes first, then the look; where a video begins black, at a later frame."""
+        row = self.window.selected
+        if row is None or event.job_id != row.job_id or not self._can_look(row):
+            return
+        is_first, strip = row.job_id not in self._lit, self._view.timeline.strip
+        self._lit.add(row.job_id)
+        quarter = strip.maximum() // 4  # of the video, where the image of the queue is from
+        if is_first and quarter and not strip.value() and is_black(self._view.pair.images[0]):
+            self._view.timeline.set_step(quarter)
             self._view.pair.ask_now()
+        else:
+            self.rest.start()
+
+    def _look(self) -> None:
+        row = self.window.selected
+        if row is None or not self._can_look(row):
+            return
+        self._looking = _look_of(row, self._view.timeline.seconds_to_ask)
+        self.controller.send(commands.MakeLook(job_id=row.job_id, start=self._looking[2]))
+
+    def _look_ended(self, event: events.TaskEvent) -> None:
+        if event.kind is not TaskKind.LOOK or self._looking is None:
+            return
+        job_id, settings, _ = self._looking
+        if not isinstance(event, events.TaskStopped):  # one that failed is not tried again
+            self._looked[job_id] = settings
+        self._looking, self._is_stopping = None, False
+        self.refresh()
+
+
+def _look_of(row: JobRow, seconds: float) -> tuple[str, JobSettings, float]:
+    return row.job_id, for_look(row.settings), seconds
+
+
+def is_black(image: QImage) -> bool:
+    """Whether nothing can be seen in an image."""
+    small = image.scaled(8, 8, mode=Qt.TransformationMode.SmoothTransformation)
+    pixels = (small.pixelColor(x, y) for x in range(8) for y in range(8))
+    return all(pixel.lightness() < _DARK for pixel in pixels)
 
 
 def _can_be_tried(row: JobRow) -> bool:

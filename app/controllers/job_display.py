@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import chain, combinations
 
-from PySide6.QtCore import QEvent, QObject, Signal
+from PySide6.QtCore import QEvent, QObject, QTimer, Signal
 from PySide6.QtWidgets import QApplication, QSystemTrayIcon, QWidget
 
 from app import desktop, labels
@@ -17,15 +17,19 @@ from app.i18n import tr
 from app.jobs.preset_form import title_of
 from app.main_window import MainWindow
 from app.preview.film import Film
+from app.preview.film_strip import Overview
 from app.preview.preview_view import PreviewView
-from app.state.job_row import JobRow, JobState
+from app.state.job_row import JobRow, JobState, image_of
 from app.state.listings import PresetsModel
 from app.state.queue_model import QueueModel
 from app.widgets.plain import set_tip
 from engine.core.plain_text import one_line
-from engine.protocol import events
+from engine.protocol import commands, events
+from engine.protocol.tasks import TaskKind
 from engine.settings.presets import matching
 
+_REST_MS = 400  # after a picture was shown, before a timeline is read
+_OVERVIEWS = 4
 _NOTHING = (Progress.NONE, 0)
 _STEPS = 200  # a button is no wider; not every frame has to be shown
 
@@ -74,6 +78,91 @@ class PreviewController(QObject):
     def _stopped(self, event: events.JobEvent) -> None:
         if event.job_id == self._view.job_id:
             self._view.stopped()
+
+
+class OverviewController(QObject):
+    """Has the timeline of the selected video read, after its picture and its first look.
+
+    Memory: overviews of the last `_OVERVIEWS` videos, 1 MB each.
+    """
+
+    def __init__(
+        self,
+        window: MainWindow,
+        controller: QueueController,
+        hub: EventHub,
+        is_looking: Callable[[], bool],
+    ) -> None:
+        super().__init__(window)
+        self._window, self._controller, self._is_looking = window, controller, is_looking
+        self._known: dict[tuple[str, int], Overview] = {}  # by job and video track, oldest first
+        self._read: set[tuple[str, int]] = set()  # of those, the complete ones
+        self._reading = ""  # job_id
+        self.rest = QTimer(self, interval=_REST_MS, singleShot=True)
+        self.rest.timeout.connect(self._begin)
+        hub.subscribe(events.PreviewReady, self._after_picture)
+        hub.subscribe(events.OverviewRead, self._take)
+        for ended in (events.TaskDone, events.TaskFailed, events.TaskStopped):
+            hub.subscribe(ended, self._ended)
+
+    def refresh(self) -> None:
+        """Another video may be selected: show what is known of it, and stop reading another one."""
+        row = self._window.selected
+        if self._reading and (row is None or row.job_id != self._reading):
+            stop = commands.StopTask(kind=TaskKind.OVERVIEW, subject=self._reading)
+            self._reading = ""
+            self._controller.send(stop)
+        if row is not None and row.job_id == self._window.preview.job_id:
+            self._window.preview.timeline.show_overview(self._known.get(_track(row)))
+
+    def _after_picture(self, event: events.PreviewReady) -> None:
+        row = self._window.selected
+        if row is not None and row.job_id == event.job_id and self._is_wanted(row):
+            self.rest.start()
+
+    def _is_wanted(self, row: JobRow) -> bool:
+        is_film = row.media is not None and row.media.kind == "video"
+        return is_film and _track(row) not in self._read and not self._reading
+
+    def _begin(self) -> None:
+        row = self._window.selected
+        if row is None or not self._is_wanted(row):
+            return
+        if self._is_looking():
+            self.rest.start()
+            return
+        self._reading = row.job_id
+        self._controller.send(commands.ReadOverview(job_id=row.job_id))
+
+    def _take(self, event: events.OverviewRead) -> None:
+        row = self._window.selected
+        if row is None or row.job_id != event.job_id or row.media is None:
+            return
+        overview = Overview(
+            seconds=float(row.media.video.duration or 0),
+            thumbnails=tuple((seconds, image_of(one)) for seconds, one in event.thumbnails),
+            loudness=event.loudness,
+            cuts=event.cuts,
+        )
+        self._known.pop(_track(row), None)
+        self._known[_track(row)] = overview
+        while len(self._known) > _OVERVIEWS:
+            oldest = next(iter(self._known))
+            del self._known[oldest]
+            self._read.discard(oldest)
+        self.refresh()
+
+    def _ended(self, event: events.TaskEvent) -> None:
+        row = self._window.selected
+        if event.kind is not TaskKind.OVERVIEW or event.subject != self._reading:
+            return
+        self._reading = ""
+        if row is not None and not isinstance(event, events.TaskStopped):
+            self._read.add(_track(row))
+
+
+def _track(row: JobRow) -> tuple[str, int]:
+    return row.job_id, row.media.video.index if row.media is not None else 0
 
 
 class DesktopController(QObject):

@@ -15,6 +15,7 @@ from engine.core import paths
 
 if sys.platform == "win32":
     from app.desktop.windows import (
+        allows_motion,
         colour_title_bar,
         explain_shutdown,
         is_being_written,
@@ -27,6 +28,10 @@ if sys.platform == "win32":
         sleep,
     )
 else:
+
+    def allows_motion() -> bool:
+        """Whether parts of the window may move by themselves: users can turn that off."""
+        return True
 
     def show_in_folder(path: Path) -> bool:
         """Open the folder of a file, with the file marked where the system can do that."""
@@ -66,6 +71,7 @@ else:
 
 
 __all__ = [
+    "allows_motion",
     "colour_title_bar",
     "command_words",
     "explain_shutdown",

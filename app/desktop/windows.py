@@ -27,7 +27,15 @@ _READ, _SHARES_READING, _OPEN_EXISTING = 0x80000000, 1, 3  # GENERIC_READ, FILE_
 _NO_HANDLE = -1  # INVALID_HANDLE_VALUE
 _MOST_REASON = 255  # characters, MAX_STR_BLOCKREASON without its end
 _NOT_AFTER_CRASH, _NOT_AFTER_HANG = 1, 2  # RESTART_NO_CRASH, RESTART_NO_HANG
+_CLIENT_AREA_ANIMATION = 0x1042  # SPI_GETCLIENTAREAANIMATION
 _DARK_TITLE_BAR = 20  # DWMWA_USE_IMMERSIVE_DARK_MODE
+
+
+def allows_motion() -> bool:
+    """Whether "Animation effects" are on in the settings of Windows."""
+    is_on = ctypes.c_int(1)
+    ctypes.windll.user32.SystemParametersInfoW(_CLIENT_AREA_ANIMATION, 0, ctypes.byref(is_on), 0)
+    return bool(is_on.value)
 
 
 def show_in_folder(path: Path) -> bool:

@@ -23,7 +23,6 @@ from app.plan.folded_notice import FoldedNotice
 from app.state.job_row import JobState
 from app.state.queue_model import QueueModel
 from app.state.removals import Removals
-from app.theme import tokens
 from app.widgets.compact_scroll import CompactScroll
 from app.widgets.controls import Switch
 from app.widgets.drop import DropZone
@@ -62,7 +61,6 @@ class QueueColumn(QWidget):
     ) -> None:
         super().__init__(parent)
         named(self, "queueColumn", has_ground=True)
-        self.setFixedWidth(tokens.QUEUE_WIDTH)
         self._model = model
         self.view = QueueView(model, self)
         bind_text(self.view, self.view.setAccessibleName, "Queue")

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, QPointF, QRectF, QSize, QSizeF, Qt, Signal
+from PySide6.QtCore import (
+    QEasingCurve,
+    QEvent,
+    QPointF,
+    QRectF,
+    QSize,
+    QSizeF,
+    Qt,
+    QVariantAnimation,
+    Signal,
+)
 from PySide6.QtGui import (
     QColor,
     QFocusEvent,
@@ -17,6 +27,7 @@ from PySide6.QtGui import (
 )
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from app import desktop
 from app.bound import bind
 from app.i18n import mark
 from app.preview import scene
@@ -27,6 +38,7 @@ from app.widgets.parts import bind_text, named
 from app.widgets.plain import Label
 from engine.core.geometry import Box
 
+_SWEEP_MS = 550
 _ARROWS = {
     Qt.Key.Key_Left: (-1, 0),
     Qt.Key.Key_Right: (1, 0),
@@ -64,6 +76,10 @@ class CompareCanvas(Label):
         self._dragging = ""  # "split" or "pan" while a mouse button is down
         self._last_point = QPointF()
         self._keyboard_focus = False
+        self._sweep = QVariantAnimation(self)
+        self._sweep.setDuration(_SWEEP_MS)
+        self._sweep.setEasingCurve(QEasingCurve.Type.InOutCubic)
+        self._sweep.valueChanged.connect(self._move_line)
         bind(self, self.update)  # painted texts are translated when they are painted
         bind_text(
             self,
@@ -93,6 +109,21 @@ class CompareCanvas(Label):
 
     def set_split(self, split: float) -> None:
         """Move the line."""
+        self._sweep.stop()
+        self._move_line(split)
+
+    def sweep(self) -> None:
+        """Uncover the second video once: the line comes from the right edge to its place.
+
+        Where the system asks for less motion, it is there at once.
+        """
+        self._sweep.stop()
+        if desktop.allows_motion():
+            self._sweep.setStartValue(1.0)
+            self._sweep.setEndValue(self.scene.split)
+            self._sweep.start()
+
+    def _move_line(self, split: float) -> None:
         split = min(max(split, 0.0), 1.0)
         if split != self.scene.split:
             self.scene.split = split

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from PySide6.QtCore import QObject, QSizeF, QTimer, Signal
 from PySide6.QtGui import QImage
@@ -57,6 +58,7 @@ class FramePair(QObject):
         self.is_finished = False
         self._error: ErrorInfo | None = None  # why the job's finished result cannot be shown
         self._remedy = ""
+        self._look: Plan | None = None
         self.images = (QImage(), QImage())
         self.asked_s: float | None = None
         self._answers: dict[str, PreviewReady | None] = {}  # by job, of the frame that was asked
@@ -172,9 +174,14 @@ class FramePair(QObject):
         self._answers[event.job_id] = event
         if event.job_id == self._job_id and event.result is not None:
             self._error = None  # it is there again
-        if all(self._answers.values()):
+        if self.is_answered:
             self._show_answers()
         return True
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the frame that was asked for last is there."""
+        return bool(self._answers) and all(self._answers.values())
 
     def show_frame(self, event: PreviewReady) -> None:
         """A frame of the job, asked for or not: the one in work."""
@@ -243,6 +250,17 @@ class FramePair(QObject):
             self._remedy = remedy
             self.refresh_texts()
 
+    def set_look(self, plan: Plan | None) -> None:
+        """Plan of the first look that is shown as the result; None for a result of the job."""
+        if plan is not self._look:
+            self._look = plan
+            self.refresh()
+
+    @property
+    def has_look(self) -> bool:
+        """Whether the result of the frame is a first look."""
+        return self._look is not None
+
     def set_playing(self, is_playing: bool) -> None:
         """Whether frames follow each other."""
         self._is_playing = is_playing
@@ -250,6 +268,9 @@ class FramePair(QObject):
 
     def _label(self, at: int) -> str:
         film, image = self.shown[at], self.images[at]
+        if film.key == self._job_id and self._look is not None and film.plan is not None:
+            is_as_planned = film.plan.work.model == self._look.work.model
+            film = film if is_as_planned else replace(film, name=tr("Lite preview"))
         text = film.label if self.is_usual else f"{'AB'[at]}: {film.label}"
         is_reduced = 0 < image.width() < film.size.width - 1
         if film.side == "result" and is_reduced and not self._canvas.scene.shows_tiles:

@@ -33,6 +33,7 @@ KEYS = (  # what `take_key` knows, for the list of keys
     (("J", "L"), mark("Play backwards or forwards; press again to double the speed")),
     (("K",), mark("Pause")),
     (("Left", "Right"), mark("Previous or next frame")),
+    (("Ctrl+Left", "Ctrl+Right"), mark("Previous or next cut, in short videos")),
     (("I", "O"), mark("Set the start or end of the result")),
     (("H",), mark("Show the original, or A, while the key is held")),
 )
@@ -302,9 +303,12 @@ class Playback(QObject):
 
     def take_key(self, event: QKeyEvent) -> bool:
         """A key that no control has used; False where it means nothing here either."""
-        if event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier or self._pair is None:
+        strip, held = self._timeline.strip, event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
+        direction = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(Qt.Key(event.key()), 0)
+        if held == Qt.KeyboardModifier.ControlModifier and direction:
+            return strip.go_to_cut(direction)
+        if held or self._pair is None:
             return False
-        strip = self._timeline.strip
         match Qt.Key(event.key()):
             case Qt.Key.Key_Space:
                 self.toggle()

@@ -20,6 +20,7 @@ from app.preview.playback import Playback
 from app.preview.report_strip import ReportStrip
 from app.preview.scene import Mode
 from app.preview.timeline import Timeline
+from app.preview.timeline_strip import HEIGHT, LOW_HEIGHT
 from app.preview.view_bar import ViewBar
 from app.widgets.layouts import column, layout_of, set_margins
 from app.widgets.parts import named
@@ -102,6 +103,7 @@ class PreviewView(QWidget):
         self._plan: Plan | None = None
         self._film: FilmClock | None = None
         self._is_running = self._is_followed = self._mode_is_users = False
+        self._is_opened = self._sweeps = False  # the split, by a first look
         self._counts_written = False  # progress of "write" counts, once there was one
 
     # What the window shows
@@ -203,6 +205,39 @@ class PreviewView(QWidget):
         has_no_source = event.source is None and self.pair.is_usual
         if is_shown and has_no_source and not self._mode_is_users:
             self.set_mode(Mode.SECOND)  # decoded latents have gone with the job
+        has_look = is_shown and self.pair.has_look and event.result is not None
+        if has_look and self.canvas.mode is Mode.FIRST and not self._mode_is_users:
+            self._open_split()
+
+    def show_look(self, plan: Plan | None) -> None:
+        """Plan of the first look at the frame at the playhead; None where there is none.
+
+        The split opens when its picture is there, unless the user has chosen a view, and closes
+        where the playhead leaves its frame.
+        """
+        self.pair.set_look(plan)
+        if plan is None and self._is_opened:
+            self._is_opened = False
+            if not self._mode_is_users:
+                self.set_mode(Mode.FIRST)
+
+    def await_look(self) -> None:
+        """A first look was made a moment ago: the split opens with one sweep."""
+        self._sweeps = True
+        self.pair.ask_now()
+
+    def keep_split(self) -> None:
+        """Show both videos, wherever the playhead is: the user has asked for a result."""
+        self._is_opened = False
+        if self.canvas.mode is Mode.FIRST:
+            self.set_mode(Mode.SPLIT)
+
+    def _open_split(self) -> None:
+        self._is_opened = True
+        self.set_mode(Mode.SPLIT)
+        if self._sweeps:
+            self._sweeps = False
+            self.canvas.sweep()
 
     def result_lost(self, event: ResultLost) -> None:
         """A finished result cannot be shown any more."""
@@ -341,7 +376,7 @@ class PreviewView(QWidget):
         gap = 6 if is_low else 10
         layout_of(self._work).setSpacing(gap)
         set_margins(layout_of(self._work), (14, gap + 2))
-        self.timeline.strip.setMaximumHeight(24 if is_low else 36)
+        self.timeline.strip.setMaximumHeight(LOW_HEIGHT if is_low else HEIGHT)
         is_shared = is_low and self.pair_bar.has_choice
         directions = QBoxLayout.Direction
         self._head.setDirection(directions.LeftToRight if is_shared else directions.TopToBottom)

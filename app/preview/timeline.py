@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QFrame, QSizePolicy, QSlider, QWidget
 from app.bound import bind
 from app.i18n import grouped, tr
 from app.preview.film_clock import ROUNDED_S, FilmClock, clock
+from app.preview.film_strip import Overview
 from app.preview.timeline_strip import TimelineStrip
 from app.theme.icons import icon
 from app.ui_state import UiState
@@ -55,11 +56,10 @@ class Timeline(QFrame):
         self.strip.step_chosen.connect(lambda _: self.seconds_chosen.emit(self.seconds_to_ask))
         self.strip.span_chosen.connect(self.span_chosen)
         self.strip.valueChanged.connect(self._show_position)
-        bind_text(self.strip, self.strip.setAccessibleName, "Timeline")
         bind_tip(
             self.strip,
-            "Click or drag to go to a frame. Arrow keys: one frame. Page Up and Page Down: "
-            "one second. I and O: set the start and end of the result.",
+            "Click or drag to go to a frame. Arrow keys: one frame, with Ctrl to the next cut. "
+            "Page Up and Page Down: one second. I and O: set the start and end of the result.",
         )
         self._title, self._position = elided(kind="secondary"), label(name="positionLabel")
         self._trim = elided(kind="secondary", name="trimLabel", align=RIGHT | MIDDLE)
@@ -83,6 +83,11 @@ class Timeline(QFrame):
         self._film = film
         self.strip.set_film(film)
         self._show()
+
+    def show_overview(self, overview: Overview | None) -> None:
+        """Show thumbnails, loudness and cuts of the video; None for none, or not yet."""
+        self.strip.show_overview(overview)
+        self._title.setText(*self._title_texts())
 
     def set_trim(self, start: float | None, stop: float | None) -> None:
         """Show the kept part of the video, s: frames from `start` on that come before `stop`."""
@@ -119,6 +124,7 @@ class Timeline(QFrame):
         """Whether the button plays or halts."""
         self._is_playing = is_playing
         self._show_playing()
+        self._show_position()
 
     def show_seconds(self, seconds: float) -> None:
         """Move the playhead to the frame of a time."""
@@ -164,12 +170,18 @@ class Timeline(QFrame):
         if self._film.counts_frames and self._counts:
             text = f"{grouped(step + 1)} / {grouped(self._film.steps)} · {text}"
         self._position.setText(text)
+        if not self._is_playing:  # a screen reader would say each frame
+            self.strip.setAccessibleName(
+                ", ".join(filter(None, (tr("Timeline"), self.position_text)))
+            )
 
     def _title_texts(self) -> tuple[str, ...]:
         if self._note:
             return (self._note,)
         if self._is_running:
             return tr("Timeline: green is finished"), tr("Timeline")
+        if cuts := self.strip.cuts:
+            return tr("Timeline · {count} shots", count=len(cuts) + 1), tr("Timeline")
         return (tr("Timeline"),)
 
     def _show_playing(self) -> None:

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtGui import (
+    QColor,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPainterPath,
+    QPaintEvent,
+    QPen,
+)
 from PySide6.QtWidgets import QAbstractSlider, QWidget
 
 from app.preview.film_clock import FilmClock
+from app.preview.film_strip import FilmStrip, Overview
 from app.theme import tokens
 
+HEIGHT, LOW_HEIGHT = 56, 24  # px, with room for thumbnails and loudness, and in a low window
+_VEIL, _GREEN = 190, 90  # of 255, over thumbnails that are cut off, and over finished ones
+_EDGE = 3  # px of the line below what is finished
+_CUTS_APART = 4  # px, at least
+_SHADOW, _LINE = QColor(0, 0, 0, 90), QColor(255, 255, 255, 210)  # of a cut, over any image
 _MARGIN = 6  # px left and right of the strip, room for handles and playhead
 
 
@@ -24,7 +40,8 @@ class TimelineStrip(QAbstractSlider):
         self.setOrientation(Qt.Orientation.Horizontal)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
-        self._steps_a_second = 25
+        self._film = FilmClock(steps=1, rate=Fraction(25), counts_frames=True)
+        self._strip = FilmStrip()
         self._span = (0, 1)  # first step that is kept, first one after
         self._finished = 0  # steps from the beginning of the span
         self._edge = -1  # of the span, 0 or 1, whose handle is dragged
@@ -33,13 +50,24 @@ class TimelineStrip(QAbstractSlider):
 
     def set_film(self, film: FilmClock) -> None:
         """Another video; nothing is finished, nothing cut off."""
-        self._steps_a_second = max(1, round(film.rate))
+        self._film = film
+        self._strip.show(None)
         self._span, self._finished = (0, film.steps), 0
         self.setRange(0, film.steps - 1)
         self.setSingleStep(1 if film.counts_frames else 40)
-        self.setPageStep(self._steps_a_second)
+        self.setPageStep(max(1, round(film.rate)))
         self.setValue(0)
         self.update()
+
+    def show_overview(self, overview: Overview | None) -> None:
+        """Show thumbnails, loudness and cuts; None for none, or not yet."""
+        self._strip.show(overview)
+        self.update()
+
+    @property
+    def cuts(self) -> list[int]:
+        """Steps with which a shot begins after the first."""
+        return [self._film.step_at(seconds) for seconds in self._strip.cuts]
 
     def set_span(self, start: int, stop: int) -> None:
         """Show the kept part of the video."""
@@ -76,11 +104,11 @@ class TimelineStrip(QAbstractSlider):
 
     def sizeHint(self) -> QSize:
         """A strip one can hit."""
-        return QSize(400, 36)
+        return QSize(400, HEIGHT)
 
     def minimumSizeHint(self) -> QSize:
         """Still a strip."""
-        return QSize(120, 24)
+        return QSize(120, LOW_HEIGHT)
 
     def _track(self) -> QRectF:
         return QRectF(self.rect()).adjusted(_MARGIN, 2, -_MARGIN, -2)
@@ -143,8 +171,19 @@ class TimelineStrip(QAbstractSlider):
         """Go some steps forward or back, as the user's choice."""
         self._choose(self.value() + steps * self.singleStep())
 
+    def go_to_cut(self, direction: int) -> bool:
+        """Go to the next beginning of a shot, or with -1 to the one before; False without cuts."""
+        cuts, now = self.cuts, self.value()
+        if not cuts:
+            return False
+        if direction > 0:
+            self._choose(next((cut for cut in cuts if cut > now), self.maximum()))
+        else:
+            self._choose(next((cut for cut in reversed(cuts) if cut < now), 0))
+        return True
+
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Frames by arrows, seconds by page keys, ends by Home and End."""
+        """Frames by arrows, with Ctrl cuts, seconds by page keys, ends by Home and End."""
         steps = {
             Qt.Key.Key_Left: -self.singleStep(),
             Qt.Key.Key_Right: self.singleStep(),
@@ -152,6 +191,10 @@ class TimelineStrip(QAbstractSlider):
             Qt.Key.Key_PageDown: self.pageStep(),
         }
         key = Qt.Key(event.key())
+        is_far = bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
+        direction = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}.get(key, 0)
+        if is_far and direction and self.go_to_cut(direction):
+            return
         if key in steps:
             self._choose(self.value() + steps[key])
         elif key in (Qt.Key.Key_Home, Qt.Key.Key_End):
@@ -179,12 +222,15 @@ class TimelineStrip(QAbstractSlider):
         kept.setRight(self.x_of(self._span[1]))
         done = QRectF(kept)
         done.setRight(self.x_of(self._span[0] + self._finished))
-        empty = tokens.mixed(theme.surface_3, theme.surface_2, 0.35)
-        filled = tokens.mixed(theme.accent, theme.surface_2, 0.45 if theme.is_dark else 0.55)
-        for rect, colour in ((track, empty), (kept, theme.surface_3), (done, filled)):
-            if rect.width() > 0:
-                painter.setBrush(QColor(colour))
-                painter.drawRoundedRect(rect, 4, 4)
+        if self._strip.is_empty:
+            empty = tokens.mixed(theme.surface_3, theme.surface_2, 0.35)
+            filled = tokens.mixed(theme.accent, theme.surface_2, 0.45 if theme.is_dark else 0.55)
+            for rect, colour in ((track, empty), (kept, theme.surface_3), (done, filled)):
+                if rect.width() > 0:
+                    painter.setBrush(QColor(colour))
+                    painter.drawRoundedRect(rect, 4, 4)
+        else:
+            self._paint_strip(painter, track, kept, done)
         if self.is_trimmed or self.can_trim:
             self._paint_handles(painter, kept, QColor(theme.text_1))
         self._paint_playhead(painter, track, QColor(theme.text_1))
@@ -192,6 +238,37 @@ class TimelineStrip(QAbstractSlider):
             painter.setPen(QPen(QColor(theme.accent), 2))
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), 6, 6)
+
+    def _paint_strip(self, painter: QPainter, track: QRectF, kept: QRectF, done: QRectF) -> None:
+        """Thumbnails and loudness; what is cut off lies below a veil, what is finished is green."""
+        theme = tokens.current()
+        rounded = QPainterPath()
+        rounded.addRoundedRect(track, 4, 4)
+        painter.save()
+        painter.setClipPath(rounded)
+        pixmap = self._strip.pixmap(track.size(), self.devicePixelRatioF())
+        painter.drawPixmap(track.topLeft(), pixmap)
+        veil, green = QColor(theme.background), QColor(theme.accent)
+        veil.setAlpha(_VEIL)
+        green.setAlpha(_GREEN)
+        for left, right in ((track.left(), kept.left()), (kept.right(), track.right())):
+            painter.fillRect(QRectF(left, track.top(), right - left, track.height()), veil)
+        if done.width() > 0:
+            painter.fillRect(done, green)
+            done.setTop(done.bottom() - _EDGE)
+            painter.fillRect(done, QColor(theme.accent))
+        painter.restore()
+        self._paint_cuts(painter, track)
+
+    def _paint_cuts(self, painter: QPainter, track: QRectF) -> None:
+        """A light line with a shadow for each cut, over whatever is below."""
+        last = track.left()
+        for cut in self.cuts:
+            x = round(self.x_of(cut))
+            if x - last >= _CUTS_APART:
+                last = x
+                painter.fillRect(QRectF(x - 1, track.top(), 3, track.height()), _SHADOW)
+                painter.fillRect(QRectF(x, track.top(), 1, track.height()), _LINE)
 
     @staticmethod
     def _paint_handles(painter: QPainter, kept: QRectF, colour: QColor) -> None:
@@ -201,6 +278,9 @@ class TimelineStrip(QAbstractSlider):
 
     def _paint_playhead(self, painter: QPainter, track: QRectF, colour: QColor) -> None:
         x = round(self.x_of(self.value() + 0.5))
+        if not self._strip.is_empty:
+            painter.setBrush(QColor(tokens.current().background))
+            painter.drawRect(QRectF(x - 2, track.top() - 2, 4, track.height() + 4))
         painter.setBrush(colour)
         painter.drawRect(QRectF(x - 1, track.top() - 2, 2, track.height() + 4))
         painter.drawEllipse(QPointF(x, track.top()), 4, 4)

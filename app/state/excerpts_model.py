@@ -8,7 +8,7 @@ from app.bridge.engine_bridge import EventHub
 from app.state.job_row import JobRow
 from app.state.tasks_model import KindModel, TasksModel
 from engine.protocol import events
-from engine.protocol.excerpt import Excerpt
+from engine.protocol.excerpt import Excerpt, for_look
 from engine.protocol.tasks import TaskKind
 from engine.settings.schema import JobSettings
 
@@ -30,6 +30,14 @@ class ExcerptsModel(KindModel):
             return None
         for one in reversed(self._found.get(row.job_id, [])):
             if one.shows(row.settings, row.plan) and one.holds(seconds):
+                return one
+        return None
+
+    def look_at(self, row: JobRow, seconds: float) -> Excerpt | None:
+        """The newest look at a video with its present choices that shows a time, in s."""
+        settings = for_look(row.settings)
+        for one in reversed(self._found.get(row.job_id, [])):
+            if one.has(settings) and one.holds(seconds):
                 return one
         return None
 

@@ -16,7 +16,7 @@ from engine.core.wings import wings
 from engine.hardware import torch_memory
 from engine.hardware.telemetry import Sampler
 from engine.jobs import gpu_process
-from engine.jobs.excerpts import ExcerptService
+from engine.jobs.excerpts import ExcerptService, LookService
 from engine.jobs.job_service import JobService
 from engine.jobs.model_file_service import ModelFileService
 from engine.jobs.run_here import prepared
@@ -24,6 +24,7 @@ from engine.jobs.services import (
     DiagnosticsService,
     ExaminationService,
     LatentService,
+    OverviewService,
     PresetService,
     Service,
     ServiceHost,
@@ -38,11 +39,12 @@ from engine.protocol.tasks import TaskKind
 
 logger = logging.getLogger(__name__)
 
-_ALONE = (TaskKind.BENCHMARK, TaskKind.EXCERPT)  # no job runs next to them
+_ALONE = (TaskKind.BENCHMARK, TaskKind.EXCERPT, TaskKind.LOOK)  # no job runs next to them
+_LOOKED_AT = (c.ShowFrame, c.MakeLook)  # come before files that are still to be read
 _CLOSE_S = 5.0  # for a download to end; what was downloaded stays in any case
 _POINTLESS = (  # once the end is asked for
     *(c.Prepare, c.AddJob, c.AdoptJob, c.ChangeJob, c.RetryJob, c.StartQueue),
-    *(c.ShowFrame, c.ShowPlan, c.ExcerptCommand),
+    *(c.ShowFrame, c.ShowPlan, c.ExcerptCommand, c.MakeLook, c.ReadOverview),
 )
 
 
@@ -74,9 +76,13 @@ class EngineThread(threading.Thread):
         self._services: tuple[Service, ...] = (
             ModelFileService(),
             self._excerpts,
+            LookService(
+                self._excerpts, self._jobs, partial(self._tasks.runs, TaskKind.EXAMINATION)
+            ),
             DiagnosticsService(),
             LatentService(),
             ExaminationService(self.send),
+            OverviewService(self._jobs),
             PresetService(machine.pretend),
             *(service for wing in wings() for service in wing.services(self._host)),
         )
@@ -115,7 +121,7 @@ class EngineThread(threading.Thread):
             self._arrived.wait_for(lambda: self._inbox)
             read = list[str]()
             for at, command in enumerate(self._inbox):
-                if isinstance(command, c.ShowFrame) and command.job_id not in read:
+                if isinstance(command, _LOOKED_AT) and command.job_id not in read:
                     return self._inbox.pop(at)
                 if not isinstance(command, (c.AddJob, c.AdoptJob)):
                     break
@@ -128,6 +134,8 @@ class EngineThread(threading.Thread):
         service = next((s for s in self._services if isinstance(command, s.commands)), None)
         try:
             c.check(command)
+            if isinstance(command, c.ExcerptCommand | c.RunBenchmark):
+                self._tasks.stop(TaskKind.LOOK)  # what the user asks for comes first
             if service is None:
                 self._carry_out(command)
                 return
@@ -161,7 +169,8 @@ class EngineThread(threading.Thread):
                 self._jobs.run_next()
             case _:
                 if isinstance(command, c.StartQueue | c.RemoveJob):  # the video itself comes first
-                    self._tasks.stop(TaskKind.EXCERPT, getattr(command, "job_id", ""))
+                    for kind in (TaskKind.EXCERPT, TaskKind.LOOK):
+                        self._tasks.stop(kind, getattr(command, "job_id", ""))
                 self._jobs.carry_out(command)
 
 

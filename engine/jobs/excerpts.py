@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -31,11 +32,13 @@ from engine.pipeline.prepare import (
 )
 from engine.protocol import commands as c
 from engine.protocol import events as e
-from engine.protocol.excerpt import Excerpt
+from engine.protocol.excerpt import Excerpt, for_look
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from engine.protocol.tasks import TaskKind
 from engine.settings.schema import JobSettings
+
+_FINDINGS_S, _POLL_S = 2.0, 0.02  # a look waits for the examination of its video, at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +125,48 @@ class ExcerptService:
         self._send(c.ExcerptMade(job_id=job_id, excerpt=excerpt))
 
 
+class LookService:
+    """Makes a frame of the video that is looked at, by Lite, while nothing else computes.
+
+    Args:
+        excerpts: Makes it, as it makes what the user asks for.
+        jobs: Whose videos are looked at.
+        examines: Whether sources are being examined.
+    """
+
+    kind = TaskKind.LOOK
+    commands = c.MakeLook
+
+    def __init__(
+        self, excerpts: ExcerptService, jobs: JobService, examines: Callable[[], bool]
+    ) -> None:
+        self._excerpts, self._jobs, self._examines = excerpts, jobs, examines
+
+    def answer(self, command: c.MakeLook) -> Task:
+        """A task that sends ExcerptMade; a later one replaces one that waits.
+
+        Raises:
+            UnknownJob, JobError: Raised by `ExcerptService.answer`.
+        """
+        job = self._jobs.job(command.job_id)
+        settings = for_look(job.settings)
+        asked = c.MakeExcerpt(job_id=job.id, start=command.start, settings=settings)
+        self._excerpts.answer(asked)  # refuses what cannot be made now
+
+        def do(work: RunningTask) -> None:
+            self._await_findings(job, work)
+            self._excerpts.answer(asked).do(work)
+
+        return Task(kind=self.kind, subject=job.id, do=do, turn="replaces")
+
+    def _await_findings(self, job: Job, work: RunningTask) -> None:
+        """Wait a moment for the examination that every video gets, so that it is not made twice."""
+        until = time.monotonic() + _FINDINGS_S
+        while job.media.findings is None and self._examines() and time.monotonic() < until:
+            work.control.check()
+            time.sleep(_POLL_S)
+
+
 def _look(job_id: str, media: MediaInfo, work: RunningTask) -> None:
     from engine.video.read.scenes import telling_scenes
 
@@ -152,7 +197,7 @@ def made(
     events = _Progress(work)
     context = JobContext(
         job_id=job_id,
-        media=media,
+        media=replace(media, streams=()),  # verification would read those of the whole film
         plan=plan,
         control=work.control,
         events=events,

@@ -10,7 +10,7 @@ from typing import Literal
 
 from engine.core.control import Control
 from engine.core.errors import EngineError, JobError, UnknownJob
-from engine.protocol.excerpt import Excerpt
+from engine.protocol.excerpt import Excerpt, for_look
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
@@ -71,9 +71,15 @@ class Job:
         return self.state in (JobState.RUNNING, JobState.PAUSED)
 
     def excerpt_at(self, seconds: float) -> Excerpt | None:
-        """The newest excerpt of the present plan that shows a time of the source, in s."""
-        fitting = (one for one in reversed(self.excerpts) if one.shows(self.settings, self.plan))
-        return next((one for one in fitting if one.holds(seconds)), None)
+        """The newest excerpt by the present plan that shows a time of the source, s.
+
+        Of a job that does not run, a look where there is none.
+        """
+        newest = [one for one in reversed(self.excerpts) if one.holds(seconds)]
+        own = (one for one in newest if one.shows(self.settings, self.plan))
+        look = for_look(self.settings)
+        looks = (one for one in newest if one.has(look) and not self.is_active)
+        return next(own, next(looks, None))
 
 
 class JobQueue:

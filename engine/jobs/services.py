@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from engine.hardware.devices import fastest
 from engine.hardware.gpu_table import GpuSpec
 from engine.jobs import diagnostics_archive
+from engine.jobs.job_service import JobService
 from engine.jobs.reading_marks import being_read
 from engine.jobs.task_runner import RunningTask, Task
 from engine.pipeline.model_file_check import ready_vae
@@ -18,6 +19,7 @@ from engine.pipeline.prepare import examined_source, required_latents
 from engine.planner import preset_choice
 from engine.protocol import commands as c
 from engine.protocol import events as e
+from engine.protocol.media import MediaInfo
 from engine.protocol.tasks import TaskKind
 from engine.settings import presets
 
@@ -111,6 +113,37 @@ def _show_latent(command: c.ShowLatent, work: RunningTask) -> None:
 
     raw, normalised, is_whole = first_picture(latents, command.path, vae, command.longest_side)
     work.emit(e.LatentShown(path=command.path, raw=raw, normalised=normalised, is_whole=is_whole))
+
+
+class OverviewService:
+    """Reads the timelines of videos that are looked at, also while a job runs.
+
+    Args:
+        jobs: Whose sources are read.
+    """
+
+    kind = TaskKind.OVERVIEW
+    commands = c.ReadOverview
+
+    def __init__(self, jobs: JobService) -> None:
+        self._jobs = jobs
+
+    def answer(self, command: c.ReadOverview) -> Task:
+        """A task that emits OverviewRead.
+
+        Raises:
+            UnknownJob: There is no such job.
+        """
+        do = partial(_overview, command.job_id, self._jobs.job(command.job_id).media)
+        return Task(kind=self.kind, subject=command.job_id, do=do, turn="replaces")
+
+
+def _overview(job_id: str, media: MediaInfo, work: RunningTask) -> None:
+    from engine.pipeline.overview import overviews
+
+    for overview in overviews(job_id, media, lambda: work.control.is_cancelled):
+        work.emit(overview)
+    work.control.check()
 
 
 class ExaminationService:

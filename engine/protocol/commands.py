@@ -178,6 +178,16 @@ class ShowFrame(Command):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOverview(Command):
+    """Read thumbnails, loudness and cuts of a job's source for a timeline: a task.
+
+    Each OverviewRead has all that is known so far. A later one replaces one that waits.
+    """
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExcerptCommand(Command):
     """Command about parts of a job's video: a task, with the job as subject."""
 
@@ -203,8 +213,20 @@ class MakeExcerpt(ExcerptCommand):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MakeLook(Command):
+    """Make a frame of a job's video with Lite on the CPU, though the user did not ask: a task.
+
+    Its settings are those of `for_look`. Ends with ExcerptReady; ShowFrame has that frame where
+    nothing was tried. Refused while a job or a benchmark runs; all that the user asks for stops it.
+    """
+
+    job_id: str
+    start: float  # s of the source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExcerptMade(Command):
-    """Result of a task for MakeExcerpt; answered by ExcerptReady."""
+    """Result of a task for MakeExcerpt or MakeLook; answered by ExcerptReady."""
 
     job_id: str
     excerpt: Excerpt

@@ -217,6 +217,15 @@ class ResultLost(JobEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OverviewRead(JobEvent):
+    """Overview of a video for its timeline; () for what it does not have, or not yet."""
+
+    thumbnails: tuple[tuple[float, Picture], ...] = ()  # time in the source, s, and the frame there
+    loudness: tuple[float, ...] = ()  # largest sample of each of n equally long parts, 0 to 1
+    cuts: tuple[float, ...] = ()  # s, beginnings of shots after the first; only of short videos
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScenesFound(JobEvent):
     """Scenes of the video that tell models apart, in its order; () where it has none."""
 

@@ -47,6 +47,28 @@ class Excerpt:
         return _of_frames(self.settings) == _of_frames(settings)
 
 
+def for_look(settings: JobSettings) -> JobSettings:
+    """Settings of a first look at a video: its size, by Lite, in a file that is written at once.
+
+    The CPU computes it, so that no GPU has to be woken or waited for; "auto" for the file keeps
+    whatever the source has, such as its depth and HDR.
+    """
+    usual = JobSettings()
+    of_file = ("container", "codec", "crf", "bit_rate", "bit_depth", "chroma")
+    return replace(
+        settings,
+        model="lite",
+        first_model="",
+        device="cpu",
+        workers=1,
+        machines="off",
+        switches="",
+        encoder="cpu",
+        speed="fast",
+        **{name: getattr(usual, name) for name in of_file},
+    )
+
+
 def _of_frames(settings: JobSettings) -> JobSettings:
     """Settings without the part of the video and what becomes of an older result."""
     return replace(settings, start="", stop="", overwrite=False)

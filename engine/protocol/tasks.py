@@ -22,6 +22,8 @@ class TaskKind(StrEnum):
     EXAMINATION = "examination"  # the id of the job whose source is looked at
     PAIRING = "pairing"  # the address of the other computer; "" where that one began
     EXCERPT = "excerpt"  # the id of the job a part of which is made; counts frames
+    OVERVIEW = "overview"  # the id of the job whose timeline is shown
+    LOOK = "look"  # the id of the job of which a frame is made unasked, with Lite
 
 
 Phase = Literal[

@@ -108,6 +108,10 @@ class FakeTasks:
                 self.begin(TaskKind.DIAGNOSTICS, str(path))
             case c.ExcerptCommand(job_id=job_id):
                 self.begin(TaskKind.EXCERPT, job_id)
+            case c.MakeLook(job_id=job_id):
+                self.begin(TaskKind.LOOK, job_id)
+            case c.ReadOverview(job_id=job_id):
+                self.begin(TaskKind.OVERVIEW, job_id)
             case c.StopTask(kind=kind, subject=subject):
                 self._stop(kind, subject)
             case c.ShowLatent():

@@ -85,6 +85,14 @@ FIGURES = (
     Figure(
         name="window.loading_gap", unit="ms", about="event loop while torch loads", is_on_clock=True
     ),
+    _spread(
+        "window.first_look",
+        "s",
+        3,
+        about="drop of a 720p video to its first look",
+        is_on_clock=True,
+    ),
+    Figure(name="window.first_look_cpu", unit="s", about="CPU until the first look", tolerance=0.2),
     _spread("window.largest_gap", "ms", 50, about="event loop during a Lite job", is_on_clock=True),
     _spread("idle.cpu", "%", 0.5, about="CPU of a core, empty queue, a minute after the start"),
     _spread("idle.cpu_after_job", "%", 0.5, about="CPU of a core, a finished film is selected"),

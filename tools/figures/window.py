@@ -1,7 +1,8 @@
 """Is the window soon there, and ever stuck? A 10 ms timer next to a real job measures the gaps.
 
-`python -m tools.figures.window BEGIN` opens the window in this process, without a screen, lets it
-upscale the sample clip and writes figures as JSON; BEGIN is when it was started, in seconds.
+`python -m tools.figures.window BEGIN VIDEO` opens the window in this process, without a screen,
+drops a video to see its first look, lets the sample clip be upscaled and writes figures as JSON;
+BEGIN is when it was started, in seconds.
 """
 
 from __future__ import annotations
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     from app.application import Program
 
 _SPARE_MS = 500  # after the end of the job
+_CLIP = """
+import sys; from pathlib import Path
+from engine.bench.jobs import make_clip
+from engine.core.geometry import Size
+make_clip(Path(sys.argv[1]), Size(1280, 720), 25)
+"""
 
 
 def measure(children: Children) -> dict[str, float]:
@@ -30,13 +37,16 @@ def measure(children: Children) -> dict[str, float]:
     Raises:
         FigureFailed: The job did not end well.
     """
-    found = children.figures("-m", "tools.figures.window", str(time.time()))
+    video = children.folder / "look.mp4"
+    if not video.is_file():
+        children.run("-c", _CLIP, str(video))
+    found = children.figures("-m", "tools.figures.window", str(time.time()), str(video))
     if not found.pop("finished"):
         raise FigureFailed("The window's job did not end well.")
     return {f"window.{name}": value for name, value in found.items()}
 
 
-def _child(begin: float) -> dict[str, float]:
+def _child(begin: float, video: Path) -> dict[str, float]:
     gc.disable()  # as main.py
     sys.excepthook = end_with_error
     from PySide6.QtCore import QTimer
@@ -48,6 +58,7 @@ def _child(begin: float) -> dict[str, float]:
     app = make_application(["upreel"])
     program = Program(app)
     found: dict[str, float] = {"finished": 0.0}
+    dropped: list[float] = []
     loading, running = Gaps(), Gaps()
     timer = ticking_timer()
 
@@ -61,6 +72,14 @@ def _child(begin: float) -> dict[str, float]:
 
     def ready() -> None:
         timer.timeout.disconnect(loading.tick)
+        dropped.extend((time.perf_counter(), time.process_time()))
+        program.controller.add_paths([video])
+
+    def looked(event: events.PreviewReady) -> None:
+        if event.result is None or "first_look" in found:
+            return
+        found["first_look"] = time.perf_counter() - dropped[0]
+        found["first_look_cpu"] = time.process_time() - dropped[1]
         running.begin()
         timer.timeout.connect(running.tick)
         begin_job(program)
@@ -71,6 +90,7 @@ def _child(begin: float) -> dict[str, float]:
 
     program.window.painted.connect(painted)
     program.bridge.subscribe(events.EngineReady, lambda _: ready())
+    program.bridge.subscribe(events.PreviewReady, looked)
     program.bridge.subscribe(events.JobFinished, lambda _: ended(True))
     program.bridge.subscribe(events.JobFailed, lambda _: ended(False))
     program.bridge.subscribe(events.JobRejected, lambda _: ended(False))
@@ -102,4 +122,4 @@ def begin_job(program: Program) -> None:
 
 
 if __name__ == "__main__":
-    report(_child(float(sys.argv[1])))
+    report(_child(float(sys.argv[1]), Path(sys.argv[2])))

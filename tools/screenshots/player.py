@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from engine.core import paths
 from engine.protocol import commands, events
+from engine.protocol.excerpt import Excerpt, for_look
+from engine.protocol.tasks import TaskKind
 from engine.settings.schema import EngineSettings, JobSettings
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ class Recording:
 
     said: list[events.Event] = field(default_factory=list)
     frame: list[events.Event] = field(default_factory=list)
+    overview: list[events.Event] = field(default_factory=list)  # events that fill the timeline
     model_files: list[events.Event] = field(default_factory=list)
     community: list[events.Event] = field(default_factory=list)  # two seconds of the same video
     community_frame: list[events.Event] = field(default_factory=list)  # a frame of that result
@@ -50,26 +54,58 @@ class Player:
 
     def __init__(self, program: Program, recording: Recording) -> None:
         self._program, self._recording = program, recording
+        self._looks: dict[str, Excerpt] = {}  # by job_id
+        for rest in (program.excerpts.rest, program.overviews.rest):
+            rest.setInterval(0)  # what follows a moment later is in each picture
 
     def start(self) -> None:
         """Nothing runs."""
 
     def send(self, command: commands.Command) -> None:
-        """Answer a question for a frame with the recorded one, and plan for a look at times."""
-        if isinstance(command, commands.ShowPlan):
-            self._show_plan(command)
-        if isinstance(command, commands.ShowFrame):
-            row = self._program.queue.find(command.job_id)
-            if row is not None and row.media is not None and row.media.holds_latents:
-                return  # nothing of it was decoded
-            report = row.report if row is not None else None
-            result = self._recording.frame
-            if report is not None and report.model_files:
-                result = self._recording.community_frame
-            source = result if report is not None else self._recording.said
-            for event in source:
-                if isinstance(event, events.PreviewReady):
-                    self._say(replace(event, job_id=command.job_id, seconds=command.seconds))
+        """Questions are answered, as recorded; of plans for a look at times, by the planner."""
+        match command:
+            case commands.ShowPlan():
+                self._show_plan(command)
+            case commands.ShowFrame():
+                self._show_frame(command)
+            case commands.MakeLook(job_id=job_id, start=start):
+                self._look(job_id, Fraction(start))
+            case commands.ReadOverview(job_id=job_id):
+                for event in self._recording.overview:
+                    if isinstance(event, events.OverviewRead):
+                        self._say(replace(event, job_id=job_id))
+                self._say(events.TaskDone(kind=TaskKind.OVERVIEW, subject=job_id))
+
+    def _show_frame(self, command: commands.ShowFrame) -> None:
+        row = self._program.queue.find(command.job_id)
+        if row is not None and row.media is not None and row.media.holds_latents:
+            return  # nothing of it was decoded
+        report = row.report if row is not None else None
+        result = self._recording.frame
+        if report is not None and report.model_files:
+            result = self._recording.community_frame
+        look = self._looks.get(command.job_id)
+        has_result = report is not None or (look is not None and look.holds(command.seconds))
+        for event in result if has_result else self._recording.said:
+            if isinstance(event, events.PreviewReady):
+                self._say(replace(event, job_id=command.job_id, seconds=command.seconds))
+
+    def _look(self, job_id: str, start: Fraction) -> None:
+        """The result that was recorded, as a look at the frame of the playhead."""
+        row = self._program.queue.find(job_id)
+        assert row is not None
+        assert row.plan is not None
+        work = replace(row.plan.work, model="lite")
+        plan = replace(row.plan, work=work, start=start, stop=start + Fraction(1, 100))
+        self._looks[job_id] = Excerpt(
+            settings=for_look(row.settings),
+            plan=plan,
+            frames=1,
+            frames_per_second=0.0,
+            device_bytes=0,
+        )
+        self._say(events.ExcerptReady(job_id=job_id, excerpt=self._looks[job_id]))
+        self._say(events.TaskDone(kind=TaskKind.LOOK, subject=job_id))
 
     def _show_plan(self, command: commands.ShowPlan) -> None:
         from engine.api import pretended

@@ -130,6 +130,8 @@ def record(folder: Path) -> Recording:
     engine.send(commands.ShowFrame(job_id="sample", seconds=_SECONDS))
     engine.send(commands.StartQueue())
     _finish(engine, sink, "sample", recording.said, recording.frame)
+    engine.send(commands.ReadOverview(job_id="sample"))
+    _listen(sink, recording.overview, (events.TaskDone,))
     bicubic_model.write_model(folder / "2x_film.pth")
     settings = JobSettings(model="community", model_file=str(folder / "2x_film.pth"), stop="2")
     output = folder / "Videos" / "upreel_sample_x2_community.mp4"
@@ -203,8 +205,10 @@ def _wanted(options: argparse.Namespace) -> list[Shot]:
 
 
 def _render(shots: Sequence[Shot], out: Path, kept: Path) -> None:
+    from app import desktop
     from app.application import make_application
 
+    desktop.allows_motion = lambda: False  # a picture has no moment of a sweep
     app = make_application(["upreel"])
     recording: Recording = pickle.loads(kept.read_bytes())
     for shot in shots:

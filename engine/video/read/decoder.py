@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fractions import Fraction
@@ -24,6 +24,7 @@ from engine.video.read.clock import BROADCAST, FrameTimes, StampCheck
 from engine.video.read.field_filter import LEAD_FRAMES, FieldFilter, TimedFrame, frame_units
 from engine.video.read.frames import PlanarFrame, Plane
 from engine.video.read.media_file import (
+    empty_packet,
     failure_of,
     open_input,
     packets_of,
@@ -184,6 +185,25 @@ class VideoDecoder(FrameDecoder):
             if not _seek_before(container, stream, pts):
                 return None
         return self._from_key(container, stream)
+
+    def key_frames(self, places: Iterable[int]) -> Iterator[PlanarFrame]:
+        """The key frame before each time stamp, each of them once: images to look at.
+
+        Each costs a seek and one decoded frame, however far the key frames are apart.
+        """
+        container, stream = self._open()
+        decoder_of(stream).thread_type = "SLICE"  # the others hold frames back
+        shown: set[int] = set()
+        for place in places:
+            with translated(self._media.path):
+                container.seek(place, stream=stream)
+            packet = next(_skip_to_key(packets_of(container, stream)), None)
+            if packet is None or packet.pts is None or packet.pts in shown:
+                continue
+            shown.add(packet.pts)
+            frames = [*self._decode(packet), *self._decode(empty_packet())][:1]
+            for frame in frames:
+                yield PlanarFrame(planes=self._planes(frame), pts=packet.pts)
 
     def _from_key(self, container: InputContainer, stream: VideoStream) -> Iterator[PlanarFrame]:
         packets = _skip_to_key(self._packets(container, stream))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, cast
@@ -18,6 +18,7 @@ from engine.protocol.media import PLAYED_AS, MediaInfo
 from engine.video.read.clock import PartClock, StampCheck
 from engine.video.read.media_file import open_input, readable_packets, stream_at, translated
 
+_READ_THROUGH_S = 300.0  # length of a video whose sound is read as a whole
 ROUNDED_S = Fraction(1, 50)  # that time stamps may be off where sound goes on without a break
 _STORED = {"u8": "s16"}  # formats that are widened; planar ones become packed
 
@@ -127,6 +128,76 @@ def timed_samples(
                 at = following if seconds is None else float(seconds)
                 following = at + len(samples) / decoder.rate
                 yield at, samples
+
+
+_LOUDNESS_RATE = 8000  # Hz: peaks are shown, nothing is heard
+_MOMENT_S = 0.15  # of sound that stands for its surroundings
+
+
+def loudness(media: MediaInfo, count: int, is_over: Callable[[], bool]) -> tuple[float, ...]:
+    """The largest sample in each of n equally long parts, 0 to 1; () for a video without sound.
+
+    A short video is read through. Of each part of a long one a moment in its middle is read, so
+    the time does not depend on the length.
+
+    Args:
+        media: Result of `probe`.
+        count: Number of parts.
+        is_over: Whether the rest is not wanted any more; it is as loud as what is before it.
+
+    Raises:
+        InputError: The file is gone, or cannot be read.
+
+    Memory: a packet of samples.
+    """
+    tracks = sorted(media.audio_streams, key=lambda track: not track.is_default)
+    length = float(media.video.duration or 0)
+    if not tracks or not length:
+        return ()
+    peaks: list[float | None] = [None] * count
+    is_long = length > _READ_THROUGH_S
+    with open_input(media.path, must_be_whole=False) as container:
+        stream = cast(av.AudioStream, stream_at(media.path, container, tracks[0].index))
+        for other in container.streams:
+            if other.index != stream.index:
+                other.discard = Discard.all
+        # each eighth part first: what is read when the time is over stands for all
+        order = sorted(range(count), key=lambda part: part % 8) if is_long else [0]
+        for place in (length * (part + 0.5) / count if is_long else 0.0 for part in order):
+            with translated(media.path):
+                container.seek(int((place + float(media.start)) * av.time_base))
+            for seconds, peak in _peaks(media, container, stream):
+                part = int(seconds / length * count)
+                if 0 <= part < count:
+                    peaks[part] = max(peaks[part] or 0.0, peak)
+                if is_over():
+                    return _filled(peaks)
+                if is_long and seconds >= place + _MOMENT_S:
+                    break
+    return _filled(peaks)
+
+
+def _filled(peaks: list[float | None]) -> tuple[float, ...]:
+    """Parts that were not read are as loud as the last one that was."""
+    last, found = 0.0, []
+    for peak in peaks:
+        last = last if peak is None else peak
+        found.append(last)
+    return tuple(found)
+
+
+def _peaks(media: MediaInfo, container: Any, stream: Any) -> Iterator[tuple[float, float]]:
+    """The time of each frame from here on, s of the video, and its largest sample."""
+    resampler = av.AudioResampler(format="flt", layout="mono", rate=_LOUDNESS_RATE)
+    for packet in readable_packets(media.path, container, [stream]):
+        for frame in decoded_frames(stream, packet):
+            if frame.pts is None or frame.time_base is None:
+                continue
+            seconds = float(frame.pts * frame.time_base - media.start)
+            frame.pts = None
+            for part in resampler.resample(frame):
+                samples = part.to_ndarray()
+                yield seconds, min(1.0, float(np.abs(samples).max(initial=0.0)))
 
 
 _BEFORE = Fraction(1, 2)  # s that a seek goes further back, for decoders that need a run-up

@@ -46,6 +46,8 @@ COMMANDS = (
     c.ShowFrame(job_id="a", seconds=0.0),
     c.FindScenes(job_id="a"),
     c.MakeExcerpt(job_id="a", start=0.0),
+    c.MakeLook(job_id="a", start=0.0),
+    c.ReadOverview(job_id="a"),
     c.ExcerptMade(job_id="a", excerpt=EXCERPT),
     c.ShowLatent(path=Path("film.latent")),
     c.SavePreset(title="Mine", settings=FAST),

@@ -15,11 +15,11 @@ import pytest
 
 from engine.core.errors import EngineError, SourceMissing
 from engine.jobs import job_service
-from engine.jobs.excerpts import ExcerptService
+from engine.jobs.excerpts import ExcerptService, LookService
 from engine.jobs.job import Job
 from engine.jobs.job_service import JobService
 from engine.jobs.job_store import JobStore
-from engine.jobs.services import ExaminationService
+from engine.jobs.services import ExaminationService, OverviewService
 from engine.pipeline.prepare import Machine
 from engine.protocol import commands as c
 from engine.protocol.excerpt import Excerpt
@@ -48,6 +48,8 @@ plan        =          =        =        =        =        =       =         !  
 show        =          =        =        =        =        =       =         !       !       !
 scenes      =          !        !        !        =        =       =         !       !       !
 excerpt     =          !        !        !        =        =       =         !       !       !
+look        =          !        !        !        =        =       =         !       !       !
+overview    =          =        =        =        =        =       =         !       !       !
 made        =          =        =        =        =        =       =         =       =       =
 start       running    =        =        =        =        =       =         =       =       =
 stop        =          =        =        =        =        =       =         =       =       =
@@ -75,6 +77,8 @@ COMMANDS: dict[str, c.Command] = {
     "show": c.ShowFrame(job_id="a", seconds=0.0),
     "scenes": c.FindScenes(job_id="a"),
     "excerpt": c.MakeExcerpt(job_id="a", start=0.0),
+    "look": c.MakeLook(job_id="a", start=0.0),
+    "overview": c.ReadOverview(job_id="a"),
     "made": c.ExcerptMade(job_id="a", excerpt=EXCERPT),
     "start": c.StartQueue(),
     "stop": c.StopQueue(),
@@ -100,9 +104,12 @@ class Bench:
         machine = Machine(settings=EngineSettings(threads=1), jobs_folder=folder / "jobs")
         sink = SimpleNamespace(emit=lambda event: None)
         self.jobs = JobService(sink, machine, self.inbox.put, may_run=lambda: True)
+        excerpts = ExcerptService(self.jobs, self.inbox.put, is_measured=lambda: False)
         self.services = (
-            ExcerptService(self.jobs, self.inbox.put, is_measured=lambda: False),
+            excerpts,
+            LookService(excerpts, self.jobs, examines=lambda: False),
             ExaminationService(self.inbox.put),
+            OverviewService(self.jobs),
         )
         patch.setattr(job_service, "run_stored", self._run)
         patch.setattr(job_service, "probe_source", lambda *_: MEDIA)

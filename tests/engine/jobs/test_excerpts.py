@@ -12,9 +12,11 @@ from PIL import Image
 from engine.api import probe
 from engine.core.errors import DiskFull
 from engine.jobs import excerpts, job_service
+from engine.jobs.job import JobState
 from engine.pipeline.run import run_job
 from engine.protocol import commands as c
 from engine.protocol import events as e
+from engine.protocol.excerpt import for_look
 from engine.protocol.report import BenchReport
 from engine.protocol.tasks import TaskKind
 from engine.settings.schema import JobSettings
@@ -66,6 +68,16 @@ def test_a_frame_is_made_as_its_job_makes_it(engine, tmp_path):
     running.send(c.StartQueue())
     assert heard.wait(*ENDS).report.passed
     assert (planes_of(excerpt.plan.output)[0] == planes_of(tmp_path / "film_x2.mkv")[12]).all()
+
+
+def test_a_frame_of_a_long_film_does_not_wait_for_its_other_streams(engine, monkeypatch):
+    def read(*_args, **_kwargs):
+        pytest.fail("all packets of the source are read")
+
+    monkeypatch.setattr("engine.verification.verify.digest", read)
+    running, heard = engine
+    running.send(c.MakeExcerpt(job_id="a", start=0.5))
+    assert heard.wait(e.ExcerptReady, e.TaskFailed).excerpt.frames == 1
 
 
 def test_the_last_frame_is_made(engine):
@@ -234,3 +246,58 @@ def test_scenes_that_tell_models_apart_are_found(engine):
     assert found.job_id == "a"
     assert all(0 <= scene.seconds < 1.2 for scene in found.scenes)
     assert found.scenes
+
+
+def test_a_look_is_shown_until_its_job_has_a_frame_and_leaves_the_users_folder_alone(
+    engine, tmp_path
+):
+    running, heard = engine
+    running.send(c.MakeLook(job_id="a", start=0.2))
+    excerpt = heard.wait(e.ExcerptReady).excerpt
+    assert (excerpt.frames, excerpt.settings) == (1, for_look(FAST))
+    assert (excerpt.plan.work.model, excerpt.plan.work.device) == ("lite", "cpu")
+    assert {path.name for path in tmp_path.iterdir()} == {"film.mkv", "jobs"}
+    running.send(c.ShowFrame(job_id="a", seconds=0.2))
+    assert heard.wait(e.PreviewReady).result.size.width == 192
+    job = running._thread._jobs.job("a")
+    assert job.excerpt_at(0.21) is excerpt
+    job.state = JobState.RUNNING
+    assert job.excerpt_at(0.21) is None, "frames of the job itself come"
+    job.state = JobState.WAITING
+    running.send(c.MakeExcerpt(job_id="a", start=0.2))
+    tried = heard.wait(e.ExcerptReady).excerpt
+    assert job.excerpt_at(0.21) is tried
+    running.send(c.ChangeJob(job_id="a", settings=replace(FAST, scale=4)))
+    running.send(c.ShowFrame(job_id="a", seconds=0.2))
+    assert heard.wait(e.PreviewReady).result is None, "the look has another size"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [c.StartQueue(), c.MakeExcerpt(job_id="a", start=0.4), c.RunBenchmark()],
+    ids=lambda one: type(one).__name__,
+)
+def test_whatever_the_user_asks_for_stops_a_look(engine, held, command):
+    running, heard = engine
+    running.send(c.MakeLook(job_id="a", start=0.2))
+    assert held.wait(10)
+    running.send(command)
+    assert heard.wait(e.TaskStopped).kind is TaskKind.LOOK
+
+
+def test_no_look_is_made_next_to_a_running_job(engine, monkeypatch):
+    began, may_end = threading.Event(), threading.Event()
+
+    def run(*_):
+        began.set()
+        may_end.wait(30)
+        raise DiskFull("folder", folder="held")
+
+    monkeypatch.setattr(job_service, "run_stored", run)
+    running, heard = engine
+    running.send(c.StartQueue())
+    assert began.wait(10)
+    running.send(c.MakeLook(job_id="a", start=0.2))
+    failed = heard.failed()
+    may_end.set()
+    assert (failed.kind, failed.error.case) == (TaskKind.LOOK, "excerpt-waits")
