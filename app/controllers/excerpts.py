@@ -29,7 +29,7 @@ from engine.core.units import memory_text
 from engine.protocol import commands, events
 from engine.protocol.excerpt import Excerpt, Scene, for_look
 from engine.protocol.tasks import TaskKind
-from engine.settings.presets import Preset, applied
+from engine.settings.presets import Preset
 from engine.settings.schema import JobSettings
 
 _REST_MS = 200  # without a change of what is selected and shown, before a first look
