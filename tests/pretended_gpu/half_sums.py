@@ -248,7 +248,7 @@ products, on RTX 20 {few}. Distances of the error are the smallest of all cases.
 columns are its ratio to the error with sums of cuDNN: root mean squares of all cases, and the
 largest of one case.
 
-In VAEs alone, promoted sums have 1.3 to 1.5 times the error, which stays at least 52 dB below the
+In VAEs alone, promoted sums have 1.2 to 1.5 times the error, which stays at least 52 dB below the
 frames. In a whole film with the published type of the transformer (bfloat16) they change nothing,
 because the transformer's error is larger. RTX 20 lack bfloat16; their transformer in float16 is
 more precise, so that more of the VAE's error is seen.
