@@ -20,6 +20,7 @@ from engine.video.read.clock import PartClock, StampCheck
 from engine.video.read.digest import NO_TIME, StreamDigest
 from engine.video.read.sound import timed_samples
 from engine.video.write.containers import (
+    CONTAINERS,
     LOSSY_RATES,
     is_exact,
     names_channels,
@@ -223,7 +224,8 @@ def _is_encoded(stream: StreamInfo, other: StreamInfo) -> bool:
 
 def _is_text(stream: StreamInfo, other: StreamInfo) -> bool:
     """Whether subtitles were converted to another format of text."""
-    return stream.kind == "subtitle" and stream.codec != other.codec and other.codec == "webvtt"
+    is_made = other.codec in {one.text for one in CONTAINERS.values() if one.text}
+    return stream.kind == "subtitle" and stream.codec != other.codec and is_made
 
 
 def _layout(stream: StreamInfo) -> str:

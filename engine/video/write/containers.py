@@ -41,7 +41,7 @@ _OF_24_BITS = frozenset(
 )
 STYLED = ("ass", "ssa")  # subtitles with fonts, colours and positions
 _TEXTS = frozenset({*STYLED, "subrip", "mov_text", "webvtt"})
-_TEXT_TITLES = {"webvtt": "WebVTT"}
+_TEXT_TITLES = {"webvtt": "WebVTT", "subrip": "SubRip"}
 _MARKS = frozenset({"default", "dub", "comment", "forced", "hearing_impaired", "visual_impaired"})
 _NUMBER = re.compile(r"%0?(\d*)d")
 _LANGUAGE = re.compile("[a-z]{3}")  # of ISO 639-2 and 639-3, "deu"
@@ -125,6 +125,7 @@ CONTAINERS: dict[str, Container] = {
                 "dvb_subtitle",
             }
         ),
+        text="subrip",
         takes_attachments=True,
         marks=_MARKS | {"original"},
         keeps_empty=True,
@@ -379,7 +380,7 @@ def stream_notices(media: MediaInfo, container: str, sound: str = "auto") -> Ite
         yield _notice(media, container, plan, "stream-left-out")
     for plan in plans:
         if plan.converted and plan.kind == "subtitle":
-            yield _text_notice(plan)
+            yield _text_notice(media, container, plan)
         elif plan.converted:
             code = "sound-encoded" if plan.is_lossy else "sound-converted"
             yield _notice(media, container, plan, code)
@@ -470,9 +471,7 @@ def trial_notices(media: MediaInfo, before: Plan, after: Plan) -> Iterator[Notic
 def _notice(media: MediaInfo, container: str, plan: PassPlan, code: str) -> Notice:
     """A stream that is left out or converted, with the container that would copy it."""
     stream = next(s for s in media.streams if s.index == plan.index)
-    others = [c for c in CONTAINERS.values() if c.name != container]
-    better = [c.title for c in others if not refusal_of(c.name, stream, media)]
-    better.sort(key=lambda title: title != "MKV")
+    better = _copying(media, container, stream)
     params: dict[str, Param] = {
         "index": str(plan.index),
         "kind": plan.kind,
@@ -504,13 +503,22 @@ def _notice(media: MediaInfo, container: str, plan: PassPlan, code: str) -> Noti
     return Notice(code=code, case=case, severity=severity, params=params)
 
 
-def _text_notice(plan: PassPlan) -> Notice:
+def _copying(media: MediaInfo, container: str, stream: StreamInfo) -> list[str]:
+    """Titles of other containers that hold a stream unchanged, MKV first."""
+    others = [c for c in CONTAINERS.values() if c.name != container]
+    titles = [c.title for c in others if not refusal_of(c.name, stream, media)]
+    return sorted(titles, key=lambda title: title != "MKV")
+
+
+def _text_notice(media: MediaInfo, container: str, plan: PassPlan) -> Notice:
     """Subtitles that are converted to another format of text."""
+    stream = next(s for s in media.streams if s.index == plan.index)
     params: dict[str, Param] = {
         "index": str(plan.index),
         "stream": _kind(plan),
         "title": _TEXT_TITLES[plan.converted],
         "why": plan.why,
+        "better": _copying(media, container, stream)[0],
     }
     if plan.is_lossy:
         return Notice(code="text-converted", case="styled", severity="warning", params=params)

@@ -1,7 +1,7 @@
 """Subtitles of text that a container cannot hold: written in its own format, and read to compare.
 
 FFmpeg's decoders give every format as events of ASS, of which its encoders write the text with
-italic, bold and underlined parts. Fonts, colours and positions have no place in WebVTT.
+italic, bold and underlined parts. Fonts, colours and positions of ASS have no place there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def text_stream(output: OutputContainer, stream: Any, codec: str) -> Any:
     Args:
         output: To write.
         stream: Stream of the source.
-        codec: Format of the result: "webvtt".
+        codec: Format of the result, as `Container.text`.
     """
     new: Any = output.add_mux_stream(codec, time_base=stream.time_base)
     new.disposition = int(stream.disposition)
@@ -73,7 +73,8 @@ class TextConverter:
             known = self._stream.codec_context.subtitle_header
             self._encoder.subtitle_header = known or _usual_header()
         *head, text = event.split(",", _TEXT)
-        safe = ",".join([*head, text.translate(_ENTITIES)])
+        is_markup = self._encoder.name == "webvtt"
+        safe = ",".join([*head, text.translate(_ENTITIES) if is_markup else text])
         return bytes(self._encoder.encode_subtitle(SubtitleSet.create(safe.encode(), 0, 1)))
 
 

@@ -196,7 +196,7 @@ def test_what_is_left_out_has_a_notice_that_proposes_mkv() -> None:
     assert all("MKV" in n.hint for n in notices[:2])
     mov_text = media("a.mp4", (subtitle("mov_text"),))
     found = [*stream_notices(mov_text, "mkv")]
-    assert [n.code for n in found] == ["stream-left-out", "container-changed"]
+    assert [n.code for n in found] == ["text-converted", "container-changed"]
     assert "MP4" in found[0].hint
     nowhere = stream_notices(media("a.avi", (sound("wmav2"),)), "mkv")
     assert [(n.code, n.hint) for n in nowhere] == [("stream-left-out", "")]

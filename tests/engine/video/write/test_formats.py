@@ -158,6 +158,16 @@ def test_subtitles_of_text_become_webvtt_in_webm(tmp_path: Path) -> None:
     assert "differ" in faults(media, other, plan)["stream-content"]
 
 
+def test_subtitles_of_mp4_become_subrip_in_mkv(tmp_path: Path) -> None:
+    source, output = tmp_path / "a.mp4", tmp_path / "out.mkv"
+    media, plan = job(make_clip(source, frames=12, subtitles=("mov_text",), b_frames=0), output)
+    assert [one.converted for one in plan.streams] == ["subrip"]
+    assert texts_of(output) == [(0.0, b"Line 1"), (0.1, b"Line 2"), (0.2, b"Line 3")]
+    assert faults(media, output, plan) == {}
+    (found,) = (one for one in stream_notices(media, "mkv") if one.code == "text-converted")
+    assert found.hint == "Choose the format MP4 to copy it unchanged."
+
+
 def test_a_part_of_a_video_has_its_own_texts(tmp_path: Path) -> None:
     output = tmp_path / "part.webm"
     source = with_texts(tmp_path)
