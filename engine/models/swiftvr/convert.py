@@ -28,7 +28,7 @@ from engine.files.artifacts import ArtifactFolder, ArtifactKind
 from engine.files.formats.keymap import KeyMap
 from engine.files.formats.safetensors_file import ITEM_BYTES
 from engine.files.transfer import Listener
-from engine.models.load import FileWeights
+from engine.models.load import FileWeights, shapes_alone
 from engine.models.swiftvr.dit.config import SwiftDitConfig
 from engine.models.swiftvr.dit.fast import FastSwiftDit
 from engine.models.swiftvr.dit.fold import distinct_rows, folded
@@ -122,7 +122,7 @@ def _laid_out(
     config: SwiftDitConfig, names: Sequence[str], prompt: Tensor, dtype: torch.dtype, origin: str
 ) -> tuple[bytes, list[_Place]]:
     """The beginning of the file, with the list of its tensors, and their places."""
-    with torch.device("meta"):
+    with shapes_alone():
         dit = FastSwiftDit(config, len(distinct_rows(prompt)[0]))
     buffers, shapes = dict(dit.named_buffers()), dit.state_dict()
     places: list[_Place] = []
