@@ -17,7 +17,7 @@ from engine.core.errors import NoUsableGpu
 from engine.core.geometry import Size
 from engine.hardware import devices
 from engine.hardware.budget import Budget, measure_budget
-from engine.models.load import Form
+from engine.models.load import Form, shapes_alone
 from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.dit.random_dit import MIDDLE, TEXT_LENGTH, DitRun, Kind, usual_run
 from engine.models.seedvr2.dit.random_file import RandomFile
@@ -136,7 +136,7 @@ class VaeRun:
         if self.form == "fast":
             vae: Any = self._code.loader.fast(self.config, weights, **self._where())
         else:
-            with torch.device("meta"):
+            with shapes_alone():
                 vae = self._plain()
             tensors = {name: one.to(self.device, self.torch_dtype) for name, one in weights.items()}
             vae.load_state_dict(tensors, assign=True)

@@ -128,11 +128,12 @@ def _bounded(data: Any) -> Any:
     for _ in range(_MOST_DEPTH):
         below: list[Any] = []
         for value in level:
-            _check_number(value)
             if isinstance(value, dict):
                 below += value.values()
             elif isinstance(value, list):
                 below += value
+            elif not isinstance(value, str):
+                _check_number(value)
         count += len(level)
         if count > _MOST_VALUES:
             raise ValueError("too many values")

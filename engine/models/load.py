@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
 from functools import reduce
 from itertools import chain
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.utils._device import DeviceContext
 
 from engine.core.errors import ExtraKeys, MissingKeys, UnknownKeys, WrongNumbers, WrongShapes
 from engine.core.messages import Message, message
@@ -27,6 +29,8 @@ M = TypeVar("M", bound=nn.Module)
 
 _NAMED = 4  # tensors that a message names; it counts the rest
 _FLOATS = ("F64", "F32", "F16", "BF16", "F8_E4M3", "F8_E5M2")
+
+_DRAWING = {nn.init.kaiming_uniform_, nn.init.uniform_, nn.init.normal_}  # of layers of torch
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -84,6 +88,27 @@ class FiniteWeights(FileWeights):
         return found
 
 
+class _ShapesAlone(DeviceContext):
+    """The context of the meta device, without first values that are drawn at random.
+
+    To draw no values takes torch as long as all else that a layer is made of.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(torch.device("meta"))
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in _DRAWING:
+            return kwargs["tensor"]
+        return super().__torch_function__(func, types, args, kwargs)  # type: ignore[no-untyped-call]  # untyped in torch
+
+
+def shapes_alone() -> AbstractContextManager[None]:
+    """Context in which modules are made on the meta device: they have shapes and no values."""
+    found: AbstractContextManager[None] = _ShapesAlone()
+    return found
+
+
 def on_meta(
     make: Callable[[], M],
     file: WeightsFile,
@@ -105,7 +130,7 @@ def on_meta(
         MissingKeys, ExtraKeys, WrongShapes: Not exactly the tensors of the model.
         WrongNumbers: Tensors of other dtypes.
     """
-    with torch.device("meta"):
+    with shapes_alone():
         model = make()
     check_numbers(file, also, checked=checked)
     check_keys(shapes_of(model), found, file.path)

@@ -9,7 +9,6 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from torch import _dynamo
 
 from engine.core.errors import FeatureMissing
 from engine.ops import compiler
@@ -23,6 +22,8 @@ def compiling(backend: str | Callable[..., Any] = EAGER) -> Iterator[list[Compil
     """What torch compiles inside, by another backend; nothing is kept from before or for later."""
     name = backend if isinstance(backend, str) else "upreel_test"
     found: list[Compilation] = []
+    from torch import _dynamo  # here: whoever only collects tests does without its second
+
     _forget()
     if not isinstance(backend, str):
         _dynamo.register_backend(backend, name)
@@ -44,6 +45,8 @@ def needs_compiler() -> None:
 
 
 def _forget() -> None:
+    from torch import _dynamo
+
     _dynamo.reset()
     for cached in (compiler._compiled, compiler._noting, compiler.fault_of):
         cached.cache_clear()

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from engine.core.errors import UnknownKeys, WeightsError, WeightsMissing
 from engine.files.formats.safetensors_file import SafetensorsFile
 from engine.models.lite.files import COLOURS, KERNEL, LiteConfig, config_from_shapes
+from engine.models.load import shapes_alone
 
 _BASE_REACH = 2  # source px that the bicubic base looks to each side
 
@@ -148,7 +149,7 @@ def load_lite(path: Path, *, dtype: torch.dtype = torch.float32) -> LiteNet:
     except WeightsError as error:
         raise UnknownKeys("built-in-damaged", file=path.name, path=str(path)) from error
     config = config_from_shapes({name: tuple(value.shape) for name, value in tensors.items()})
-    with torch.device("meta"):
+    with shapes_alone():
         net = LiteNet(config)
     net.load_state_dict(tensors, strict=True, assign=True)
     net.to(dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack memory_format

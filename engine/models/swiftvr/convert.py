@@ -29,7 +29,7 @@ from engine.files.artifacts import ArtifactFolder, ArtifactKind
 from engine.files.formats.keymap import KeyMap
 from engine.files.formats.safetensors_file import ITEM_BYTES
 from engine.files.transfer import Listener
-from engine.models.load import FileWeights
+from engine.models.load import FileWeights, shapes_alone
 from engine.models.swiftvr.dit.config import SwiftDitConfig
 from engine.models.swiftvr.dit.fast import FastSwiftDit
 from engine.models.swiftvr.dit.fold import distinct_rows, folded
@@ -129,7 +129,7 @@ def convert(
 
 def _meta(config: SwiftDitConfig, prompt: Tensor, kind: Format) -> FastSwiftDit:
     """The fast variant without values, with the layers that have the tensors of the result."""
-    with torch.device("meta"):
+    with shapes_alone():
         dit = FastSwiftDit(config, len(distinct_rows(prompt)[0]))
     if kind in _NARROW:
         swap_linears(dit, product_kinds(dit, kind))

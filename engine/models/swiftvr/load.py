@@ -27,7 +27,16 @@ from engine.models.identify import (
     content_message,
     recognise,
 )
-from engine.models.load import FileWeights, FiniteWeights, Form, assign, check_filled, fill, on_meta
+from engine.models.load import (
+    FileWeights,
+    FiniteWeights,
+    Form,
+    assign,
+    check_filled,
+    fill,
+    on_meta,
+    shapes_alone,
+)
 from engine.models.swiftvr.dit.config import SwiftDitConfig, infer_swift_config
 from engine.models.swiftvr.dit.fast import FastSwiftDit
 from engine.models.swiftvr.dit.fold import distinct_rows, folded
@@ -174,7 +183,7 @@ def load_swift_dit(
         weights = (FileWeights if options.blocks_on_device is None else _OnHost)(
             file, KeyMap(), device=where
         )
-        with torch.device("meta"):
+        with shapes_alone():
             dit = FastSwiftDit(plain.config, len(distinct_rows(text)[0]))
         return _filled(dit, folded(plain.config, weights, text), where, dtype, options)
 

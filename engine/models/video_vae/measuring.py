@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from engine.core.geometry import Size
+from engine.models.load import shapes_alone
 from engine.models.video_vae.vae_use import (
     FIGURES,
     SLICES,
@@ -91,7 +92,7 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in t
         super().__init__()  # type: ignore[no-untyped-call]  # untyped in torch
         self.device = VALUELESS if device == "cuda" else torch.device(device)
         self.now = self.peak = self.convolutions = self.products = 0
-        self._known: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+        self._known: dict[weakref.ref[Any], int] = {}  # storages that exist, and their bytes
         self._shapes: dict[Any, list[tuple[torch.Size, tuple[int, ...], torch.dtype]]] = {}
 
     @classmethod
@@ -101,6 +102,8 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in t
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        if _is_view(func) and not kwargs and isinstance(args[0], Sized):  # two of three operators
+            return Sized(func(args[0].held, *args[1:]), self.device)
         wrappers: dict[int, Tensor] = {}
         held = _held(args, wrappers)
         named: dict[str, Any] = {}
@@ -161,10 +164,10 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in t
     def wrapped(self, held: Tensor) -> Sized:
         """A tensor of meta as one of the device, counted as long as its memory exists."""
         storage = held.untyped_storage()
-        if storage not in self._known:
-            self._known[storage] = True
-            self.now += storage.nbytes()
-            weakref.finalize(storage, self._remove, storage.nbytes())
+        known = weakref.ref(storage, self._remove)  # equal to others of the same storage
+        if known not in self._known:
+            self._known[known] = storage.nbytes()
+            self.now += self._known[known]
         return Sized(held, self.device)
 
     def _inside(self, func: Any, args: Any) -> int:
@@ -186,8 +189,8 @@ class Meter(TorchDispatchMode):  # type: ignore[no-untyped-call]  # untyped in t
             return int(queries * ((4 + item % 4) * _KEYS + 4 * (channels + 2)))
         return 0
 
-    def _remove(self, size: int) -> None:
-        self.now -= size
+    def _remove(self, known: weakref.ref[Any]) -> None:
+        self.now -= self._known.pop(known)
 
 
 @cache
@@ -198,6 +201,16 @@ def _effect_of(func: Any) -> tuple[bool, bool, int]:
     writes = alias is not None and alias.is_write and torch.Tag.inplace_view not in func.tags
     shares = func._schema.is_mutable or any(one.alias_info is not None for one in returns)
     return writes, shares, len(returns)
+
+
+@cache
+def _is_view(func: Any) -> bool:
+    """Whether an operator makes one tensor, which shows the memory of its only tensor argument."""
+    (given, *others), returns = func._schema.arguments or (None,), func._schema.returns
+    if func._schema.is_mutable or len(returns) != 1 or str(returns[0].type) != "Tensor":
+        return False
+    is_shared = given is not None and given.alias_info is not None
+    return is_shared and not any("Tensor" in str(other.type) for other in others)
 
 
 def _layout(frames: Tensor, weight: Tensor) -> torch.memory_format:
@@ -258,7 +271,7 @@ class Valueless:
             switches = replace(switches, compile=False, kernels=False)
         if use.device == "cuda" and switches.convolution in ("auto", "kernel"):
             switches = replace(switches, convolution=form)
-        with torch.device("meta"):
+        with shapes_alone():
             weights = vae.loader.plain(config).state_dict()
         self.meter = Meter(use.device)
         options = {"device": self.meter.device, "dtype": self.dtype, "switches": switches}

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.hardware.stage_meter import end_part
+from engine.models.load import shapes_alone
 from engine.models.video_vae.builder import Builder, Table
 from engine.models.video_vae.layers import Mark
 from engine.models.video_vae.slice_context import Part, SliceContext, Trace
@@ -32,7 +33,7 @@ AnyConfig = TypeVar("AnyConfig", bound=ClipSizes)
 @lru_cache(maxsize=4)  # to make one takes as long as all parts of a fast variant
 def _structure(plain_type: Callable[[AnyConfig], AnyPlain], config: AnyConfig) -> AnyPlain:
     """The plain variant on meta, which is only read."""
-    with torch.device("meta"):
+    with shapes_alone():
         return plain_type(config)
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from engine.core.errors import (
     EngineError,
@@ -19,7 +20,7 @@ from engine.core.errors import (
 )
 from engine.files.formats.keymap import KeyMap
 from engine.files.formats.safetensors_file import SafetensorsFile
-from engine.models.load import FileWeights, check_keys, fill, on_meta
+from engine.models.load import FileWeights, check_keys, fill, on_meta, shapes_alone, shapes_of
 
 
 class Small(nn.Module):
@@ -47,6 +48,29 @@ def loaded(
         module = on_meta(Small, file, weights.shapes)
         fill(module, weights)
     return module
+
+
+class Operators(TorchDispatchMode):
+    """Names of the operators that run inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def test_modules_of_shapes_alone_are_those_that_torch_makes_but_draw_nothing() -> None:
+    with Operators() as drawing:
+        usual = Small()
+    with shapes_alone(), Operators() as ran:
+        found = Small()
+    assert "aten.uniform_.default" in drawing.names - ran.names
+    assert shapes_of(found) == shapes_of(usual)
+    assert all(value.is_meta for value in found.state_dict().values())
+    assert not any(value.is_meta for value in Small().state_dict().values())
 
 
 def test_every_tensor_arrives(tmp_path: Path, tensors: dict[str, Tensor]) -> None:

@@ -36,6 +36,7 @@ from engine.protocol.report import EncodedLatents
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.video.read.frame_reader import FrameReader
 from tests.helpers.clips import Clip, make_clip
+from tests.helpers.extended import rest_extended
 from tests.helpers.fields import interlaced, telecined, write
 from tests.helpers.jobs import ENDS, running_engine
 from tests.helpers.plans import a_budget
@@ -89,7 +90,7 @@ def encoded(source: Path, vae: Any, model: str = "wan21-vae", **changes: Any) ->
 CLIPS = [("wan21-vae", 1, "48x32"), ("wan21-vae", 9, "50x35"), ("wan22-vae", 6, "50x35")]
 
 
-@pytest.mark.parametrize(("model", "frames", "size"), CLIPS)
+@pytest.mark.parametrize(("model", "frames", "size"), rest_extended(CLIPS, *CLIPS[1:]))
 def test_latents_are_those_of_the_whole_clip(
     tmp_path: Path, vaes: Any, model: str, frames: int, size: str
 ) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine.core.geometry import Size
 from engine.models.contracts import BenchRequest, BenchWork
-from engine.models.load import Form
+from engine.models.load import Form, shapes_alone
 from engine.models.seedvr2.dit.config import DIT_3B, DIT_7B, DitConfig
 from engine.models.seedvr2.dit.cost import forward_flops
 from engine.models.seedvr2.dit.fast import FastDit
@@ -85,7 +85,7 @@ class DitRun:
         dit = weights or replace(self, form="plain").loaded()
         if self.form == "plain":
             return dit
-        with torch.device("meta"):
+        with shapes_alone():
             fast = FastDit(self.config, self.switches)
         state = dit.state_dict()
         if self.switches.folded_modulation:

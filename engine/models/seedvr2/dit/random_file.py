@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.files.formats.safetensors_file import TORCH_NAMES
-from engine.models.load import shapes_of
+from engine.models.load import shapes_alone, shapes_of
 from engine.models.seedvr2.dit.config import DitConfig
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.ops.kernels.block_formats import BLOCKS
@@ -42,7 +42,7 @@ class RandomFile:
     def __init__(
         self, config: DitConfig, dtype: str = "float32", stored: str = "", device: str = "cpu"
     ) -> None:
-        with torch.device("meta"):
+        with shapes_alone():
             dit = SeedVr2Dit(config)
         kinds = product_kinds(dit, stored) if stored else {}
         wide = next(name for name, of_torch in TORCH_NAMES.items() if of_torch == dtype)

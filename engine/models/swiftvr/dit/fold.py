@@ -16,7 +16,7 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor, nn
 
-from engine.models.load import assign, shapes_of
+from engine.models.load import assign, shapes_alone, shapes_of
 from engine.models.swiftvr.dit.config import SwiftDitConfig, folds_answers
 from engine.models.swiftvr.dit.plain import Condition, ConditionEmbedder
 from engine.ops.norm.cache_blocks import inverse_rms, work_dtype
@@ -144,7 +144,7 @@ class _Fold:
     @cached_property
     def _condition(self) -> Condition:
         """Condition of the blocks for the rows of the prompt that differ."""
-        with torch.device("meta"):
+        with shapes_alone():
             embedder = ConditionEmbedder(self._config)
         for name in shapes_of(embedder):
             assign(embedder, name, self._exact(f"condition_embedder.{name}"))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from engine.models.video_vae.slicing import LOGVAR_LIMITS
 from engine.ops.conv.causal_conv import Carry
 from engine.settings.optimisations import VaeSwitches
-from tests.helpers.extended import rest_extended
+from tests.helpers.extended import extended, rest_extended
 from tests.helpers.vaes import ROWS, VaeRow, clip_of, frames_of, in_slices, latent_of
 
 EXACT = 1e-10  # of the range of the result, in float64
@@ -89,14 +89,13 @@ def test_every_switch_equals_the_plain_variant(row: VaeRow, plain: Any) -> None:
             assert_equal(fast.decode(latent), frames)
 
 
-@settings(max_examples=24, deadline=None)
 @given(
     case=st.sampled_from([(row, config) for row in ROWS.values() for config in row.others]),
     steps=st.lists(st.integers(1, 3), min_size=1, max_size=4),
     size=st.tuples(st.integers(1, 3), st.integers(1, 3)),
     switches=st.sampled_from([VaeSwitches(), VaeSwitches.all_off()]),
 )
-def test_slices_of_any_length_in_other_configurations(
+def equal_in_slices(
     case: tuple[VaeRow, Any],
     steps: list[int],
     size: tuple[int, int],
@@ -112,6 +111,11 @@ def test_slices_of_any_length_in_other_configurations(
     for vae, exact in ((plain, 1e-12), (row.fast(plain, switches), EXACT)):
         assert_equal(in_slices(vae.decode_slice, latent, steps), frames, exact)
         assert_equal(in_slices(vae.encode_slice, clip, lengths), posterior, exact)
+
+
+@pytest.mark.parametrize("examples", [8, *extended(24)])
+def test_slices_of_any_length_in_other_configurations(examples: int) -> None:
+    settings(max_examples=examples, deadline=None)(equal_in_slices)()
 
 
 def test_a_batch_in_slices_is_its_clips_at_once(row: VaeRow, plain: Any, fast: Any) -> None:
