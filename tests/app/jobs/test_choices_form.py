@@ -80,6 +80,8 @@ def test_strength_is_a_choice_of_seedvr2_and_reaches_the_job(bench, qtbot):
     assert strength.value() == 30
     assert not form._timer.isActive(), "showing it is not a change"
     row.settings = before
+    bench.choose(model="swiftvr", strength=100)
+    assert strength.isVisible()
     bench.choose(model="seedvr2-7b", strength=100)
     assert strength.isVisible()
     assert not bench.find("setting-treatment").isVisible()
