@@ -15,7 +15,7 @@ from app.jobs import result_form
 from app.jobs.chosen_text import ChosenText
 from app.jobs.found_files import is_latent
 from app.jobs.more_choices import MoreChoices
-from app.jobs.output_form import FormatForm, SeedVr2Form, TargetForm
+from app.jobs.output_form import FormatForm, StrengthForm, TargetForm
 from app.jobs.preset_form import PresetForm, chosen_by
 from app.jobs.result_form import ResultForm
 from app.settings.editors import ChoiceEditor, title_of
@@ -65,7 +65,7 @@ class ChoicesForm(QWidget):
         self._treatment_label = title_of("treatment")
         self._chosen_treatment = label(kind="secondary")
         self._treatment = named(SegmentedControl(_TREATMENTS), "setting-treatment")
-        self._seedvr2 = SeedVr2Form()
+        self._strength = StrengthForm()
         self.file = FormatForm()
         self._file_title, self._file_line = (
             title_of("container"),
@@ -201,7 +201,7 @@ class ChoicesForm(QWidget):
         self._model.set_value(self.settings.model)
         self._show_first()
         self._treatment.set_current(self.settings.treatment)
-        self._seedvr2.show_settings(self.settings)
+        self._strength.show_settings(self.settings)
         self.presets.show_settings(self.settings)
         self._show_family()
         self.file.show_settings(self.settings)
@@ -235,7 +235,7 @@ class ChoicesForm(QWidget):
         self._limits.setVisible(bool(self._limits.text()))
         for part in (self._treatment_label, self._chosen_treatment, self._treatment):
             part.setVisible(family == "lite")
-        self._seedvr2.setVisible(family == "seedvr2")
+        self._strength.setVisible(family in about("strength").families)
         if self._listed is not None:
             self.more.show_devices(self._listed, self.settings)
         self.more.show_families({family, "latents"} if self._is_of_latents else {family})
@@ -295,7 +295,7 @@ class ChoicesForm(QWidget):
             self._limits,
             row(self._treatment_label, STRETCH, self._chosen_treatment),
             self._treatment,
-            self._seedvr2,
+            self._strength,
             row(self._file_title, STRETCH, self._file_line),
             self.more,
             spacing=8,
@@ -309,7 +309,7 @@ class ChoicesForm(QWidget):
         self.presets.chosen.connect(self._choose_preset)
         self._model.changed.connect(lambda _name, model: self._choose_model(model))
         self._first.changed.connect(lambda name, file: self._apply({name: file}))
-        self._seedvr2.changed.connect(self._apply)
+        self._strength.changed.connect(self._apply)
         self.more.changed.connect(lambda name, value: self._apply({name: value}))
         self._treatment.chosen.connect(lambda value: self._apply({"treatment": value}))
 

@@ -187,8 +187,8 @@ class FormatForm(QWidget):
         self._quality_text.setText(constant if self._bit_rate else f"{quality_of(crf)} · {crf}")
 
 
-class SeedVr2Form(QWidget):
-    """Edits the strength; only shown where SeedVR2 is chosen."""
+class StrengthForm(QWidget):
+    """Edits the strength; only shown where the model looks at it."""
 
     changed = Signal(dict)  # name -> value
 

@@ -55,7 +55,7 @@ class Converted:
     """Another format that a published file can be kept in."""
 
     format: str  # "bf16", "int8" ...
-    bytes: int  # of the converted file, at most
+    bytes: int  # most bytes of the converted file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

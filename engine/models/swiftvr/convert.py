@@ -164,8 +164,7 @@ class _Rounded:
 
     def scale(self) -> Tensor:
         """Their scale."""
-        found = self._layer.get_buffer("weight_scale")
-        return found
+        return self._layer.get_buffer("weight_scale")
 
 
 def _laid_out(

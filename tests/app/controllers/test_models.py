@@ -1,5 +1,8 @@
+from dataclasses import replace
+
 from engine.core.errors import ErrorInfo
 from engine.protocol import commands
+from engine.protocol.model_file_state import Converted
 from engine.protocol.plan import Notice
 from engine.settings.schema import JobSettings
 from tests.app.conftest import Bench
@@ -59,3 +62,24 @@ def test_what_is_here_shows_in_the_choice_of_the_engine(bench):
     bench.tasks.list(FILE)
     assert box.itemText(2) == "SeedVR2 3B · installed"
     assert box.itemText(3) == "SeedVR2 7B · 16.4 GB to download"
+
+
+def test_a_file_with_another_format_is_converted_once_agreed(bench, monkeypatch):
+    tasks, models = bench.engine.tasks, bench.program.models
+    file = tasks.files["seedvr2-3b-fp16"]
+    formats = (Converted(format="int8", bytes=4_750_000_000),)
+    tasks.files[file.id] = replace(file, converts_to=formats)
+    tasks.put_package(file.id)
+    bench.tasks.list(FILE)
+    asked: list[tuple[str, ...]] = []
+
+    def confirmed(_parent: object, question: str, details: str, **_buttons: str) -> bool:
+        asked.append((question, details))
+        return len(asked) > 1
+
+    monkeypatch.setattr("app.controllers.models.is_confirmed", confirmed)
+    for _ in range(2):
+        models.act("convert", file.id)
+    (command,) = bench.asked(commands.ConvertModelFile)
+    assert (command.file, command.format, command.removes) == (file.id, "", False)
+    assert "takes 4.8 GB more" in asked[0][1]

@@ -175,6 +175,7 @@ def test_a_borrowed_file_says_where_it_lies_and_is_used(models, tmp_path):
     models.put(DIT, state="unverified", path=folder / "dit.safetensors", borrowed=True)
     able = {name: action.isEnabled() for name, action in models.menu(DIT).items()}
     without_vae, theirs = "Use for this video", "Remove …"
+    assert able.pop("Convert …") is False, "it has no other format"
     assert able == {without_vae: False, "Verify": True, "Show in folder": True, theirs: False}
     models.put(VAE, TEXT)
     places = [label.toolTip() for label in models.view.findChildren(QLabel)]

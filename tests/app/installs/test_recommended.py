@@ -107,7 +107,11 @@ def test_what_is_here_already_is_counted(bench):
     assert f"{bytes_text(here)} of {bytes_text(total)} downloaded" in texts(card)
     for file in FILES:
         tasks.put(file, "missing")
+    asked = len(bench.asked(commands.ListPresets))
     tasks.list(TaskKind.MODEL_FILE)
+    bench.hear()
+    assert len(bench.asked(commands.ListPresets)) == asked + 1, "Fast depends on what is installed"
+    _open(bench, automatic="seedvr2-7b-sharp", precision="q4")
     _lists(bench, make_runtime())
     assert f"{bytes_text(total)} total" in texts(card)
 

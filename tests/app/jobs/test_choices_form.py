@@ -29,10 +29,14 @@ def test_only_what_the_model_looks_at_is_shown(qtbot):
     qtbot.addWidget(form)
     always, headed = (
         {"segment_seconds"},
-        {"Image": {"seedvr2", "lite", "community"}, "Clips and cuts": {"seedvr2", "wan"}},
+        {
+            "Image": {"seedvr2", "swiftvr", "lite", "community"},
+            "Clips and cuts": {"seedvr2", "swiftvr", "wan"},
+        },
     )
     of_family = {
         "seedvr2": {"seed", "clip_frames", "shots", "decode_tile", "vae"},
+        "swiftvr": {"shots", "vae"},
         "lite": {"tile", "steadiness"},
         "wan": {"shots", "decode_tile", "vae"},
         "community": {"tile", "model_file", "steadiness"},
@@ -77,6 +81,8 @@ def test_strength_is_a_choice_of_seedvr2_and_reaches_the_job(bench, qtbot):
     assert strength.value() == 30
     assert not form._timer.isActive(), "showing it is not a change"
     row.settings = before
+    bench.choose(model="swiftvr", strength=100)
+    assert strength.isVisible()
     bench.choose(model="seedvr2-7b", strength=100)
     assert strength.isVisible()
     assert not bench.find("setting-treatment").isVisible()
@@ -98,7 +104,7 @@ def test_availability_is_shown_after_each_model(qtbot):
     none = "No upscaling (re-encode only)"
     assert (first, others[0], others[-1]) == ("Automatic", "Lite · built in", none)
     seedvr2 = ["SeedVR2 3B · installed", "SeedVR2 7B · installed", "SeedVR2 7B sharp · installed"]
-    assert others[1:6] == [*seedvr2, "Wan 2x", "Community model"]
+    assert others[1:7] == [*seedvr2, "SwiftVR", "Wan 2x", "Community model"]
 
 
 def test_the_meaning_of_automatic_is_only_shown_where_it_was_chosen(bench):

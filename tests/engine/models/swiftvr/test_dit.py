@@ -18,8 +18,8 @@ from torch import Tensor
 from engine.core import errors
 from engine.models.swiftvr.dit.config import reaches, windows
 from engine.models.swiftvr.dit.fast import FastSwiftDit, window_calls
+from engine.models.swiftvr.files import CONFIG
 from engine.models.swiftvr.load import (
-    CONFIG,
     AnySwiftDit,
     SwiftOptions,
     load_prompt,
