@@ -34,6 +34,18 @@ class CompactScroll(QScrollArea):
         """A few lines."""
         return QSize(0, min(_LEAST, self.sizeHint().height()))
 
+    def settle(self) -> None:
+        """Take the height of the body at once: by itself Qt needs an event for each layout."""
+        for widget in (*reversed(self.body.findChildren(QWidget)), self.body):
+            if (layout := widget.layout()) is not None:
+                layout.activate()
+        self.updateGeometry()
+        above = self.parentWidget()
+        while above is not None:
+            if (layout := above.layout()) is not None:
+                layout.activate()
+            above = above.parentWidget()
+
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Another width breaks the lines of the body elsewhere."""
         super().resizeEvent(event)
