@@ -49,6 +49,7 @@ class CompactScroll(QScrollArea):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Another width breaks the lines of the body elsewhere."""
         super().resizeEvent(event)
+        self._offer_bar()
         if event.size().width() != event.oldSize().width():
             self.updateGeometry()
 
@@ -56,4 +57,13 @@ class CompactScroll(QScrollArea):
         """Another body height is another height of the area."""
         if watched is self.body and event.type() == QEvent.Type.LayoutRequest:
             self.updateGeometry()
+            self._offer_bar()
         return super().eventFilter(watched, event)
+
+    def _offer_bar(self) -> None:
+        """Have no bar where all has room: Qt keeps one whose own width makes it needed."""
+        policies = Qt.ScrollBarPolicy
+        is_needed = self.sizeHint().height() > self.height()
+        policy = policies.ScrollBarAsNeeded if is_needed else policies.ScrollBarAlwaysOff
+        if policy is not self.verticalScrollBarPolicy():
+            self.setVerticalScrollBarPolicy(policy)
