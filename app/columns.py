@@ -27,7 +27,7 @@ from app.widgets.plain import set_tip
 from app.widgets.sheet import Sheet
 
 _QUEUE_FROM = 1180  # px of width below which the queue folds
-_CHOICES_FROM = 540  # px of height below which the choices fold
+_CHOICES_FROM = 520  # px of height below which the choices fold
 _LOW = 345  # px of height below which gaps shrink
 _WHY_WIDTH = 460
 _CARD_SHARE = 0.4  # of the window's height, for the card of the plan
