@@ -123,6 +123,7 @@ class DecisionPanel(QWidget):
             card.setVisible(card is shown)
         self._cards.setVisible(shown is not None)
         self._show_state()
+        self._cards.settle()
 
     def limit_card(self, height: int) -> None:
         """Limit the height of the card, px; its content scrolls."""

@@ -163,7 +163,8 @@ class FormatForm(QWidget):
             return container.meaning
         quality = quality_of(self._worst - self._quality.value())
         rate = value_text("bit_rate", self._bit_rate)
-        return " · ".join([container.meaning, codec.meaning, rate if self._bit_rate else quality])
+        words = container.meaning, codec.meaning, rate if self._bit_rate else quality
+        return " · ".join(dict.fromkeys(words))  # both may be automatic while there is no plan
 
     @property
     def controls(self) -> list[QWidget]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QKeyEvent, QMouseEvent
-from PySide6.QtWidgets import QPushButton, QWidget
+from PySide6.QtCore import QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QAbstractButton, QPushButton, QSizePolicy, QWidget
 
 from app.theme import tokens
 from app.theme.icons import pixmap
 from app.widgets.controls import ElidedLabel, FlowLayout
 from app.widgets.layouts import TOP, column, row
-from app.widgets.notice_line import ICONS, colour_of
+from app.widgets.notice_line import ICONS, NoticeLine, colour_of
 from app.widgets.parts import label, named
 from app.widgets.plain import Label
 from app.widgets.reveal import bring_into_view
@@ -48,8 +48,9 @@ class FoldedNotice(QWidget):
         self._has_more = bool(hint or buttons or notices)
         self._buttons, self._notices = buttons, notices
         is_whole = severity != "info" if is_whole is None else is_whole
-        self._head = _Head(severity, message, is_whole, self._has_more)
-        self._head.pressed.connect(self._toggle)
+        self._head = None if is_whole and not self._has_more else _Head(severity, message, is_whole)
+        if self._head is not None:
+            self._head.clicked.connect(self._toggle)
         self._body = QWidget()
         below = label(kind="secondary", wraps=True, selectable=True)
         below.setText(hint)
@@ -61,7 +62,8 @@ class FoldedNotice(QWidget):
             for button in buttons:
                 flow.addWidget(button)
             within.addLayout(flow)
-        column(self._head, self._body, spacing=4, on=self)
+        head = self._head or NoticeLine(severity, message)
+        column(head, self._body, spacing=4, on=self)
         self.set_open(False)
 
     @property
@@ -70,38 +72,37 @@ class FoldedNotice(QWidget):
         below = list[QWidget](self._buttons)
         for notice in self._notices:
             below += notice.controls
-        return [self._head, *below] if self._head.opens else below
+        return [self._head, *below] if self._head is not None else below
 
     @property
     def is_open(self) -> bool:
         """Whether all of it is shown."""
-        return self._head.is_open
+        return self._head is not None and self._head.isChecked()
 
     def set_open(self, is_open: bool) -> None:
         """Show all of it, or its line."""
-        self._head.show_open(is_open)
+        if self._head is not None:
+            self._head.show_open(is_open)
         self._body.setVisible(is_open and self._has_more)
 
-    def _toggle(self) -> None:
-        self.set_open(not self.is_open)
-        self.toggled.emit(self.is_open)
-        if self.is_open:
+    def _toggle(self, is_open: bool) -> None:
+        self.set_open(is_open)
+        self.toggled.emit(is_open)
+        if is_open:
             bring_into_view(self)
 
 
-class _Head(QWidget):
-    """Icon, sentence and arrow; one control for the keyboard, where it opens something."""
+class _Head(QAbstractButton):
+    """Icon, sentence and arrow; a button that stays down while its notice is open."""
 
-    pressed = Signal()
-
-    def __init__(self, severity: str, message: str, is_whole: bool, has_more: bool) -> None:
+    def __init__(self, severity: str, message: str, is_whole: bool) -> None:
         super().__init__()
-        self.is_open, self._is_whole = False, is_whole
-        self.opens = has_more or not is_whole
-        named(self, "noticeHead", has_ground=True)
-        if self.opens:
-            self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
-            self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self._is_whole = is_whole
+        named(self, "noticeHead")
+        self.setCheckable(True)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setAccessibleName(message)
         icon = label()
         icon.setPixmap(pixmap(ICONS[severity], colour_of(severity), 16))
@@ -112,28 +113,26 @@ class _Head(QWidget):
         texts = column(self._line, self._whole)
         head = (icon, 0, TOP), (texts, 1), (self._arrow, 0, TOP)
         row(*head, spacing=8, margins=(0, 1), on=self)
-        self._arrow.setVisible(self.opens)
 
     def show_open(self, is_open: bool) -> None:
         """Show the whole sentence, or as much as one line holds."""
-        self.is_open = is_open
+        self.setChecked(is_open)
         self._line.setVisible(not is_open and not self._is_whole)
         self._whole.setVisible(is_open or self._is_whole)
         name = "chevron-up" if is_open else "chevron-down"
         self._arrow.setPixmap(pixmap(name, tokens.current().text_2, 14))
 
-    def mousePressEvent(self, event: QMouseEvent) -> None:
-        """The press is ours, so that the release comes here, too."""
-        event.accept()
-
-    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        """A click anywhere on it."""
-        if self.opens and self.rect().contains(event.position().toPoint()):
-            self.pressed.emit()
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        """Draw the focus ring; the rest are labels."""
+        if self.hasFocus():
+            painter = QPainter(self)
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(QPen(QColor(tokens.current().accent), 1.5))
+            painter.drawRoundedRect(QRectF(self.rect()).adjusted(1, 1, -1, -1), 4, 4)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Press, as a button."""
-        if event.key() in (Qt.Key.Key_Space, Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self.pressed.emit()
+        """Press by Return, too."""
+        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.click()
             return
         super().keyPressEvent(event)

@@ -57,10 +57,9 @@ def offers_of(notice: Notice, settings: JobSettings) -> list[Offer]:
         values = _values(offer, settings)
         if values:
             title = offer_text(values, settings)
-            is_meanwhile = notice.code == WeightsMissing.code
-            found.append(
-                Offer(tr("{text} meanwhile", text=title) if is_meanwhile else title, values)
-            )
+            if notice.code == WeightsMissing.code:
+                title = tr("{text} meanwhile", text=title)
+            found.append(Offer(title, values))
     return found[:_MOST]
 
 

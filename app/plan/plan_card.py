@@ -48,7 +48,7 @@ class PlanCard(QFrame):
         )
         self._planned_for = label(kind="planned", name="plannedFor", wraps=True)
         self._bars = MemoryBars()  # only the fullest; all of them are in `PlanDetails`
-        self._figures = [_Figure() for _ in range(3)]
+        self._figures = [named(_Figure(), f"plan-{name}") for name in ("time", "size", "disk")]
         self._guess = button("Measure speed", "speedTest", "link", on=actions["bench"].trigger)
         self._notes = PlanNotices(downloads, actions)
         self._streams = label(kind="secondary", name="planStreams", wraps=True)

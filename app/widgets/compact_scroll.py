@@ -34,9 +34,22 @@ class CompactScroll(QScrollArea):
         """A few lines."""
         return QSize(0, min(_LEAST, self.sizeHint().height()))
 
+    def settle(self) -> None:
+        """Take the height of the body at once: by itself Qt needs an event for each layout."""
+        for widget in (*reversed(self.body.findChildren(QWidget)), self.body):
+            if (layout := widget.layout()) is not None:
+                layout.activate()
+        self.updateGeometry()
+        above = self.parentWidget()
+        while above is not None:
+            if (layout := above.layout()) is not None:
+                layout.activate()
+            above = above.parentWidget()
+
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Another width breaks the lines of the body elsewhere."""
         super().resizeEvent(event)
+        self._offer_bar()
         if event.size().width() != event.oldSize().width():
             self.updateGeometry()
 
@@ -44,4 +57,13 @@ class CompactScroll(QScrollArea):
         """Another body height is another height of the area."""
         if watched is self.body and event.type() == QEvent.Type.LayoutRequest:
             self.updateGeometry()
+            self._offer_bar()
         return super().eventFilter(watched, event)
+
+    def _offer_bar(self) -> None:
+        """Have no bar where all has room: Qt keeps one whose own width makes it needed."""
+        policies = Qt.ScrollBarPolicy
+        is_needed = self.sizeHint().height() > self.height()
+        policy = policies.ScrollBarAsNeeded if is_needed else policies.ScrollBarAlwaysOff
+        if policy is not self.verticalScrollBarPolicy():
+            self.setVerticalScrollBarPolicy(policy)

@@ -14,14 +14,14 @@ from app.actions import SPECS
 from app.widgets.tab_stop import TabStop
 from engine.protocol import events
 from tests.app.plan.test_plan_card import TOO_MUCH, plan
-from tests.helpers.accessible import alike, unnamed, unreachable, unreadable
+from tests.helpers.accessible import alike, stateless, unnamed, unreachable, unreadable
 
 DO_THE_SAME = ("'Add files'",)  # in the column and in the empty stage
 
 
 def faults_of(window: QWidget) -> list[str]:
     same = [one for one in alike(window) if not one.startswith(DO_THE_SAME)]
-    return unnamed(window) + same + unreachable(window) + unreadable(window)
+    return unnamed(window) + stateless(window) + same + unreachable(window) + unreadable(window)
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])

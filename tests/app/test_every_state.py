@@ -17,6 +17,7 @@ from app.widgets.controls import ElidedLabel
 from engine.core.geometry import Size
 from tests.app.test_accessible import faults_of
 from tests.app.test_narrow_window import cut_off
+from tests.app.test_small_screens import lies_inside
 from tests.helpers.foreign import HOSTILE, harm_in, poisoned
 from tools.screenshots import render
 from tools.screenshots.player import Player
@@ -26,6 +27,8 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 VEILED = "dropping"  # a veil lies over all
 SMALLEST = Size(910, 432)  # logical px
+# 1366x768, and 1920x1080 at 150 %, each less task bar and title; logical px.
+USUAL_SCREENS = (Size(1366, 688), Size(1280, 640))
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +56,21 @@ def test_all_that_acts_is_named_reached_by_keys_and_readable(
     theme = ("dark", "light")[len(state) % 2]
     with render.shown(qapp, recording, Shot(state, theme=theme)) as player:
         assert not faults_of(player.dialog or player.program.window)
+
+
+@pytest.mark.parametrize("size", USUAL_SCREENS)
+@pytest.mark.parametrize("state", [state for state in render.STATES if state != VEILED])
+def test_the_plan_and_what_starts_or_pauses_it_are_in_sight(
+    qapp: QApplication, recording: render.Recording, state: str, size: Size
+) -> None:
+    language = ("en", "zh_CN")[len(state) % 2]
+    with render.shown(qapp, recording, Shot(state, language, size=size)) as player:
+        window = player.program.window
+        wanted = ("planHead", "plan-time", "plan-size", "plan-disk")
+        mains = [window.findChild(QWidget, name) for name in ("primaryAction", "pauseAction")]
+        assert any(main.isVisible() and lies_inside(main) for main in mains)
+        parts = [window.findChild(QWidget, name) for name in wanted]
+        assert [one.objectName() for one in parts if one.isVisible() and not lies_inside(one)] == []
 
 
 @pytest.mark.parametrize("state", render.STATES)

@@ -15,7 +15,7 @@ from app.state.job_row import JobState
 from engine.core.errors import ErrorInfo
 from engine.protocol import commands, events
 from engine.protocol.plan import Notice
-from tests.app.conftest import texts
+from tests.app.conftest import dropped, texts
 from tests.app.jobs.test_unfinished import begun
 from tests.app.test_gauges import GPU
 
@@ -232,6 +232,19 @@ def test_the_keyboard_goes_from_top_to_bottom(bench):
     for wanted in (image, plan):
         first = reached.index(wanted[0])
         assert reached[first : first + len(wanted)] == wanted
+
+
+def test_the_first_video_takes_three_actions(bench, tmp_path):
+    film = tmp_path / "film.mp4"
+    film.write_bytes(b"")
+    bench.window.intake.take_drop(dropped(film))
+    bench.hear()
+    bench.press("primaryAction")
+    assert bench.asked(commands.StartQueue)
+    bench.finish()
+    assert bench.find("primaryAction").text() == "Play"
+    bench.press("primaryAction")
+    assert bench.window.focusWidget() is bench.find("compareCanvas")
 
 
 def test_speed_and_time_left_of_a_cancelled_job_are_gone(bench):

@@ -13,6 +13,7 @@ from PySide6.QtWidgets import (
     QComboBox,
     QLabel,
     QLineEdit,
+    QSlider,
     QWidget,
 )
 
@@ -69,6 +70,29 @@ def unnamed(window: QWidget) -> list[str]:
         and (part.role() in _ACTS or (part.state().focusable and _takes_tab(part)))
         and (not name_of(part) or part.role() is QAccessible.Role.NoRole)
     ]
+
+
+def stateless(window: QWidget) -> list[str]:
+    """Controls whose state a screen reader is not told: usable, checked, chosen, value, focus."""
+    return [_described(part) for part in parts(window) if _is_stateless(part)]
+
+
+def _is_stateless(part: QAccessibleInterface) -> bool:
+    widget, state = part.object(), part.state()
+    if part.role() not in _ACTS or not isinstance(widget, QWidget):
+        return False
+    if bool(state.disabled) == widget.isEnabled():
+        return True
+    if isinstance(widget, QAbstractButton) and widget.isCheckable():
+        return not state.checkable or bool(state.checked) != widget.isChecked()
+    if isinstance(widget, QSlider):
+        value = part.valueInterface()
+        return value is None or value.currentValue() != widget.value()
+    if isinstance(widget, QComboBox):
+        return bool(widget.currentText()) and not part.text(QAccessible.Text.Value)
+    if isinstance(widget, QLineEdit):
+        return bool(widget.text()) and part.text(QAccessible.Text.Value) != widget.text()
+    return False
 
 
 def _takes_tab(part: QAccessibleInterface) -> bool:

@@ -74,13 +74,7 @@ FIGURES = (
     Figure(name="start.window_import", unit="s", about="CPU, import app.application"),
     Figure(name="start.engine_import", unit="s", about="CPU, import engine.api"),
     Figure(name="start.help", unit="s", about="CPU, command line's --help"),
-    Figure(
-        name="window.first_paint",
-        unit="s",
-        limit=0.5,
-        about="process start to first paint",
-        is_on_clock=True,
-    ),
+    _spread("window.first_paint", "s", 0.5, about="process start to first paint", is_on_clock=True),
     Figure(name="window.first_paint_cpu", unit="s", about="CPU until first paint"),
     Figure(
         name="window.loading_gap", unit="ms", about="event loop while torch loads", is_on_clock=True

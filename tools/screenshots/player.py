@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from engine.core import paths
+from engine.core.errors import EngineError
 from engine.protocol import commands, events
 from engine.protocol.excerpt import Excerpt, for_look
 from engine.protocol.tasks import TaskKind
@@ -116,7 +118,9 @@ class Player:
             return
         gpus = pretended(row.plan.card.split(",")[0]) if row.plan.card else ()
         machine = Machine(settings=EngineSettings(), jobs_folder=paths.jobs_folder(), pretend=gpus)
-        shown = make_plan(row.media, command.settings, row.output, machine)
+        shown = None
+        with suppress(EngineError):
+            shown = make_plan(row.media, command.settings, row.output, machine)
         settings = command.settings
         self._say(events.PlanShown(job_id=command.job_id, settings=settings, plan=shown))
 

@@ -200,7 +200,7 @@ _WHY = message("reason.runtime.file-damaged", name="torch/lib/c10.dll")
 
 def _old_driver(player: Player) -> None:
     driver, needed = "560.94", "580.0"
-    advice = message("runtime-advice.driver-too-old", gpu=GPU, driver=driver, needed=needed)
+    advice = message("runtime-advice.driver", gpu=GPU, driver=driver, needed=needed, size="1.9 GB")
     _say(player, suited="", driver=driver, driver_needed=needed, advice=advice)
 
 

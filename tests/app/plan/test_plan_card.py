@@ -158,6 +158,7 @@ def test_warnings_are_whole_and_notes_lie_behind_one_line(bench):
     (whole,) = (one for one in warning.findChildren(Label) if one.isVisible() and one.text())
     assert whole.text() == text(COMBED)
     assert whole.wordWrap()
+    assert card.minimumSizeHint().width() < 290, "it never needs more than its column"
     assert "2 notes" in texts(folded)
     assert text(BARS) not in said(bench)
     unfold(bench)
