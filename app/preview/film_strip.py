@@ -17,7 +17,7 @@ _SOFT = 0.6  # exponent: quiet passages are seen, too
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Overview:
-    """Parts of a timeline that are known of a video; () for those that it lacks so far."""
+    """Contents of a timeline; () for parts that a video does not have, or that are unknown yet."""
 
     seconds: float  # length of the video
     thumbnails: tuple[tuple[float, QImage], ...] = ()  # time, s

@@ -232,18 +232,22 @@ def _of_part(media: MediaInfo, plan: Plan, wanted: _Wanted) -> Plan:
 
 
 def _times(film: MediaInfo, start: float, seconds: float) -> tuple[Fraction, Fraction]:
-    """Range from the frame shown at a time, to the end or the next one; clock of the source."""
+    """Range from the frame shown at a time, to the end or the next one; clock of the source.
+
+    A video may begin later than its sound: until then its first frame is shown.
+    """
     from engine.video.read.frame_reader import FrameReader, frame_at
 
     base = film.video.time_base
     shown = frame_at(film, start).pts
     first = shown * base - film.start
+    begin = first if first <= start else Fraction(0)
     if seconds:
-        return first, first + Fraction(seconds).limit_denominator(1000)
+        return begin, first + Fraction(seconds).limit_denominator(1000)
     with FrameReader(film) as reader:
         following = (frame.pts for frame in reader.seen_from(shown) if frame.pts > shown)
         length = base * (next(following, shown) - shown)
-    return first, first + (length or 1 / (film.video.frame_rate or Fraction(25)))
+    return begin, first + (length or 1 / (film.video.frame_rate or Fraction(25)))
 
 
 class _Progress:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from engine.hardware.devices import fastest
 from engine.hardware.gpu_table import GpuSpec
 from engine.jobs import diagnostics_archive
+from engine.jobs.job import Job
 from engine.jobs.job_service import JobService
 from engine.jobs.reading_marks import being_read
 from engine.jobs.task_runner import RunningTask, Task
@@ -19,7 +20,6 @@ from engine.pipeline.prepare import examined_source, required_latents
 from engine.planner import preset_choice
 from engine.protocol import commands as c
 from engine.protocol import events as e
-from engine.protocol.media import MediaInfo
 from engine.protocol.tasks import TaskKind
 from engine.settings import presets
 
@@ -134,16 +134,16 @@ class OverviewService:
         Raises:
             UnknownJob: There is no such job.
         """
-        do = partial(_overview, command.job_id, self._jobs.job(command.job_id).media)
+        do = partial(self._read, self._jobs.job(command.job_id))
         return Task(kind=self.kind, subject=command.job_id, do=do, turn="replaces")
 
+    def _read(self, job: Job, work: RunningTask) -> None:
+        from engine.pipeline.overview import overviews
 
-def _overview(job_id: str, media: MediaInfo, work: RunningTask) -> None:
-    from engine.pipeline.overview import overviews
-
-    for overview in overviews(job_id, media, lambda: work.control.is_cancelled):
-        work.emit(overview)
-    work.control.check()
+        is_over, is_busy = lambda: work.control.is_cancelled, lambda: self._jobs.is_running
+        for overview in overviews(job.id, job.media, is_over, is_busy):
+            work.emit(overview)
+        work.control.check()
 
 
 class ExaminationService:

@@ -32,26 +32,29 @@ _TRIED = 60  # frames after which it is known how long all of them take
 IsOver = Callable[[], bool]
 
 
-def overviews(job_id: str, media: MediaInfo, is_over: IsOver) -> Iterator[OverviewRead]:
+def overviews(
+    job_id: str, media: MediaInfo, is_over: IsOver, is_busy: IsOver = lambda: False
+) -> Iterator[OverviewRead]:
     """Yield all that is known for the timeline, each time there is more; never raises.
 
     Args:
         job_id: Job of the video.
         media: Its source.
         is_over: Whether nothing more is wanted; asked between frames.
+        is_busy: Whether a job runs; then nothing is read through.
 
     Memory: 1 MB of thumbnails, and the frames that a decoder holds back.
     """
     if media.kind != "video" or media.holds_latents or not media.video.duration:
         return
     known = OverviewRead(job_id=job_id)
-    for add, seconds in (
-        (_with_key_frames, _KEYS_S),
-        (_with_loudness, _SOUND_S),
-        (_with_cuts, _THROUGH_S),
+    for add, seconds, ends in (
+        (_with_key_frames, _KEYS_S, is_over),
+        (_with_loudness, _SOUND_S, is_over),
+        (_with_cuts, _THROUGH_S, lambda: is_over() or is_busy()),
     ):
         before = known
-        known = advised(partial(add, known, media, _within(seconds, is_over)), known)
+        known = advised(partial(add, known, media, _within(seconds, ends)), known)
         if is_over():
             return
         if known is not before:

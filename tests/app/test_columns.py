@@ -9,7 +9,7 @@ from app.application import Program
 from app.theme import tokens
 from app.ui_state import UiState
 from tests.app.conftest import _end, part
-from tests.app.test_narrow_window import settle
+from tests.app.test_narrow_window import cut_off, settle
 
 
 def drag(window, by: int) -> None:
@@ -31,13 +31,21 @@ def test_the_edge_can_be_taken_and_gives_the_image_its_room(bench):
     stage = bench.find("previewView").width()
     assert width(bench) == tokens.QUEUE_WIDTH
     assert part(bench.window, "columnsSplitter", QSplitter).handle(1).width() >= 4
-    drag(bench.window, -50)
-    assert width(bench) == tokens.QUEUE_WIDTH - 50
-    assert bench.find("previewView").width() == stage + 50
-    drag(bench.window, -10)
+    drag(bench.window, -20)
+    assert width(bench) == tokens.QUEUE_WIDTH - 20
+    assert bench.find("previewView").width() == stage + 20
+    drag(bench.window, -30)
     assert width(bench) == tokens.QUEUE_LEAST
     drag(bench.window, 900)
     assert width(bench) == tokens.QUEUE_MOST
+
+
+def test_at_its_narrowest_no_text_of_the_queue_is_cut(bench):
+    for number in range(12):
+        bench.add(f"{number}.mp4")
+    drag(bench.window, -100)
+    assert width(bench) == tokens.QUEUE_LEAST
+    assert list(cut_off(bench.find("queueColumn"))) == []
 
 
 def test_dragged_narrow_the_queue_folds_and_its_button_unfolds_it(bench):
@@ -72,7 +80,7 @@ def test_a_small_window_takes_back_what_a_large_one_gave(bench):
     assert width(bench) == tokens.QUEUE_WIDTH + 200, "as the user left it"
 
 
-@pytest.mark.parametrize(("by", "kept"), [(-40, tokens.QUEUE_WIDTH - 40), (-250, 0)])
+@pytest.mark.parametrize(("by", "kept"), [(-15, tokens.QUEUE_WIDTH - 15), (-250, 0)])
 def test_the_place_is_there_again_at_the_next_start(bench, qapp, tmp_path, by, kept):
     drag(bench.window, by)
     bench.program.ui_state.save()

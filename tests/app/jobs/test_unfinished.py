@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from app.theme import tokens
 from engine.api import UnfinishedJob
 from engine.core.errors import CheckpointMismatch
 from engine.protocol import commands
@@ -73,7 +74,7 @@ def test_a_long_name_keeps_the_width_of_the_queue(bench):
     bench.program.offer_left_over(begun("a very long name of a film " * 8 + ".mp4"))
     bench.hear()
     assert "…" in texts(bench.find("unfinishedBanner"))
-    assert bench.window.queue_column.width() == bench.window.queue_column.maximumWidth()
+    assert bench.window.queue_column.width() == tokens.QUEUE_WIDTH
 
 
 def test_start_says_that_it_starts_only_what_waits_while_others_are_unfinished(bench):

@@ -89,6 +89,19 @@ def test_the_last_frame_is_made(engine):
     assert heard.wait(e.PreviewReady).result is not None
 
 
+@pytest.mark.parametrize("seconds", [0.0, 0.2])
+def test_the_first_frame_is_made_of_a_video_that_begins_after_its_sound(tmp_path, seconds):
+    times = [Fraction(23, 1000) + Fraction(number, 25) for number in range(12)]
+    late = Clip(frames=12, vfr_times=times, time_base=Fraction(1, 1000), audio_tracks=1)
+    source = make_clip(tmp_path / "late.mkv", late)
+    with running_engine(tmp_path / "jobs") as (running, heard):
+        running.send(c.AddJob(job_id="a", source=source, settings=FAST))
+        running.send(c.MakeExcerpt(job_id="a", start=0.01, seconds=seconds))
+        assert heard.wait(e.ExcerptReady).excerpt.frames == (round(25 * seconds) or 1)
+        running.send(c.ShowFrame(job_id="a", seconds=0.01))
+        assert heard.wait(e.PreviewReady).result is not None
+
+
 def test_a_picture_is_made_as_a_whole(tmp_path):
     picture = tmp_path / "picture.png"
     Image.new("RGB", (64, 48), (200, 40, 40)).save(picture)

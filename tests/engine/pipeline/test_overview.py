@@ -56,6 +56,13 @@ def test_a_video_that_takes_too_long_keeps_its_key_frames(film, monkeypatch):
     assert found.cuts == ()
 
 
+def test_nothing_is_read_through_while_a_job_runs(film):
+    *_, found = overviews("a", probe(film), lambda: False, lambda: True)
+    assert len(found.thumbnails) == 8
+    assert len(found.loudness) == 96
+    assert found.cuts == ()
+
+
 def test_the_number_of_seeks_does_not_depend_on_the_length(film, monkeypatch):
     """Sound of a long video is looked for at as many moments as are shown."""
     monkeypatch.setattr(sound, "_READ_THROUGH_S", 0.5)
