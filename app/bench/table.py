@@ -29,7 +29,7 @@ from app.engine_messages import text
 from app.i18n import mark, tr
 from app.theme import tokens
 from app.widgets.plain import set_tip
-from engine.core.messages import catalogue, message
+from engine.core.messages import has_text, message
 from engine.protocol.report import MeasuredSwitch
 from engine.settings.optimisations import ALL
 
@@ -213,7 +213,7 @@ def _title(row: MeasuredSwitch) -> str:
 def _about(row: MeasuredSwitch) -> tuple[str, str]:
     """Describes a switch and its default; empty where it is no switch."""
     entry = message(f"switch.{row.name.partition('=')[0]}")
-    return (text(entry), text(entry.hint)) if catalogue("en").has_text(entry.code) else ("", "")
+    return (text(entry), text(entry.hint)) if has_text(entry.code) else ("", "")
 
 
 def _error(value: float) -> str:

@@ -33,7 +33,8 @@ def texts_of_the_window() -> set[str]:
     found -= {""}
     every = (one for tier in tiers() for one in (tier, narrowed(tier)))
     goals = (goal for tier in every for goal in tier.presets.values())
-    return found | {str(goal[text]) for goal in goals for text in ("description", "effect")}
+    presets = (one for goal in goals for one in (goal, *goal.get("installed", {}).values()))
+    return found | {str(one[text]) for one in presets for text in ("description", "effect")}
 
 
 def texts_of(call: ast.Call) -> Iterator[ast.expr]:

@@ -104,7 +104,7 @@ def test_a_setting_without_effect_on_the_model_next_to_it_is_refused(
     for words, models in (
         ("--model seedvr2-3b --set overlap=64", "lite, community"),
         ("--set overlap=64 --set model=wan-2x", "lite, community"),
-        ("--model lite --set products=int8", "seedvr2-3b, seedvr2-7b, seedvr2-7b-sharp"),
+        ("--model lite --set products=int8", "seedvr2-3b, seedvr2-7b, seedvr2-7b-sharp, swiftvr"),
     ):
         ended = command_line("upscale", "a.mp4", *words.split())
         assert ended.status == 1, words

@@ -124,7 +124,7 @@ def test_lite_is_offered_until_the_files_are_here(model: str):
     missing = notice(planned(model=model), "weights-missing")
     assert missing is not None
     assert missing.params["offers"] == "model=lite"
-    assert "--model lite" in missing.hint
+    assert 'model="lite"' in missing.hint
     same_size = notice(planned(model=model, scale=1), "weights-missing")
     assert same_size is not None
     assert same_size.params["offers"] == "", "Lite only enlarges"
