@@ -38,6 +38,7 @@ CELLS = [
         ("wan21", VaeUse(dtype="bfloat16"), "encode_low"),
         ("wan22", VaeUse(device="cuda", dtype="float16"), "decode_slice"),
         ("wan2x", VaeUse(device="cuda"), "encode_high"),
+        ("swiftvr", VaeUse(device="cuda", dtype="float16"), "decode_slice"),
         ("seedvr2", VaeUse(device="cuda", dtype="float16", switches=SLOW), "decode_slice"),
         ("wan21", VaeUse(switches=VaeSwitches.all_off()), "encode_slice"),
     )
@@ -45,9 +46,7 @@ CELLS = [
 
 
 @pytest.mark.parametrize(("name", "use", "call", "size"), CELLS)
-def test_eight_cells_measured_again_are_what_ships(
-    name: str, use: VaeUse, call: str, size: Size
-) -> None:
+def test_cells_measured_again_are_what_ships(name: str, use: VaeUse, call: str, size: Size) -> None:
     """On a failure, run `python -m tools.memory_table`: the code has changed."""
     vae, config = VAES[name].vae, VAES[name].config
     more = 1.02 if use == use.usual else 1.08  # others are measured on fewer sides
@@ -79,12 +78,18 @@ FOLDS = {
 def test_clips_of_every_length_take_the_operations_that_are_planned(name: str, fold: str) -> None:
     """One frame was a tenth of what it takes, or 2.9 times; longer clips were right."""
     vae, config, use = VAES[name].vae, VAES[name].config, FOLDS[fold]
-    for side, size, frames in product(get_args(Side), (Size(608, 352), Size(96, 416)), LENGTHS):
+    first = vae.loader.fast.first_frames  # of a clip's first latent
+    close = 0.005 if first == 1 else 0.02  # two latents begin in one slice
+    lengths = LENGTHS if first == 1 else [one // first * first for one in LENGTHS if one >= first]
+    for side, size, frames in product(get_args(Side), (Size(608, 352), Size(96, 416)), lengths):
         counted = clip_use(vae, config, use, side, size, frames)
-        planned = vae.work(config, f"{side}_slice", use, size).total(frames, 4)
+        work = vae.work(config, f"{side}_slice", use, size)
+        planned = work.total(frames, 4)
+        if first > 1:
+            planned = work.first + work.later * (frames // first - 1)
         what = f"{side} {size} {frames}"
-        assert planned.convolutions == pytest.approx(counted.convolutions, rel=0.005), what
-        assert planned.products == pytest.approx(counted.products, rel=0.005), what
+        assert planned.convolutions == pytest.approx(counted.convolutions, rel=close), what
+        assert planned.products == pytest.approx(counted.products, rel=close), what
 
 
 def test_all_published_vaes_and_usual_uses_are_in_the_table() -> None:
