@@ -204,7 +204,8 @@ SHOTS = (9, 3, 5)
 SEGMENT_FRAMES = 4
 BY_FRAMES = ("lite", "community")  # which take frames one by one
 STEADIED = "steadied"  # Lite, its frames blended with their neighbours
-KINDS = (*BY_FRAMES, "seedvr2", "swiftvr", "wan-2x")
+USUAL_KINDS = (*BY_FRAMES, "seedvr2", "wan-2x")
+KINDS = (*USUAL_KINDS, "swiftvr")
 
 
 @dataclass(slots=True)

@@ -36,7 +36,7 @@ from engine.protocol.plan import WorkPlan
 from engine.settings.optimisations import VaeSwitches
 from engine.settings.switches import Switches
 from tests.helpers.extended import rest_extended
-from tests.helpers.jobs import KINDS, Outcome, SmallJob, small_job
+from tests.helpers.jobs import KINDS, USUAL_KINDS, Outcome, SmallJob, small_job
 from tests.pretended_gpu.machine import pretended_gpu
 
 pytestmark = pytest.mark.pretended_gpu
@@ -57,8 +57,9 @@ def exact(work: WorkPlan) -> WorkPlan:
 @pytest.mark.parametrize(
     ("kind", "is_cleaned"),
     [
-        *((kind, False) for kind in KINDS),
+        *((kind, False) for kind in USUAL_KINDS),
         ("lite", True),
+        pytest.param("swiftvr", False, marks=pytest.mark.extended),
         pytest.param("seedvr2", True, marks=pytest.mark.extended),
     ],
 )

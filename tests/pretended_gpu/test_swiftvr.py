@@ -117,7 +117,7 @@ CELLS: dict[str, tuple[Size, str, str, str, int, int | None]] = {
 }
 
 
-@pytest.mark.parametrize("cell", rest_extended(CELLS, "streamed"))
+@pytest.mark.parametrize("cell", rest_extended(CELLS))
 def test_a_shot_takes_the_memory_that_is_planned(
     cell: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,10 +173,7 @@ def _run(model: SwiftVr, size: Size, frames: int) -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "products", "rows"),
-    rest_extended(
-        [("bfloat16", "none", 2), ("float16", "int8", 2), ("bfloat16", "fp8", 512)],
-        ("bfloat16", "none", 2),
-    ),
+    rest_extended([("bfloat16", "none", 2), ("float16", "int8", 2), ("bfloat16", "fp8", 512)]),
 )
 def test_passes_and_operations_are_those_that_are_planned(
     dtype: str, products: str, rows: int

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from engine.core.errors import WrongModel
 from engine.core.messages import Message, message
-from engine.core.units import memory_text
+from engine.core.units import bytes_text, memory_text
 from engine.files import catalogue
 from engine.files.model_files import Store
 from engine.files.transfer import Listener
@@ -158,9 +158,13 @@ class SwiftVrFamily(ModelFamily[SwiftVrPlan]):
             yield message("change.fewer-copies")
 
     def notices(self, work: SwiftVrPlan, budget: Budget) -> Iterator[Notice]:
-        """Notice of what the model does to grain, faces and texture."""
+        """Notices of what the model does to grain, faces and texture, and of its large file."""
         yield from shot_notices(self.title, work)
         yield Notice(code="redraws-more", severity="info", params={"title": self.title})
+        if work.dit.published:  # no converted file
+            size, file = bytes_text(work.dit.bytes), work.dit.published
+            params = {"title": self.title, "size": size, "file": file}
+            yield Notice(code="convert-once", severity="info", params=params)
 
     # what runs
 

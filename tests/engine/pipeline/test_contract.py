@@ -13,10 +13,11 @@ from engine.core.errors import Cancelled
 from engine.jobs.checkpoint import Checkpoint
 from engine.protocol.events import SegmentDone
 from engine.verification.verify import verify
-from tests.helpers.jobs import KINDS, SmallJob, planes_of, run
+from tests.helpers.extended import rest_extended
+from tests.helpers.jobs import KINDS, USUAL_KINDS, SmallJob, planes_of, run
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
 
-EACH = pytest.mark.parametrize("kind", KINDS)
+EACH = pytest.mark.parametrize("kind", rest_extended(KINDS, *USUAL_KINDS))
 STOPS = (1, 3)  # segments of five
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from engine.pipeline.context import Throttle
 from engine.protocol.events import StageStarted, StagesTimed
-from tests.helpers.jobs import KINDS, small_job
+from tests.helpers.jobs import USUAL_KINDS, small_job
 
 ASIDE = {"read", "write"}  # next to the others
 OF_MODEL = {
@@ -22,7 +22,13 @@ OF_MODEL = {
 
 
 @pytest.mark.parametrize(
-    ("kind", "is_cleaned"), [*((kind, False) for kind in KINDS), ("lite", True), ("seedvr2", True)]
+    ("kind", "is_cleaned"),
+    [
+        *((kind, False) for kind in USUAL_KINDS),
+        ("lite", True),
+        ("seedvr2", True),
+        pytest.param("swiftvr", False, marks=pytest.mark.extended),
+    ],
 )
 def test_stages_that_take_turns_are_the_whole(kind: str, is_cleaned: bool, tmp_path: Path) -> None:
     job = small_job(kind, tmp_path, is_cleaned=is_cleaned)

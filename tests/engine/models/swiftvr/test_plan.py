@@ -136,5 +136,10 @@ def test_frames_are_padded_to_whole_tokens() -> None:
 
 
 def test_the_user_reads_what_the_model_does() -> None:
-    codes = [one.code for one in plan_of(11 * GB).notices]
-    assert "redraws-more" in codes
+    found = {one.code: one for one in plan_of(11 * GB).notices}
+    assert "redraws-more" in found
+    assert "(20.0 GB)" in str(found["convert-once"].message)
+    work = work_of(11 * GB)
+    own = replace(work, dit=replace(work.dit, published=""))
+    budget = pretended_budget(gpu_table.find("RTX 4090"), ram_bytes=32 * GIB)
+    assert "convert-once" not in {one.code for one in FAMILY.notices(own, budget)}

@@ -88,6 +88,7 @@ def test_frames_do_not_depend_on_where_a_job_goes_on(
     assert torch.equal(restored(model, wanted), whole[wanted:])
 
 
+@pytest.mark.extended
 def test_a_job_that_goes_on_corrects_colours_of_whole_latents(
     plan: SwiftVrPlan, model: SwiftVr
 ) -> None:
