@@ -36,6 +36,7 @@ COMMANDS = (
     c.SourceExamined(job_id="a", media=a_media()),
     c.AdoptJob(job_id="left"),
     c.ChangeJob(job_id="a", settings=FAST),
+    c.ShowPlan(job_id="a", settings=FAST),
     c.RemoveJob(job_id="b"),
     c.RestoreJob(job_id="b", position=0),
     c.MoveJob(job_id="a", position=0),
