@@ -123,12 +123,10 @@ def unreachable(window: QWidget) -> list[str]:
         if part.role() not in _ACTS or not isinstance(widget, QWidget) or not widget.isEnabled():
             continue
         keys = [action.shortcut() for action in widget.actions()]
-        is_by_arrow = any(
-            one in reached and one.focusPolicy().value & 1
-            for stop in stops
-            if widget in stop.controls
-            for one in stop.controls
-        )
+        group = widget.group() if isinstance(widget, QAbstractButton) else None
+        others = [*(group.buttons() if group is not None else ())]
+        others += [one for stop in stops if widget in stop.controls for one in stop.controls]
+        is_by_arrow = any(one in reached and one.focusPolicy().value & 1 for one in others)
         is_inside = isinstance(widget.parent(), QComboBox | QAbstractSpinBox)
         if is_inside or is_by_arrow or any(keys):
             continue

@@ -1,4 +1,3 @@
-import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -376,8 +375,9 @@ def test_the_line_of_the_format_is_true_and_never_cut(bench, language):
     title = next(
         one for one in form.findChildren(QLabel) if one.text() == setting_title("container")
     )
-    for container, codec, crf in itertools.product(CONTAINERS, CODECS, (0, 10)):
-        form.choose({"container": container, "codec": codec, "crf": crf})
+    pairs = [*((one, "prores") for one in CONTAINERS), *(("mp4", one) for one in CODECS)]
+    for container, codec in pairs:
+        form.choose({"container": container, "codec": codec, "crf": 0})
         assert line.sizeHint().width() + title.sizeHint().width() < form.width() - 40
     form.choose({"container": "mkv", "codec": "hevc", "bit_rate": 8.0})
     assert line.text().startswith("MKV · ")

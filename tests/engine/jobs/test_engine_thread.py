@@ -334,6 +334,20 @@ def test_settings_can_be_changed_while_waiting(source, tmp_path):
         assert heard.wait(e.PlanFailed).error.code == "no-usable-gpu"
 
 
+def test_a_plan_with_other_settings_is_shown_and_the_job_stays(source, tmp_path):
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        add(engine, source)
+        heard.wait(e.PlanChosen)
+        for settings in (JobSettings(scale=4), JobSettings(device="cuda")):
+            engine.send(c.ShowPlan(job_id="a", settings=settings))
+        shown = heard.wait(e.PlanShown)
+        assert (shown.settings.scale, shown.plan.picture.size.width) == (4, 384)
+        assert heard.wait(e.PlanShown).plan is None, "it cannot be planned"
+        engine.send(c.StartQueue())
+        heard.finished_job()
+    assert {event.plan.picture.size.width for event in heard.of(e.PlanChosen)} == {192}
+
+
 def test_orders_that_make_no_sense_are_answered_not_obeyed(source, tmp_path):
     text = tmp_path / "letter.txt"
     text.write_text("Dear Sir or Madam")
