@@ -79,7 +79,7 @@ def _child(begin: float, video: Path) -> dict[str, float]:
         program.controller.add_paths([video])
 
     def looked(event: events.PreviewReady) -> None:
-        if event.result is None or "first_look" in found:
+        if event.result is None or not dropped or "first_look" in found:
             return
         found["first_look"] = time.perf_counter() - dropped[0]
         found["first_look_cpu"] = time.process_time() - dropped[1]
