@@ -53,7 +53,7 @@ def _child(begin: float, video: Path) -> dict[str, float]:
 
     from app.application import Program, begin_work, make_application
     from app.start_options import no_options
-    from engine.protocol import events
+    from engine.protocol import commands, events
 
     app = make_application(["upreel"])
     program = Program(app)
@@ -72,14 +72,20 @@ def _child(begin: float, video: Path) -> dict[str, float]:
 
     def ready() -> None:
         timer.timeout.disconnect(loading.tick)
+        if not hasattr(commands, "MakeLook"):  # an earlier commit
+            begin_measured_job()
+            return
         dropped.extend((time.perf_counter(), time.process_time()))
         program.controller.add_paths([video])
 
     def looked(event: events.PreviewReady) -> None:
-        if event.result is None or "first_look" in found:
+        if event.result is None or not dropped or "first_look" in found:
             return
         found["first_look"] = time.perf_counter() - dropped[0]
         found["first_look_cpu"] = time.process_time() - dropped[1]
+        begin_measured_job()
+
+    def begin_measured_job() -> None:
         running.begin()
         timer.timeout.connect(running.tick)
         begin_job(program)

@@ -95,6 +95,17 @@ def test_sleep_without_force_and_a_refusal_is_told_by_one_byte(windows, librarie
         assert windows.sleep() is is_taken
 
 
+@pytest.mark.parametrize("is_on", [True, False])
+def test_parts_move_where_animation_effects_are_on(windows, libraries, monkeypatch, is_on):
+    def answer(action: int, _size: int, value: Any, _flags: int) -> int:
+        assert action == 0x1042
+        value._obj.value = int(is_on)
+        return 1
+
+    monkeypatch.setattr(libraries.user32, "SystemParametersInfoW", answer, False)
+    assert windows.allows_motion() is is_on
+
+
 def test_windows_own_program_shuts_down_at_once(windows, monkeypatch):
     started: list[list[str]] = []
     monkeypatch.setattr(windows, "start_program", lambda words: bool(started.append(words)) or True)
