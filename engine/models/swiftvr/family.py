@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,13 +16,22 @@ from engine.files.model_files import Store
 from engine.files.transfer import Listener
 from engine.hardware.budget import Budget
 from engine.models import overflow
-from engine.models.contracts import FileUse, ModelFamily, StageWork, Step, WorkRequest
+from engine.models.contracts import (
+    BenchRequest,
+    BenchWork,
+    FileUse,
+    ModelFamily,
+    StageWork,
+    Step,
+    WorkRequest,
+)
 from engine.models.identify import SWIFTVR_PROMPT, SWIFTVR_TRANSFORMER, SWIFTVR_VAE
 from engine.models.planning.candidates import chosen, shot_notices
 from engine.models.planning.memory import MemoryRequirement, Room
 from engine.models.swiftvr import candidates, files, requirements
+from engine.models.swiftvr.chunks import STEP
 from engine.models.swiftvr.dit.config import SWIFT_DIT
-from engine.models.swiftvr.plan import SwiftVrPlan, padded_size
+from engine.models.swiftvr.plan import GRID, SwiftVrPlan, padded_size
 from engine.models.upscalers import ShotModel
 from engine.protocol.model_file_state import Kind
 from engine.protocol.plan import Notice
@@ -187,6 +197,12 @@ class SwiftVrFamily(ModelFamily[SwiftVrPlan]):
         return load_swiftvr(work)
 
     # what else it has
+
+    def benchmarks(self, request: BenchRequest) -> Iterator[tuple[str, Callable[[], BenchWork]]]:
+        """A shot through autoencoder and transformer."""
+        from engine.models.swiftvr.upscaler import random_work
+
+        yield f"SwiftVR, {GRID.length * STEP + 1} frames", partial(random_work, request)
 
     def use_of(self, content: str) -> FileUse | None:
         """Transformer, autoencoder and prompt."""
