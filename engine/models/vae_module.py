@@ -45,9 +45,9 @@ def load_vae(
     with open_weights(path) as file:
         content = recognise(file.shapes)
     for family in registry.families():
-        use = family.use_of(content)
-        if use is not None and use.kind == "vae":
-            loader = family.vaes()[0].code.loader
+        use, vaes = family.use_of(content), family.vaes()
+        if use is not None and use.kind == "vae" and vaes:
+            loader = vaes[0].code.loader
             plain = loader.load(path, form="plain", device=chosen, dtype=dtype)
             return Vae(plain, loader.fast)
     raise other_model("not-vae", path, content)

@@ -17,6 +17,7 @@ import engine
 from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.clips import make_clip
 from tests.helpers.seedvr2 import tiny_config, write_seedvr2, write_vae
+from tests.helpers.swiftvr import write_reae
 from tests.helpers.wan import tiny_wan_config, write_wan
 
 LITE = {"model": "lite", "treatment": "faithful"}
@@ -328,7 +329,10 @@ def test_a_wrong_tensor_is_named(vae_file: str) -> None:
 
 def test_a_file_without_a_vae_is_refused(tmp_path: Path) -> None:
     lite = next(Path(engine.__file__).parents[1].glob("resources/weights/*.safetensors"))
-    for path, text in ((lite, "not a VAE"), (tmp_path / "no.safetensors", "no.safetensors")):
+    other = tmp_path / "reae.safetensors"  # its frames have other lengths and another range
+    write_reae(other)
+    missing = tmp_path / "no.safetensors"
+    for path, text in ((lite, "not a VAE"), (other, "not a VAE"), (missing, "no.safetensors")):
         with pytest.raises(engine.EngineError, match=text):
             engine.load_vae(path)
     if not torch.cuda.is_available():

@@ -1,6 +1,9 @@
 """Every VAE in one table: what the contract suite has to know of each.
 
-A new family adds a row to `ROWS`, and gets all tests of `tests/engine/models/vae_contract`.
+A new family adds a row to `ROWS`, and gets all tests of `tests/engine/models/vae_contract`. One
+without variance, halves, tiles and streams of its own (SwiftVR) adds it to `EVERY` alone: streams,
+halves, limits of a variance and norms that are compiled do not concern it, nor does what is counted
+without switches, as it folds layers whatever they are.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ from engine.models.seedvr2.vae.config import VAE, VaeConfig
 from engine.models.seedvr2.vae.fast_layers import GroupNorm
 from engine.models.seedvr2.vae.streams import SeedVr2DecodeStream, SeedVr2EncodeStream
 from engine.models.seedvr2.vae_memory import VAES as SEEDVR2_VAES
+from engine.models.swiftvr.requirements import VAES as SWIFTVR_VAES
+from engine.models.swiftvr.vae.config import REAE, ReaeConfig
 from engine.models.upscalers import DecodedTile
 from engine.models.video_vae.frame_slices import as_clip, as_frames
 from engine.models.video_vae.measured_memory import MeasuredVae
@@ -37,6 +42,7 @@ from engine.ops.conv.causal_conv import Carry
 from engine.ops.transfer.parking import Parking
 from engine.settings.optimisations import VaeSwitches
 from tests.helpers.seedvr2 import random_frames, tiny_config, tiny_vae
+from tests.helpers.swiftvr import TINY_REAE, tiny_reae
 from tests.helpers.tensors import FloatSink
 from tests.helpers.wan import tiny_wan, tiny_wan_config
 
@@ -73,8 +79,8 @@ class Tiled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class VaeRow:
-    """One VAE.
+class AnyVaeRow:
+    """One VAE, or an autoencoder without variance.
 
     Attributes:
         code: Both variants, measured.
@@ -86,16 +92,7 @@ class VaeRow:
         slack_bytes: Bytes that may be planned and not taken.
         half: Sizes in which half precision is compared.
         others: Other configurations.
-        encode, decode: Makes a stream of a VAE for frames of a size, which takes and gives unscaled
-            latents; with options, what is called after each slice, and with each decoded tile.
-        tiled: Tiles of each stream, by its side or by a name of its own that begins with the side.
-        streamed: Sizes that are streamed.
-        alike: Options of streams that change no value.
-        counted: Sides whose streams report each slice of a tile.
-        frozen: Norms that do not depend on what they see, where those of the VAE do.
-        rounding: Largest difference of a stream from the VAE, of values of about 1.
-        compiled: Passes that the switch `compile` compiles, by their name.
-        last_of_encoder: Weight of its last convolution.
+        saving: Switches that change the operations of decoding.
     """
 
     name: str
@@ -108,16 +105,7 @@ class VaeRow:
     slack_bytes: int = 2**16
     half: Any
     others: tuple[Any, ...]
-    encode: Callable[..., Push]
-    decode: Callable[..., Push]
-    tiled: dict[str, Tiled]
-    streamed: Any
-    alike: tuple[dict[str, Any], ...] = ()
-    counted: tuple[Side, ...] = SIDES
-    frozen: Callable[[], AbstractContextManager[None]] = nullcontext
-    rounding: float = 1e-10
-    compiled: dict[str, int]
-    last_of_encoder: str
+    saving: tuple[str, ...] = ("upsampler_fold", "first_frame_fold", "temporal_winograd")
 
     def __repr__(self) -> str:
         return self.name
@@ -130,6 +118,40 @@ class VaeRow:
         """The fast variant of a plain VAE; float64 unless it is asked for in another dtype."""
         weights, options = plain.state_dict(), {"dtype": torch.float64, **options}
         return self.code.loader.fast(plain.config, weights, switches=switches, **options)
+
+    def frames(self, latents: int, config: Any = None) -> int:
+        """Frames of a clip of n latents that is encoded."""
+        first: int = self.code.loader.plain.first_frames
+        return first + (config or self.config).temporal_factor * (latents - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class VaeRow(AnyVaeRow):
+    """One VAE with halves, and with streams of shots.
+
+    Attributes:
+        encode, decode: Makes a stream of a VAE for frames of a size, which takes and gives unscaled
+            latents; with options, what is called after each slice, and with each decoded tile.
+        tiled: Tiles of each stream, by its side or by a name of its own that begins with the side.
+        streamed: Sizes that are streamed.
+        alike: Options of streams that change no value.
+        counted: Sides whose streams report each slice of a tile.
+        frozen: Norms that do not depend on what they see, where those of the VAE do.
+        rounding: Largest difference of a stream from the VAE, of values of about 1.
+        compiled: Passes that the switch `compile` compiles, by their name.
+        last_of_encoder: Weight of its last convolution.
+    """
+
+    encode: Callable[..., Push]
+    decode: Callable[..., Push]
+    tiled: dict[str, Tiled]
+    streamed: Any
+    alike: tuple[dict[str, Any], ...] = ()
+    counted: tuple[Side, ...] = SIDES
+    frozen: Callable[[], AbstractContextManager[None]] = nullcontext
+    rounding: float = 1e-10
+    compiled: dict[str, int]
+    last_of_encoder: str
 
 
 # --- clips and latents
@@ -148,10 +170,10 @@ def latent_of(config: Any, steps: int, height: int, width: int, **options: Any) 
     return random_frames(batch, config.latent_channels, steps, height, width, **options)
 
 
-def frames_of(config: Any, steps: Sequence[int]) -> list[int]:
+def frames_of(row: AnyVaeRow, steps: Sequence[int], config: Any = None) -> list[int]:
     """Frames of slices of n latents each, the first of which begins a clip."""
-    each = config.temporal_factor
-    return [1 + each * (steps[0] - 1), *(each * count for count in steps[1:])]
+    each = (config or row.config).temporal_factor
+    return [row.frames(steps[0], config), *(each * count for count in steps[1:])]
 
 
 def in_slices(step: Callable[..., tuple[Tensor, Carry]], whole: Tensor, cuts: list[int]) -> Tensor:
@@ -444,7 +466,21 @@ ROWS = {
         _wan("2x", WAN2X),
     )
 }
+SWIFTVR = AnyVaeRow(
+    name="swiftvr",
+    code=SWIFTVR_VAES,
+    plain_of=tiny_reae,
+    config=TINY_REAE,
+    published=REAE,
+    wide=ReaeConfig(encoder_width=16, decoder_widths=(32, 32, 16, 16), latent_channels=8),
+    side=128,
+    half=ReaeConfig(encoder_width=16, decoder_widths=(16, 16, 8, 8), latent_channels=8),
+    others=(ReaeConfig(encoder_width=4, decoder_widths=(6, 8, 4, 10), latent_channels=3),),
+    saving=("upsampler_fold", "first_frame_fold"),  # no layer has three taps over time
+)
+EVERY: dict[str, AnyVaeRow] = {**ROWS, SWIFTVR.name: SWIFTVR}
 EACH = pytest.mark.parametrize("row", ROWS.values(), ids=str)
+EACH_OF_ALL = pytest.mark.parametrize("row", EVERY.values(), ids=str)
 TILED = [(row, side) for row in ROWS.values() for side in row.tiled]
 EACH_TILED = pytest.mark.parametrize(("row", "side"), TILED, ids=str)
 

@@ -78,9 +78,10 @@ between tensors. The presets Fast, Balanced and Best use SeedVR2 7B sharp at a w
 {_SIZES} %, on RTX 20 SeedVR2 3B; the rows and columns 3B and SwiftVR work at 100 %. For a 1080p
 result each preset takes at least 1.4 times as long as the one before it, which a test asserts.
 
-Fast is SwiftVR where its files are installed. Its prompt has not been read yet, so its plans count
-512 different rows of it: a converted file may take 1.3 GB less. Its transformer reaches the share
-of the matrix units that SeedVR2 is planned with, 95 % of large products; no GPU has run it.
+Fast is SwiftVR where its files are installed; the same test asserts 1.4 between it and Balanced.
+Its prompt has not been read yet, so its plans count 512 different rows of it: a converted file may
+take 1.3 GB less. Its transformer reaches the share of the matrix units that SeedVR2 is planned
+with, 95 % of large products; no GPU has run it.
 
 RTX 20 does not compute bfloat16: there the transformer computes in float16, with its residual
 stream in float32. No user has reported 7B in float16, so 3B is the automatic model.

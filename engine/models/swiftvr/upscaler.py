@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from engine.core.geometry import Box, Size
+from engine.models.contracts import BenchRequest, BenchWork
+from engine.models.load import assign, shapes_alone, shapes_of
 from engine.models.swiftvr.chunks import FROM_START, STEP, latent_begin
+from engine.models.swiftvr.dit.config import SWIFT_DIT
+from engine.models.swiftvr.dit.cost import forward_flops
+from engine.models.swiftvr.dit.fast import FastSwiftDit
 from engine.models.swiftvr.load import (
+    LOADER,
     AnyReae,
     AnySwiftDit,
     SwiftOptions,
     load_reae,
     load_swift_dit,
 )
-from engine.models.swiftvr.plan import GRID, POOLED, SwiftVrPlan
+from engine.models.swiftvr.plan import GRID, POOLED, SwiftVrPlan, padded_size
+from engine.models.swiftvr.requirements import VAES
 from engine.models.swiftvr.shot import Shot
+from engine.models.swiftvr.vae.config import REAE
+from engine.models.swiftvr.vae.plain import Reae
 from engine.models.upscalers import (
     Advance,
     DecodedTile,
@@ -28,6 +38,7 @@ from engine.models.upscalers import (
     Watch,
     no_advance,
 )
+from engine.models.video_vae.vae_use import VaeUse
 from engine.ops.colour.correction import blend_strength, correct_colour
 from engine.ops.resize import resize
 
@@ -189,3 +200,51 @@ def load_swiftvr(plan: SwiftVrPlan) -> SwiftVr:
         plan.dit.path, prompt, form="fast", device=device, dtype=dtype, options=options
     )
     return SwiftVr(plan, vae, dit)
+
+
+# --- with random weights
+
+_ROWS = 512  # of a prompt that differ
+_SCALE = 0.02  # of random weights: all values stay finite
+_SIDES = {"cpu": 256, "cuda": 1024}  # of frames, px
+# As wide as a CPU can measure in seconds; the autoencoder has its published size.
+NARROW = replace(SWIFT_DIT, heads=4, layers=4, hidden=2048)
+
+
+def random_work(request: BenchRequest) -> BenchWork:
+    """A shot of one chunk through all parts, with random weights; see `NARROW` for a CPU.
+
+    Args:
+        request: Device, and sizes where the user chose some; frames are padded to whole tokens.
+
+    Memory: the models, 10 GB in half precision, and what a shot of that size takes.
+    """
+    on_gpu = request.device == "cuda"
+    side = _SIDES[request.device] // (2 if request.quick else 1)
+    size, name = padded_size(request.size or Size(side, side)), request.dtype
+    name = name or ("bfloat16" if on_gpu else "float32")
+    dtype, device = getattr(torch, name), torch.device(request.device)
+    config = SWIFT_DIT if on_gpu else NARROW
+    frames, latents = STEP * GRID.length + 1, GRID.length + 1
+    with shapes_alone():
+        dit, plain = FastSwiftDit(config, _ROWS), Reae(REAE)
+    for part, shape in shapes_of(dit).items():
+        assign(dit, part, _SCALE * torch.randn(shape, device=device, dtype=dtype))
+    weights = {part: _SCALE * torch.randn(shape) for part, shape in shapes_of(plain).items()}
+    vae = LOADER.fast(REAE, weights, device=device, dtype=dtype)
+    clip = torch.rand(frames, 3, size.height, size.width, device=device, dtype=dtype)
+    latent = latents, size.height // REAE.spatial_factor, size.width // REAE.spatial_factor
+    use = VaeUse(dtype=name, device="cuda" if on_gpu else "cpu")
+    calls = (VAES.work(REAE, call, use, size).later for call in ("encode_slice", "decode_slice"))
+    made = sum(latents * call.operations for call in calls)
+
+    def compute() -> list[Restored]:
+        with torch.inference_mode():
+            return [*Shot(vae, dit, GRID).push(clip, last=True)]
+
+    return BenchWork(
+        compute=compute,
+        dtype=name,
+        megapixels=frames * size.pixels / 1e6,
+        operations=made + forward_flops(config, _ROWS, latent).total,
+    )

@@ -156,7 +156,7 @@ class FastSlicedVae(SlicedVae, Generic[AnyPlain, AnyConfig]):
         on: for a single one it would take longer than it saves.
         """
         working = carry.begin()
-        if any(working.tail((len(clips), part.name)) is not None for part in self.parts[direction]):
+        if any(isinstance(key, tuple) and key[0] >= len(clips) for key in working.keys):
             raise ValueError("the carry belongs to a larger batch")
         tunes = direction in self._begun or not working.first
         self._begun.add(direction)

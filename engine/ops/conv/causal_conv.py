@@ -114,6 +114,11 @@ class Carry:
         return self._with_tails(dict(zip(self._tails, frames, strict=True)))
 
     @property
+    def keys(self) -> tuple[Hashable, ...]:
+        """Keys under which frames are kept."""
+        return tuple(self._tails)
+
+    @property
     def bytes_held(self) -> int:
         """Bytes of all frames kept."""
         return sum(frames.nbytes for frames in self._tails.values())

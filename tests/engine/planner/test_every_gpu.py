@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.hardware.budget import PROGRAM_BYTES
+from engine.hardware.budget import PROGRAM_BYTES, gpu_here
 from engine.hardware.gpu_table import GIB, GpuSpec, gpu_specs
 from engine.models.seedvr2.plan import SeedVr2Plan
-from engine.planner.preset_choice import presets_for
+from engine.planner.preset_choice import presets_for, presets_of
 from engine.settings.presets import applied
 from engine.settings.schema import JobSettings
 from tools.reports import plan_table
@@ -65,6 +65,22 @@ def check_presets(gpu: GpuSpec) -> None:
         assert plan.seconds >= 1.4 * before, preset.title
         before = plan.seconds
         assert gpu.memory_bytes < 8 * GIB or (fits and len(presets) == 3), preset.title
+    check_swiftvr(gpu)
+
+
+def check_swiftvr(gpu: GpuSpec) -> None:
+    """With its files it is Fast where there are three presets, and those are 1.4 apart as well."""
+    usual, presets = presets_for(gpu), presets_of(*gpu_here(gpu), installed=("swiftvr",))
+    if len(usual) < 3:
+        assert presets == usual, gpu.title
+        return
+    assert presets[1:] == usual[1:], gpu.title
+    plans = [plan_of(gpu, 1080, applied(one, JobSettings(height=1080))) for one in presets]
+    assert plans[0].work.model == "swiftvr", gpu.title
+    for plan in plans:
+        assert "plan-does-not-fit" not in {notice.code for notice in plan.notices}, gpu.title
+    seconds = [plan.seconds for plan in plans]
+    assert all(1.4 * less <= more for less, more in itertools.pairwise(seconds)), gpu.title
 
 
 @pytest.mark.extended

@@ -1,5 +1,6 @@
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,10 @@ from engine.core.geometry import Size
 from engine.models.community.library import spandrel
 from engine.models.contracts import BenchWork
 from engine.models.seedvr2.dit import random_dit
+from engine.models.swiftvr import upscaler
+from engine.models.swiftvr.dit.config import SWIFT_DIT
 from engine.models.user_files import describe
+from tests.engine.models.vae_contract.test_memory import Operations
 from tests.helpers.seedvr2 import tiny_config, tiny_dit_config
 from tests.helpers.wan import tiny_wan_config
 
@@ -30,6 +34,7 @@ def small_models(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(vae_models(), name, replace(vae, config=configs[name]))
     for kind in random_dit.KINDS:
         monkeypatch.setitem(random_dit.MIDDLE, kind, tiny_dit_config())
+    monkeypatch.setattr(upscaler, "NARROW", replace(SWIFT_DIT, heads=1, layers=2, hidden=64))
 
 
 @pytest.mark.extended
@@ -41,6 +46,7 @@ def test_every_model_has_a_row() -> None:
         *(f"{vae}, {side}" for vae in vaes for side in ("encode", "decode")),
         "Wan 2x, decode",
         *(f"SeedVR2 transformer, {kind} kind" for kind in ("3b", "7b")),
+        "SwiftVR, 25 frames",
     ]
     for row in rows.values():
         assert row["megapixels_per_second"] > 0
@@ -52,6 +58,11 @@ def test_every_model_has_a_row() -> None:
     twice = works["Wan 2x, decode"]()
     assert twice.megapixels == pytest.approx(5 * 64 * 64 / 1e6)
     assert twice.compute().shape[-1] == 64  # type: ignore[attr-defined]  # a tensor
+    shot = works["SwiftVR, 25 frames"]()
+    with Operations() as ran:
+        parts: Any = shot.compute()
+    assert sum(len(part.frames) for part in parts) == 25
+    assert ran.total == pytest.approx(shot.operations, rel=0.05)
 
 
 def test_a_lack_of_memory_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:

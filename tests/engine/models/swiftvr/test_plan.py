@@ -19,6 +19,7 @@ from engine.models.swiftvr.dit.cost import DitUse, block_bytes, forward_flops, r
 from engine.models.swiftvr.family import FAMILY
 from engine.models.swiftvr.plan import GRID, SwiftVrPlan, padded_size
 from engine.models.swiftvr.requirements import chunks, needs, streamed_bytes
+from engine.planner import times
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.protocol.plan import Plan
@@ -102,6 +103,19 @@ def test_a_lack_of_memory_streams_more_down_to_a_floor() -> None:
     assert seen == sorted(seen, reverse=True)
     assert last.blocks_on_device == 0
     assert [str(one) for one in FAMILY.changes(work_of(11 * GB), last)]
+
+
+def test_a_published_file_is_folded_while_it_is_loaded_and_the_time_includes_it() -> None:
+    """12 CPU seconds were measured for 30 blocks and 512 rows of a prompt."""
+    plan = plan_of(11 * GB)
+    work = plan.work
+    assert isinstance(work, SwiftVrPlan)
+    converted = replace(work, text=None)
+    folding = FAMILY.loading_seconds(work) - FAMILY.loading_seconds(converted)
+    assert folding == pytest.approx(12.7, rel=0.1)
+    assert 0.1 < FAMILY.loading_seconds(converted) < 0.5
+    fixed = [times.fixed_seconds(replace(plan, work=one), Rates()) for one in (work, converted)]
+    assert fixed[0] - fixed[1] >= folding / 16
 
 
 def test_what_overflows_becomes_wider() -> None:

@@ -1,49 +1,24 @@
-"""The autoencoder of SwiftVR: fast equals plain, and slices the whole clip; carries, reach."""
+"""The autoencoder of SwiftVR: reach, lengths, operations; the rest is in `vae_contract`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
-import torch
 from torch import Tensor
 
 from engine.core.geometry import Size
 from engine.models.swiftvr.vae.config import REAE
-from engine.models.swiftvr.vae.fast import FastReae
 from engine.models.swiftvr.vae.plain import Reae
 from engine.models.video_vae.measuring import Valueless
 from engine.models.video_vae.vae_use import Piece, VaeCode, VaeUse
 from engine.ops.conv.causal_conv import Carry
 from engine.settings.optimisations import VaeSwitches
-from tests.helpers.extended import extended
 from tests.helpers.seedvr2 import random_frames
 from tests.helpers.swiftvr import tiny_reae
-from tests.helpers.vaes import in_slices
-
-EXACT = 1e-12
-ALONE = [
-    VaeSwitches().changed(entry.name, not entry.default)
-    for entry in VaeSwitches.optimisations()
-    if entry.name != "compile"  # takes a minute
-]
-SWITCHES = [
-    [VaeSwitches(), VaeSwitches.all_off()],
-    *extended(
-        ([VaeSwitches(convolution="3d", first_frame_fold=False)],),
-        ([VaeSwitches(convolution="2d", temporal_winograd=True)],),
-        (ALONE,),
-    ),
-]
 
 
 @pytest.fixture(scope="module")
 def plain() -> Reae:
     return tiny_reae()
-
-
-def fast_of(plain: Reae, switches: VaeSwitches | None = None) -> FastReae:
-    return FastReae(plain.config, plain.state_dict(), dtype=torch.float64, switches=switches)
 
 
 def clip(frames: int, *, batch: int = 1) -> Tensor:
@@ -52,32 +27,6 @@ def clip(frames: int, *, batch: int = 1) -> Tensor:
 
 def latent(plain: Reae, steps: int, *, batch: int = 1) -> Tensor:
     return 4 * random_frames(batch, plain.config.latent_channels, steps, 2, 1, seed=3)
-
-
-@pytest.mark.parametrize("switches", SWITCHES, ids=("usual and none", "3d", "2d", "each alone"))
-def test_every_switch_equals_the_plain_variant(
-    plain: Reae, switches: Sequence[VaeSwitches]
-) -> None:
-    frames, steps = clip(16), latent(plain, 4)
-    encoded, decoded = plain.encode(frames), plain.decode(steps)
-    assert encoded.shape == (1, plain.config.latent_channels, 4, 1, 3)
-    assert decoded.shape == (1, 3, 13, 32, 16)
-    for chosen in switches:
-        fast = fast_of(plain, chosen)
-        for size in (None, 4):
-            fast.disable_slicing() if size is None else fast.enable_slicing(size)
-            for found, wanted in ((fast.encode(frames), encoded), (fast.decode(steps), decoded)):
-                torch.testing.assert_close(found, wanted, rtol=0, atol=EXACT, msg=str(chosen))
-
-
-def test_slices_of_any_length_equal_the_whole_clip(plain: Reae) -> None:
-    frames, steps = clip(16, batch=2), latent(plain, 4, batch=2)
-    for vae in (plain, fast_of(plain)):
-        for cuts in ([1, 1, 2], [3, 1], [2, 2]):
-            found = in_slices(vae.encode_slice, frames, [4 * cut for cut in cuts])
-            torch.testing.assert_close(found, plain.encode(frames), rtol=0, atol=EXACT)
-            found = in_slices(vae.decode_slice, steps, cuts)
-            torch.testing.assert_close(found, plain.decode(steps), rtol=0, atol=EXACT)
 
 
 def test_a_result_depends_on_eight_latents_before_it_and_no_more(plain: Reae) -> None:
@@ -93,13 +42,6 @@ def test_a_result_depends_on_eight_latents_before_it_and_no_more(plain: Reae) ->
     changed[:, :, 5] += 0.5
     differs = (plain.decode(changed) != decoded).any(dim=(0, 1, 3, 4)).nonzero().flatten()
     assert differs.tolist() == [r - 3 for r in range(3, 64) if 20 <= r < 20 + 34]
-
-
-def test_a_carry_is_refused_by_another_clip(plain: Reae) -> None:
-    for vae in (plain, fast_of(plain)):
-        carry = vae.encode_slice(clip(4), Carry())[1]
-        with pytest.raises(ValueError, match="another clip"):
-            vae.encode_slice(clip(4)[..., :32], carry)
 
 
 def test_only_whole_latents_are_encoded(plain: Reae) -> None:
@@ -133,10 +75,3 @@ def test_operations_and_carries_of_the_published_size(
                 made = measured.meter.convolutions - before
                 assert made / (4e6 * frame.pixels) == pytest.approx(count, abs=5e-4)
             assert carry.bytes_held / 2 == pytest.approx(kept * frame.pixels, rel=1e-3)
-
-
-def test_gradients_flow_through_the_plain_variant(plain: Reae) -> None:
-    frames = clip(4).requires_grad_(True)
-    plain.decode(plain.encode(frames)).sum().backward()
-    assert frames.grad is not None
-    assert bool(frames.grad.abs().sum() > 0)

@@ -23,7 +23,17 @@ from engine.settings.optimisations import VaeSwitches
 from engine.settings.requirements import CPU
 from tests.helpers.extended import extended, rest_extended
 from tests.helpers.memory import BFLOAT16, Allocations
-from tests.helpers.vaes import EACH, ROWS, SIDES, VaeRow, clip_of, latent_of
+from tests.helpers.vaes import (
+    EACH,
+    EACH_OF_ALL,
+    EVERY,
+    ROWS,
+    SIDES,
+    AnyVaeRow,
+    VaeRow,
+    clip_of,
+    latent_of,
+)
 
 MIB = 2**20
 MORE = 1.06  # times the bytes that a call takes may be planned, and what its row allows
@@ -37,7 +47,7 @@ DTYPES = pytest.mark.parametrize(
     "dtype", ["float32", pytest.param("bfloat16", marks=[BFLOAT16, pytest.mark.extended])]
 )
 TWO = pytest.mark.parametrize(
-    "row", rest_extended(ROWS.values(), ROWS["seedvr2"], ROWS["wan 2.2"]), ids=str
+    "row", rest_extended(EVERY.values(), ROWS["seedvr2"], ROWS["wan 2.2"]), ids=str
 )
 
 
@@ -80,18 +90,18 @@ def taken(step: Callable[[], object]) -> tuple[int, int]:
     return found.peak_bytes, ran.total
 
 
-def assert_close(row: VaeRow, what: str, planned: int, found: int) -> None:
+def assert_close(row: AnyVaeRow, what: str, planned: int, found: int) -> None:
     assert found <= planned <= MORE * found + row.slack_bytes, f"{what} {planned / found:.3f}"
 
 
 @cache
 def weights_of(name: str) -> Mapping[str, Tensor]:
-    row = ROWS[name]
+    row = EVERY[name]
     weights: Mapping[str, Tensor] = row.plain(row.wide, dtype=torch.float32).state_dict()
     return weights
 
 
-def fast_of(row: VaeRow, use: VaeUse) -> Any:
+def fast_of(row: AnyVaeRow, use: VaeUse) -> Any:
     dtype, switches = getattr(torch, use.dtype), use.switches
     return row.code.loader.fast(row.wide, weights_of(row.name), dtype=dtype, switches=switches)
 
@@ -99,7 +109,7 @@ def fast_of(row: VaeRow, use: VaeUse) -> Any:
 @cache
 def figures_of(name: str, use: VaeUse) -> dict[str, dict[str, int]]:
     """Bytes and operations of slices of each call, measured without values."""
-    row = ROWS[name]
+    row = EVERY[name]
     with Valueless(row.code, row.wide, use) as measured:
         calls = row.code.pieces(row.wide, use.slice_frames)
         return {call: measured.slices(call, size_of(row)) for call in calls}
@@ -109,7 +119,7 @@ def operations_of(figures: dict[str, int], name: str) -> int:
     return figures[f"{name} convolutions"] + figures[f"{name} products"]
 
 
-def size_of(row: VaeRow) -> Size:
+def size_of(row: AnyVaeRow) -> Size:
     return Size(row.side, row.side)
 
 
@@ -118,7 +128,7 @@ def size_of(row: VaeRow) -> Size:
 
 @DTYPES
 @TWO
-def test_slices_of_every_call_take_what_is_measured(row: VaeRow, dtype: str) -> None:
+def test_slices_of_every_call_take_what_is_measured(row: AnyVaeRow, dtype: str) -> None:
     use = VaeUse(dtype=dtype)
     fast, measured = fast_of(row, use), figures_of(row.name, use)
     for call, piece in row.code.pieces(row.wide, 4).items():
@@ -146,10 +156,11 @@ def test_slices_of_every_call_take_what_is_measured(row: VaeRow, dtype: str) -> 
         assert operations_of(figures, "first") + 2 * operations_of(figures, "later") == ran
 
 
-@EACH
-def test_frames_of_other_sizes_take_a_little_less_than_is_planned(row: VaeRow) -> None:
+@pytest.mark.parametrize("row", rest_extended(EVERY.values(), *ROWS.values()), ids=str)
+def test_frames_of_other_sizes_take_a_little_less_than_is_planned(row: AnyVaeRow) -> None:
     """They are planned by means of square ones."""
-    use, size, call = VaeUse(), Size(96, 80), "decode_low"
+    use, size = VaeUse(), Size(96, 80)
+    call = "decode_low" if row.name in ROWS else "decode_slice"
     planned, work = (ask(row.wide, call, use, size) for ask in (row.code.peak, row.code.work))
     with Valueless(row.code, row.wide, use) as measured:
         found = measured.slices(call, size)
@@ -168,13 +179,14 @@ TABLES += [("wan 2.2", "temporal_winograd"), ("wan 2x", "usual")]
 
 @DTYPES
 @pytest.mark.parametrize(
-    ("name", "table"), rest_extended(product(ROWS, ("usual", "temporal_winograd")), *TABLES)
+    ("name", "table"), rest_extended(product(EVERY, ("usual", "temporal_winograd")), *TABLES)
 )
 def test_tables_are_counted(name: str, table: str, dtype: str) -> None:
     """An image leaves some behind, which are kept with those of encoder and decoder."""
-    row, kind, switches = ROWS[name], getattr(torch, dtype), CHANGED[table]
+    row, kind, switches = EVERY[name], getattr(torch, dtype), CHANGED[table]
     double = {key: value.double() for key, value in weights_of(name).items()}
-    clip, latent = clip_of(row.wide, 1, 1, 1).to(kind), latent_of(row.wide, 1, 1, 1).to(kind)
+    clip = clip_of(row.wide, row.frames(1), 1, 1).to(kind)
+    latent = latent_of(row.wide, 1, 1, 1).to(kind)
     fast, use = None, VaeUse(dtype=dtype, switches=switches)
     with Allocations() as found:
         fast = row.code.loader.fast(row.wide, double, dtype=kind, switches=switches)
@@ -190,53 +202,54 @@ def test_tables_are_counted(name: str, table: str, dtype: str) -> None:
 # --- clips
 
 
-def measured_clip(row: VaeRow, use: VaeUse, side: Side, frames: int, *, whole: bool) -> ClipUse:
+def measured_clip(row: AnyVaeRow, use: VaeUse, side: Side, latents: int, *, whole: bool) -> ClipUse:
+    frames = row.frames(latents)
     return clip_use(row.code, row.wide, use, side, size_of(row), frames, whole=whole)
 
 
-def assert_clips_are_close(row: VaeRow, use: VaeUse, frames: int, *, whole: bool) -> None:
+def assert_clips_are_close(row: AnyVaeRow, use: VaeUse, latents: int, *, whole: bool) -> None:
     fast, dtype = fast_of(row, use), getattr(torch, use.dtype)
     adds_in_place("cpu", torch.float32)  # its trial, once in a process, convolves too
     fast.disable_slicing() if whole else fast.enable_slicing(use.slice_frames)
-    side, factor = row.side // row.wide.spatial_factor, row.wide.temporal_factor
-    clip = clip_of(row.wide, frames, side, side, dtype=dtype)
-    latent = latent_of(row.wide, 1 + (frames - 1) // factor, side, side, dtype=dtype)
+    side = row.side // row.wide.spatial_factor
+    clip = clip_of(row.wide, row.frames(latents), side, side, dtype=dtype)
+    latent = latent_of(row.wide, latents, side, side, dtype=dtype)
     runs = (fast.posterior, clip), (fast.decode, latent)
     for way, (run, given) in zip(SIDES, runs, strict=True):
-        if frames == 1:  # its tables for images are made once
+        if latents == 1:  # its tables for images are made once
             run(given)
         fast.release()
         found, ran = taken(lambda run=run, given=given: run(given))
-        measured = measured_clip(row, use, way, frames, whole=whole)
+        measured = measured_clip(row, use, way, latents, whole=whole)
         assert_close(row, way, measured.peak_bytes, found)
         assert measured.operations == ran
 
 
-LENGTHS = [(name, 1, True) for name in ROWS] + [("seedvr2", 9, False), ("wan 2x", 9, False)]
-CLIPS = [(name, *clip) for name, clip in product(ROWS, ((1, True), (5, True), (9, False)))]
+LENGTHS = [(name, 1, True) for name in ROWS] + [("seedvr2", 3, False), ("wan 2x", 3, False)]
+CLIPS = [(name, *clip) for name, clip in product(EVERY, ((1, True), (2, True), (3, False)))]
 
 
 @DTYPES
-@pytest.mark.parametrize(("name", "frames", "whole"), rest_extended(CLIPS, *LENGTHS))
+@pytest.mark.parametrize(("name", "latents", "whole"), rest_extended(CLIPS, *LENGTHS))
 def test_clips_of_every_length_take_what_is_measured(
-    name: str, frames: int, whole: bool, dtype: str
+    name: str, latents: int, whole: bool, dtype: str
 ) -> None:
-    assert_clips_are_close(ROWS[name], VaeUse(dtype=dtype), frames, whole=whole)
+    assert_clips_are_close(EVERY[name], VaeUse(dtype=dtype), latents, whole=whole)
 
 
 DEFAULT = [("seedvr2", "temporal_winograd"), ("wan 2.1", "in_place"), ("wan 2.2", "all off")]
-REST = [case for case in product(ROWS, CHANGED) if case not in DEFAULT and case[1] != "usual"]
+REST = [case for case in product(EVERY, CHANGED) if case not in DEFAULT and case[1] != "usual"]
 
 
 @pytest.mark.parametrize(("name", "changed"), [*DEFAULT, *extended(*REST)])
 def test_every_switch_takes_what_is_measured(name: str, changed: str) -> None:
-    assert_clips_are_close(ROWS[name], VaeUse(switches=CHANGED[changed]), 9, whole=False)
+    assert_clips_are_close(EVERY[name], VaeUse(switches=CHANGED[changed]), 3, whole=False)
 
 
 FORMS = [("seedvr2", "all off", "2d"), ("wan 2.1", "temporal_winograd", "3d")]
 OTHER_FORMS = [
     case
-    for case in product(ROWS, ("all off", "temporal_winograd"), ("2d", "3d"))
+    for case in product(EVERY, ("all off", "temporal_winograd"), ("2d", "3d"))
     if case not in FORMS
 ]
 
@@ -248,50 +261,52 @@ def test_both_forms_of_convolution_take_what_is_measured(
 ) -> None:
     switches = replace(CHANGED[changed], convolution=form)
     use = VaeUse(dtype="bfloat16", switches=switches)
-    assert_clips_are_close(ROWS[name], use, 9, whole=False)
+    assert_clips_are_close(EVERY[name], use, 3, whole=False)
 
 
 # --- operations
 
 
-def counted(row: VaeRow, switches: VaeSwitches, side: Side, frames: int, **cut: Any) -> int:
+def counted(row: AnyVaeRow, switches: VaeSwitches, side: Side, latents: int, **cut: Any) -> int:
     """Operations of a clip in very small sizes, at once or in slices."""
     use = VaeUse(switches=switches, slice_frames=cut.get("slice_frames", 4))
-    whole = "slice_frames" not in cut
+    frames, whole = row.frames(latents), "slice_frames" not in cut
     return clip_use(row.code, row.config, use, side, Size(32, 32), frames, whole=whole).operations
 
 
 @pytest.mark.parametrize("slice_frames", [4, *extended(8)])
-@EACH
-def test_slices_take_as_many_operations_as_the_clip_at_once(row: VaeRow, slice_frames: int) -> None:
+@EACH_OF_ALL
+def test_slices_take_as_many_operations_as_the_clip_at_once(
+    row: AnyVaeRow, slice_frames: int
+) -> None:
     for side in SIDES:
-        whole = counted(row, OFF, side, 13)
-        assert counted(row, OFF, side, 13, slice_frames=slice_frames) == whole
+        whole = counted(row, OFF, side, 4)
+        assert counted(row, OFF, side, 4, slice_frames=slice_frames) == whole
 
 
 @EACH
 def test_the_plain_variant_runs_what_is_counted_without_switches(row: VaeRow) -> None:
     plain, side = row.plain(dtype=torch.float32), 32 // row.config.spatial_factor
-    clip, latent = clip_of(row.config, 5, side, side), latent_of(row.config, 2, side, side)
+    clip = clip_of(row.config, row.frames(2), side, side)
+    latent = latent_of(row.config, 2, side, side)
     runs = (plain.posterior, clip), (plain.decode, latent)
     for way, (run, given) in zip(SIDES, runs, strict=True):
         _, ran = taken(lambda run=run, given=given: run(given.float()))
-        assert counted(row, OFF, way, 5) == ran
+        assert counted(row, OFF, way, 2) == ran
 
 
-CHANGING = ("upsampler_fold", "first_frame_fold", "temporal_winograd")
 BOOLEAN = [field.name for field in fields(VaeSwitches) if field.type == "bool"]
 
 
 @pytest.mark.extended  # what ships is asked for in test_published.py
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", EVERY)
 def test_only_switches_that_say_so_change_the_count(name: str) -> None:
     """Each in the way it is meant: fewer operations."""
-    row = ROWS[name]
-    base = counted(row, OFF, "decode", 9)
+    row = EVERY[name]
+    base = counted(row, OFF, "decode", 3)
     for switch in BOOLEAN:
-        found = counted(row, OFF.changed(switch, True), "decode", 9)
-        assert found < base if switch in CHANGING else found == base, switch
+        found = counted(row, OFF.changed(switch, True), "decode", 3)
+        assert found < base if switch in row.saving else found == base, switch
 
 
 # --- clips and slices of any length
@@ -306,13 +321,15 @@ def beyond_the_result(vae: Any, run: Callable[[Tensor], Tensor], given: Tensor) 
 
 
 @pytest.mark.parametrize("variant", ["fast", *extended("plain")])
-@EACH
-def test_longer_clips_take_no_more_memory_and_longer_slices_do(row: VaeRow, variant: str) -> None:
+@EACH_OF_ALL
+def test_longer_clips_take_no_more_memory_and_longer_slices_do(
+    row: AnyVaeRow, variant: str
+) -> None:
     vae = row.plain(dtype=torch.float32)
     vae = row.fast(vae, dtype=torch.float32) if variant == "fast" else vae
     vae.enable_slicing(4)
     for run, of in ((vae.posterior, clip_of), (vae.decode, latent_of)):
-        lengths = (13, 21) if of is clip_of else (4, 6)
+        lengths = (row.frames(4), row.frames(6)) if of is clip_of else (4, 6)
         given = [of(row.config, length, 2, 4).float() for length in lengths]
         short, long = (beyond_the_result(vae, run, one) for one in given)
         assert 0 < long <= short
@@ -340,7 +357,7 @@ def test_what_is_alive_together_adds_up_and_may_stay() -> None:
 
 
 @TWO
-def test_what_is_planned_holds_for_our_kernel_too(row: VaeRow) -> None:
+def test_what_is_planned_holds_for_our_kernel_too(row: AnyVaeRow) -> None:
     """At published sizes: tables in its order, and frames beside each other, take no more."""
     size, found = Size(256, 256), {}
     for form in ("2d", "kernel"):

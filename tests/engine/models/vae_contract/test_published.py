@@ -17,12 +17,12 @@ from engine.models.video_vae.measuring import ClipUse, clip_use
 from engine.models.video_vae.vae_use import CallWork, Side, VaeUse
 from engine.models.wan.vae.config import WAN21, WAN22
 from engine.settings.optimisations import VaeSwitches
-from tests.engine.models.vae_contract.test_memory import BOOLEAN, CHANGING
+from tests.engine.models.vae_contract.test_memory import BOOLEAN
 from tests.helpers.extended import extended, rest_extended
-from tests.helpers.vaes import EACH, ROWS, SIDES, VaeRow
+from tests.helpers.vaes import EACH, EACH_OF_ALL, EVERY, ROWS, SIDES, AnyVaeRow, VaeRow
 
 OFF = VaeSwitches.all_off()
-ROW_OF = {row.published: row for row in ROWS.values()}
+ROW_OF = {row.published: row for row in EVERY.values()}
 
 # Counted by torch while the published program ran on the meta device: convolutions of decoding and
 # of encoding, attention of either.
@@ -108,8 +108,8 @@ def test_an_image_needs_one_tap_in_time() -> None:
         assert folded == image
 
 
-@EACH
-def test_only_switches_that_say_so_are_planned_with_other_operations(row: VaeRow) -> None:
+@EACH_OF_ALL
+def test_only_switches_that_say_so_are_planned_with_other_operations(row: AnyVaeRow) -> None:
     """Turned on alone they are not in the table of what ships; turned off, and the other way."""
     usual = VaeSwitches()
     for call in row.code.pieces(row.published, 4).keys() & set(PLANNED):
@@ -121,7 +121,7 @@ def test_only_switches_that_say_so_are_planned_with_other_operations(row: VaeRow
                 row.code.work(row.published, call, one, Size(256, 256)) for one in (use, VaeUse())
             )
             if operations_of(found) != operations_of(base):
-                assert switch in (*CHANGING, "image_mode"), (call, switch)
+                assert switch in (*row.saving, "image_mode"), (call, switch)
 
 
 def operations_of(work: CallWork) -> list[tuple[float, float]]:
