@@ -26,6 +26,13 @@ from tests.helpers import runtimes
 MODULES = ["torch/__init__.py", "torch/version.py", "torchgen/__init__.py"]
 
 
+@pytest.fixture(autouse=True)
+def beside_the_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytecode lies where a program reads it, and not in a folder that the tests' process has."""
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
+    monkeypatch.setattr(sys, "pycache_prefix", None)
+
+
 @pytest.fixture
 def store(resources: Path, wheel: Path) -> RuntimeStore:
     """Its catalogue is that of processes that are started, too."""

@@ -14,6 +14,7 @@ from engine.core.errors import (
     OutputNameUnusable,
     OutputUnwritable,
 )
+from engine.pipeline import prepare
 from engine.pipeline.prepare import check_output, try_output
 from engine.pipeline.publication import part_path, publish
 from tests.helpers.plans import a_media
@@ -82,7 +83,14 @@ def test_before_the_start_a_folder_is_asked_and_never_written_to(media, tmp_path
     assert folder.stat().st_mtime_ns == before
     with pytest.raises(OutputNameUnusable):
         check_output(media, folder / ("a" * 300 + ".mkv"), overwrite=False)
-    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+
+    def refused(folder: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+
+    # Root may write everywhere. The call of Windows has no part to replace.
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    if sys.platform == "win32":
+        monkeypatch.setattr(prepare, "check_can_add", refused)
     with pytest.raises(OutputUnwritable, match="results"):
         check_output(media, folder / "a.mkv", overwrite=False)
 
