@@ -298,8 +298,8 @@ def test_every_statement_of_readme_and_manual_has_tests_that_try_it() -> None:
     """A statement and its row follow each other; a test that was renamed or removed is missed."""
     without = []
     for document, rows in read_toml(EVIDENCE).items():
-        told = list(statements(document))
-        unlike = [pair for pair in zip_longest(told, rows, fillvalue="") if not is_begun(*pair)]
+        found = list(statements(document))
+        unlike = [pair for pair in zip_longest(found, rows, fillvalue="") if not is_begun(*pair)]
         assert not unlike, (document, unlike[0])
         without += [key for key, tests in rows.items() if not tests]
         for test in {one for tests in rows.values() for one in tests}:

@@ -73,7 +73,7 @@ def unnamed(window: QWidget) -> list[str]:
 
 
 def stateless(window: QWidget) -> list[str]:
-    """Controls whose state a screen reader is not told: usable, checked, chosen, value, focus."""
+    """Controls without a state for screen readers: usable, checked, chosen, value, focus."""
     return [_described(part) for part in parts(window) if _is_stateless(part)]
 
 

@@ -98,7 +98,7 @@ def test_a_first_model_that_is_none_is_refused(command_line: CommandLine, tmp_pa
 def test_a_setting_without_effect_on_the_model_next_to_it_is_refused(
     command_line: CommandLine, tmp_path: Path
 ) -> None:
-    """With the automatic model, a preset or a film of latents it is a notice of the plan."""
+    """The plan has a notice instead with the automatic model, a preset or a film of latents."""
     first = tmp_path / "1x.pth"
     first.touch()
     for words, models in (

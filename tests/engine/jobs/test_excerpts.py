@@ -195,7 +195,14 @@ def test_a_film_that_is_started_stops_an_excerpt(engine, held):
     assert isinstance(heard.wait(*ENDS), e.JobFinished)
 
 
-def test_nothing_is_tried_next_to_a_running_job(engine, monkeypatch):
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        (c.MakeExcerpt(job_id="a", start=0.2), TaskKind.EXCERPT),
+        (c.MakeLook(job_id="a", start=0.2), TaskKind.LOOK),
+    ],
+)
+def test_nothing_is_tried_next_to_a_running_job(engine, monkeypatch, command, kind):
     began, may_end = threading.Event(), threading.Event()
 
     def run(*_):
@@ -207,10 +214,11 @@ def test_nothing_is_tried_next_to_a_running_job(engine, monkeypatch):
     running, heard = engine
     running.send(c.StartQueue())
     assert began.wait(10)
-    running.send(c.MakeExcerpt(job_id="a", start=0.2))
+    running.send(command)
     failed = heard.failed()
     may_end.set()
-    assert (failed.subject, failed.error.case) == ("a", "excerpt-waits")
+    assert (failed.kind, failed.error.case) == (kind, "excerpt-waits")
+    assert failed.subject == "a"
 
 
 def test_excerpt_and_measurement_exclude_each_other(engine, held, monkeypatch):
@@ -296,21 +304,3 @@ def test_whatever_the_user_asks_for_stops_a_look(engine, held, command):
     assert held.wait(10)
     running.send(command)
     assert heard.wait(e.TaskStopped).kind is TaskKind.LOOK
-
-
-def test_no_look_is_made_next_to_a_running_job(engine, monkeypatch):
-    began, may_end = threading.Event(), threading.Event()
-
-    def run(*_):
-        began.set()
-        may_end.wait(30)
-        raise DiskFull("folder", folder="held")
-
-    monkeypatch.setattr(job_service, "run_stored", run)
-    running, heard = engine
-    running.send(c.StartQueue())
-    assert began.wait(10)
-    running.send(c.MakeLook(job_id="a", start=0.2))
-    failed = heard.failed()
-    may_end.set()
-    assert (failed.kind, failed.error.case) == (TaskKind.LOOK, "excerpt-waits")

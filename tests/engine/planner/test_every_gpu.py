@@ -69,7 +69,7 @@ def check_presets(gpu: GpuSpec) -> None:
 
 
 def check_swiftvr(gpu: GpuSpec) -> None:
-    """With its files it is Fast where there are three presets, and those are 1.4 apart as well."""
+    """SwiftVR is Fast with its files where there are three presets, which are 1.4 apart as well."""
     usual, presets = presets_for(gpu), presets_of(*gpu_here(gpu), installed=("swiftvr",))
     if len(usual) < 3:
         assert presets == usual, gpu.title
