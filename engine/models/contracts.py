@@ -61,6 +61,12 @@ class WorkRequest:
         return self.video.frame_count if self.video.frame_count_is_exact else 0
 
     @property
+    def stored_size(self) -> Size:
+        """Size of the result as the source's frames are stored, which players may turn."""
+        turned = (self.video.rotation - self.picture.rotation) % 360 in (90, 270)
+        return self.picture.size.transposed() if turned else self.picture.size
+
+    @property
     def dtype(self) -> str:
         """The dtype in which most models are fastest here."""
         if self.device == "cuda":

@@ -40,22 +40,6 @@ def resize(frames: Tensor, size: Size) -> Tensor:
     )
 
 
-def with_values_beyond(result: Tensor, source: Tensor) -> Tensor:
-    """Add the values of a source outside of [0, 1] to a result, which has none.
-
-    The range of a model ends at black and white; these values are whiter than white, or colours
-    outside of RGB.
-
-    Args:
-        result: [T, 3, H, W] float32, changed in place.
-        source: These frames of the source [T, 3, h, w], nominally [0, 1], on any device.
-    """
-    beyond = source.to(result.device)
-    beyond = beyond - beyond.clamp(0, 1)
-    height, width = result.shape[-2:]
-    return result.add_(resize(beyond, Size(width, height))) if bool(beyond.any()) else result
-
-
 def resize_in_light(frames: Tensor, size: Size, transfer: str) -> Tensor:
     """Sides that become smaller in linear light, the others by `resize`.
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from engine.core.geometry import Size
 from engine.models.seedvr2.plan import reference_layout
-from engine.models.seedvr2.preprocess import cut_out, join, place
+from engine.models.seedvr2.preprocess import join, place
 from engine.models.seedvr2.sampler import (
     Predict,
     condition,
@@ -96,8 +96,8 @@ def upscale_as_reference(
     resized = resize_as_reference(frames, options.short_side, options.longest)
     layout = reference_layout(Size(resized.shape[-1], resized.shape[-2]))
     picture = reference_result(layout.picture)
-    source = place(resized, layout)
-    result = torch.empty_like(cut_out(source, picture), memory_format=torch.contiguous_format)
+    source, shown = place(resized, layout), (..., slice(picture.height), slice(picture.width))
+    result = torch.empty_like(source[shown], memory_format=torch.contiguous_format)
     spans = batches(len(frames), options)
     for number, (start, stop) in enumerate(spans):
         clip = source[start:stop][lengthened(stop - start, options)]
@@ -107,8 +107,8 @@ def upscale_as_reference(
 
         restored = restore_batch(clip, models, options, draw(options.seed), traced)
         done = spans[number - 1][1] if number else 0
-        _put(result, cut_out(restored[: stop - start], picture), start, done)
-    source = cut_out(source, picture)
+        _put(result, restored[: stop - start][shown], start, done)
+    source = source[shown]
     trace("source", source)
     trace("assembled", result)
     return coloured(result, source, spans, options.colour)[options.prepend :]

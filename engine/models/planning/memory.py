@@ -9,6 +9,7 @@ from engine.hardware.budget import Budget
 from engine.protocol.plan import WorkPlan
 
 DTYPE_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}  # of one value
+SOURCE_BYTES = 2  # of frames of the source that wait for their result, for each of their px
 COMPILER_BYTES = 72 * 2**20
 """Bytes of torch's compiler, which torch loads to run on tensors without values, and keeps."""
 _PINNED_SHARE = 0.4  # of main memory: with more of it pinned, systems begin to fail elsewhere

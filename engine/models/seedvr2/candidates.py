@@ -30,6 +30,7 @@ from engine.models.planning.candidates import (
     with_two_at_once,
 )
 from engine.models.planning.memory import Room
+from engine.models.planning.transformers import blocks_axis, format_steps, with_copies
 from engine.models.seedvr2 import files, requirements
 from engine.models.seedvr2.plan import STEP, SeedVr2Plan, latents_of, with_clip
 from engine.models.seedvr2.requirements import needs, streamed_bytes
@@ -56,7 +57,6 @@ _AS_FAST = 1.01  # times as long, at most, takes a plan that is as fast as anoth
 _WAITING_BYTES, _WAITING_BYTES_OF_LARGE, _LARGE = 20 * 10**9, 24 * 10**9, 4 * 10**6
 _SHORTER = 0.9  # of a span, at most, has the next one that is worth trying
 _BLOCKS_STEP = 12  # fewer that stay, from one plan to the next
-_FEWER_BLOCKS = 3 / 4  # of those that stay, after a lack of memory
 
 
 def most_waiting(plan: SeedVr2Plan) -> int:
@@ -313,10 +313,7 @@ class _Search:
 
         What else may be pinned is for carries, which pass less often.
         """
-        streamed, most = streamed_bytes(plan), self.room.most_pinned
-        if streamed:
-            copies = min(streamed, self.room.spare_ram(plan), most)
-            plan = replace(plan, pin_bytes=max(0, copies))
+        plan, most = with_copies(plan, self.room, streamed_bytes(plan)), self.room.most_pinned
         return replace(plan, park_pin_bytes=most - plan.pin_bytes) if self.on_gpu else plan
 
     def _smallest(self, base: SeedVr2Plan) -> SeedVr2Plan:
@@ -389,35 +386,15 @@ def steps(plan: SeedVr2Plan) -> Iterator[Step]:
         text = message("step.spans", frames=STEP * max(longer.encode_span, longer.decode_span))
         yield step_to(longer, "longer-spans", text, is_more=True)
     if plan.device == "cuda":
-        yield from _in_formats(plan)
-
-
-def _in_formats(plan: SeedVr2Plan) -> Iterator[Step]:
-    """Plans that multiply in another format."""
-    for kind in MATMUL:
-        if kind == plan.products:
-            continue
-        text = message("step.matmul", format=kind)
-        if kind == "none":
-            text = message("step.matmul-plain", dtype=plan.dtype)
-        work = replace(plan, products=kind)
-        step = step_to(work, f"matmul-{kind}", text, is_more=False)
-        yield replace(step, setting=f"matmul={kind}", params={"matmul": kind})
+        yield from format_steps(plan, MATMUL)
 
 
 def _axes(plan: SeedVr2Plan) -> dict[str, Axis[SeedVr2Plan]]:
     """Blocks, clips and tiles, in the order in which the window offers others."""
     config, vae = files.configs(plan)
     return {
-        "blocks": Axis(
-            field="blocks_on_device",
-            values=_block_counts(plan.blocks_on_device, config.layers),
-            more_code="more-blocks-on-card",
-            less_code="fewer-blocks-on-card",
-            text=_blocks_text,
-            put=_with_blocks,
-            fewer=(None, *range(config.layers, -1, -1)),
-            share=_FEWER_BLOCKS,
+        "blocks": blocks_axis(
+            _block_counts(plan.blocks_on_device, config.layers), config.layers, streamed_bytes
         ),
         "clips": Axis(
             field="latents",
@@ -437,17 +414,6 @@ def _block_counts(stay: int | None, layers: int) -> tuple[int | None, ...]:
     most = layers if stay is None else min(stay, layers)
     more = min(most + _BLOCKS_STEP, layers)
     return tuple(dict.fromkeys((None, more, *range(most, -1, -_BLOCKS_STEP), 0)))
-
-
-def _with_blocks(plan: SeedVr2Plan, blocks: int | None) -> SeedVr2Plan:
-    """Plan with n blocks on the GPU, and copies of no more than the others."""
-    other = replace(plan, blocks_on_device=blocks)
-    return replace(other, pin_bytes=min(plan.pin_bytes, streamed_bytes(other)))
-
-
-def _blocks_text(plan: SeedVr2Plan) -> Message:
-    whole = plan.blocks_on_device is None
-    return message("step.whole-model" if whole else "step.blocks", blocks=plan.blocks_on_device)
 
 
 def _clips_text(plan: SeedVr2Plan) -> Message:

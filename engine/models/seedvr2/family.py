@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import ClassVar, cast
 
 from engine.core.messages import Message, message
-from engine.core.units import memory_text
 from engine.files import catalogue
 from engine.files.formats.safetensors_file import SafetensorsFile
 from engine.hardware.budget import Budget
@@ -32,6 +31,12 @@ from engine.models.planning.candidates import (
     tile_of,
 )
 from engine.models.planning.memory import MemoryRequirement, Room
+from engine.models.planning.transformers import (
+    block_changes,
+    chosen_blocks,
+    chosen_model,
+    type_changes,
+)
 from engine.models.seedvr2 import candidates, files, requirements
 from engine.models.seedvr2.dit.config import DIT_3B
 from engine.models.seedvr2.plan import (
@@ -97,8 +102,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         on_gpu = device == "cuda"
         gpu_bytes = request.budget.gpu_memory_bytes if on_gpu else 0
         found = files.files_of(request.model, settings, gpu_bytes=gpu_bytes)
-        turned = (request.video.rotation - request.picture.rotation) % 360 in (90, 270)
-        result = request.picture.size.transposed() if turned else request.picture.size
+        result = request.stored_size
         size = working_size(result, request.video.size, settings.working_size)
         layout = reference_layout(size) if settings.padding == "black" else layout_of(size)
         clip, shared = _clip(settings, device, request.frames)
@@ -200,9 +204,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
 
     def choices(self, work: SeedVr2Plan) -> Iterator[Notice]:
         """File, clips, tiles and blocks."""
-        case = "file" if work.vae_dtype == work.dtype else "file-and-vae"
-        about = {"title": self.models[work.model], "name": work.dit.name, "dtype": work.dtype}
-        yield chosen("model", case, **about, vae_dtype=work.vae_dtype)
+        yield chosen_model(work, self.models[work.model])
         if work.device == "cuda" and work.dtype == "float16":
             yield chosen("no-bf16", "3b" if work.model == "seedvr2-3b" else "7b")
         if work.result is not None:
@@ -219,8 +221,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
             yield chosen("parks")
         decoded = "independent-tiles" if is_whole else "tiles"
         yield from tile_choices(work, requirements.tiles(work), decoded)
-        if work.device == "cuda":
-            yield from _blocks_chosen(work)
+        yield from chosen_blocks(work, files.configs(work)[0].layers, "text-streamed")
         spans = {"encode": work.encode_span, "decode": work.decode_span}
         cut = [span for direction, span in spans.items() if tiles[direction] is not None]
         yield from early_tiles(work, min(cut, default=0))
@@ -231,18 +232,13 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
 
     def changes(self, old: SeedVr2Plan, new: SeedVr2Plan) -> Iterator[Message]:
         """Clips, tiles, blocks."""
-        if old.vae_dtype != new.vae_dtype:
-            yield message("change.dtype", before=old.vae_dtype, after=new.vae_dtype)
+        yield from type_changes(old, new)
         if old.clip != new.clip:
             yield message("change.clips", before=old.frames, after=new.frames)
         yield from tile_changes(old, new)
-        if old.blocks_on_device != new.blocks_on_device:
-            code = "change.blocks-of-all" if old.blocks_on_device is None else "change.blocks"
-            yield message(code, before=old.blocks_on_device, after=new.blocks_on_device)
+        yield from block_changes(old, new)
         if (old.encode_span, old.decode_span) != (new.encode_span, new.decode_span):
             yield message("change.shorter-spans")
-        if old.pin_bytes != new.pin_bytes:
-            yield message("change.fewer-copies")
 
     def notices(self, work: SeedVr2Plan, budget: Budget) -> Iterator[Notice]:
         """Notices of features missing on this device, and of effects of tiles."""
@@ -314,17 +310,6 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         from engine.models.seedvr2.dit.random_dit import dit_benchmarks
 
         return dit_benchmarks(request)
-
-
-def _blocks_chosen(plan: SeedVr2Plan) -> Iterator[Notice]:
-    layers, stay = files.configs(plan)[0].layers, plan.blocks_on_device
-    if stay is None:
-        yield chosen("blocks", "whole", blocks=layers, layers=layers)
-        return
-    case = "text-streamed" if stay >= layers else "some"
-    yield chosen("blocks", case, blocks=stay, layers=layers)
-    if plan.pin_bytes:
-        yield chosen("copies", size=memory_text(plan.pin_bytes))
 
 
 def _vae_config_of(weights: WeightsPlan) -> VaeConfig:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from engine.core.geometry import Size
 from engine.models.planning.candidates import VaePlan, chosen, tiles_phrases
+from engine.models.planning.transformers import TransformerPlan, chosen_strength
 from engine.models.seedvr2.vae.tiling import USUAL_SPAN
 from engine.protocol.plan import Notice, WeightsPlan
 
@@ -15,43 +16,26 @@ Join = Literal["latents", "frames", "none"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeedVr2Plan(VaePlan):
+class SeedVr2Plan(VaePlan, TransformerPlan):
     """Settings of running VAE and transformer."""
 
     family: str = "seedvr2"
     clip_frames: int = STEP
-    dit: WeightsPlan
-    vae: WeightsPlan
     text: WeightsPlan
-    size: Size  # size of the picture that is made, as stored
     result: Size | None = None  # size that it is resized to; None where it has its size
-    padded: Size  # size of the frames that the model takes
     reflected: int  # rows and columns of them that show the picture mirrored; the rest is black
     clip: int  # latents of a clip; frames where clips are joined as frames or not at all
     shared: int  # latents that neighbouring clips have in common
     join: Join = "latents"
-    film: int = 0  # frames of the video, at most; 0 where that is not known
     decodes_whole_tiles: bool = False  # all of the decoder in tiles, not only its large part
     encode_span: int = USUAL_SPAN  # latents that a tile is visited for
     decode_span: int = USUAL_SPAN
-    vae_dtype: str = "float32"
-    blocks_on_device: int | None = None  # None: all of them, and the text's weights too
-    pin_bytes: int = 0  # main memory for copies of the other blocks
     parks: bool = True
     better_takes: float = 0.0  # times as long: a better class of plans that was given up; 0: none
-    attention: str = "auto"
-    products: str = "none"
-    strength: int = 100  # %
     seed: int = 0
     noise_order: str = "per-latent"
     input_noise: int = 0  # %
     latent_noise: int = 0  # %
-    colour: str = "two-scale"
-
-    @property
-    def canvas(self) -> Size:
-        """Size of the pictures that the model makes."""
-        return self.size
 
     @property
     def weights_files(self) -> tuple[WeightsPlan, ...]:
@@ -96,12 +80,7 @@ class SeedVr2Plan(VaePlan):
     @property
     def step_values(self) -> dict[str, str]:
         """Tiles, clips and blocks."""
-        stay = self.blocks_on_device
-        return {
-            **self.tile_values,
-            "clip_frames": str(self.frames),
-            "blocks_on_device": "-1" if stay is None else str(stay),
-        }
+        return {**self.tile_values, "clip_frames": str(self.frames), **self.block_values}
 
     @property
     def share(self) -> int:
@@ -111,18 +90,11 @@ class SeedVr2Plan(VaePlan):
     @property
     def line(self) -> str:
         """The plan in one line."""
-        parts = [
-            *(self.model, self.device, f"{self.dtype} (VAE {self.vae_dtype})"),
+        return self.line_with(
             *(() if self.result is None else (f"processed at {self.size}",)),
             "single frames" if self.frames == 1 else f"clips of {self.frames} frames",
             *self.tile_parts,
-        ]
-        if self.device == "cuda":
-            blocks = "all" if self.blocks_on_device is None else self.blocks_on_device
-            parts.append(f"{blocks} blocks on the GPU")
-        if self.strength < 100:
-            parts.append(f"strength {self.strength} %")
-        return ", ".join(parts)
+        )
 
     @property
     def summary(self) -> tuple[Notice, ...]:
@@ -130,10 +102,7 @@ class SeedVr2Plan(VaePlan):
         found = [chosen("clips", "short", count=self.frames)]
         if self.result is not None:
             found.insert(0, chosen("working-size", "short", share=self.share))
-        found += tiles_phrases(None, self.decode_tile)
-        if self.strength < 100:
-            found.append(chosen("strength", percent=self.strength))
-        return tuple(found)
+        return (*found, *tiles_phrases(None, self.decode_tile), *chosen_strength(self))
 
 
 def latents_of(frames: int) -> int:

@@ -43,11 +43,6 @@ def place(frames: Tensor, layout: FrameLayout) -> Tensor:
     return whole
 
 
-def cut_out(frames: Tensor, picture: Size) -> Tensor:
-    """The picture in frames that were placed: a view [..., picture.height, picture.width]."""
-    return frames[..., : picture.height, : picture.width]
-
-
 def overlap_weights(frames: int) -> list[float]:
     """The share of the earlier clip in frames that two clips have in common: an even ramp.
 

@@ -8,11 +8,13 @@ from engine.core.geometry import Size
 from engine.models.contracts import StageWork
 from engine.models.planning.memory import (
     DTYPE_BYTES,
+    SOURCE_BYTES,
     MemoryRequirement,
     PhaseMemory,
     Streamed,
     peak_use,
 )
+from engine.models.planning.transformers import COLOURS, EXACT, transformer_stage
 from engine.models.seedvr2 import files, vae_memory
 from engine.models.seedvr2.dit import cost as dit_cost
 from engine.models.seedvr2.dit.config import FORMAT_BYTES, DitConfig, parameters
@@ -21,16 +23,10 @@ from engine.models.seedvr2.plan import STEP, SeedVr2Plan, latents_of
 from engine.models.seedvr2.vae.config import VaeConfig
 from engine.models.seedvr2.vae.tiling import decoder_reach, encoder_reach
 from engine.models.seedvr2.vae_memory import VAES, Asked
-from engine.models.video_vae.vae_use import CallWork, SliceWork, VaeUse, half_sums
+from engine.models.video_vae.vae_use import CallWork, SliceWork, VaeUse
 
-_EXACT = 4  # bytes of a number of latents and of finished frames
-_COLOURS = 3
-_POOLED = ("lab", "wavelet_adaptive", "hsv")  # correct the frames of a block together
-_PICTURES = {"none": 3, "wavelet": 7, "adain": 7, "lab": 12, "hsv": 12, "wavelet_adaptive": 12}
-_SMOOTHING_BYTES = 32  # of one frame's colours that are smoothed, for each px
 _BUFFERS = 2  # on the device, for streamed blocks
 _SMALL_BYTES = 64 * 2**10  # means, deviations, biases
-_SOURCE_BYTES = 2  # of the source's frames that wait for their result, for each of their px
 
 
 @lru_cache(maxsize=4096)
@@ -55,7 +51,7 @@ def needs(plan: SeedVr2Plan) -> MemoryRequirement:
         hosts={name: use.host + plan.pin_bytes for name, use in most.items()},
         waiting=waiting,
         finished=_finished_frames(plan),
-        sources=waiting * plan.size.pixels * _SOURCE_BYTES,
+        sources=waiting * plan.size.pixels * SOURCE_BYTES,
         measuring=VAES.measuring(vae, _vae_use(plan)),
     )
 
@@ -65,35 +61,10 @@ def stage_work(plan: SeedVr2Plan, frames: int) -> dict[str, StageWork]:
     encode, decode = vae_work(plan, frames)
     parked, share = parked_bytes(plan, frames)
     return {
-        "encode": _vae_stage(plan, encode, parked["encode"], share),
+        "encode": encode.stage(plan.vae_dtype, plan.switches, parked["encode"], share),
         "transformer": _transformer_stage(plan, clips(plan, frames)),
-        "decode": _vae_stage(plan, decode, parked["decode"], share),
+        "decode": decode.stage(plan.vae_dtype, plan.switches, parked["decode"], share),
     }
-
-
-def _vae_stage(plan: SeedVr2Plan, made: SliceWork, parked: float, pinned: float) -> StageWork:
-    """Work of a half of the VAE.
-
-    Args:
-        plan: Plan of the job.
-        made: Work of all slices.
-        parked: Bytes of carries that go to main memory and back.
-        pinned: Share of them for which there is pinned memory.
-    """
-    switches = plan.switches.vae
-    return StageWork(
-        kind="vae",
-        dtype=plan.vae_dtype,
-        operations=made.operations,
-        products=made.products,
-        half_sums=half_sums(switches, plan.vae_dtype),
-        tf32=plan.switches.run.tf32,
-        is_counted=True,
-        passed_bytes=made.passed,
-        launches=made.launches,
-        parked_bytes=parked * (1 - pinned),
-        parked_pinned_bytes=parked * pinned,
-    )
 
 
 def _transformer_stage(plan: SeedVr2Plan, clips: float) -> StageWork:
@@ -105,27 +76,13 @@ def _transformer_stage(plan: SeedVr2Plan, clips: float) -> StageWork:
     unpacked = 0
     if plan.products == "none":
         unpacked = dit_cost.unpacked_bytes(dit, _stored(dit, plan), plan.dtype)
-    streamed = streamed_bytes(plan)
-    pinned = min(plan.pin_bytes, streamed) if plan.pins else 0
     packed = dit_cost.packed_bytes(dit, grid, plan.dtype) if use.half_sums else 0.0
-    return StageWork(
-        kind="transformer",
-        dtype=plan.dtype,
-        operations=clips * flops.total,
-        products=clips * flops.total,
-        narrow=clips * (flops.linear - flops.ends) if plan.products != "none" else 0.0,
-        narrow_format=plan.products,
-        attended=clips * flops.attention,
-        attention=plan.attention,
+    return transformer_stage(
+        plan,
+        [(clips, flops, passes)],
+        streamed_bytes(plan),
         half_sums=use.half_sums,
-        tf32=plan.switches.run.tf32,
-        is_counted=True,
-        passed_bytes=clips * passes.moved,
         packed_bytes=clips * packed,
-        launches=clips * passes.launches,
-        pinned_bytes=clips * pinned,
-        paged_bytes=clips * (streamed - pinned),
-        hides_copies=plan.switches.run.weights_stream,
         moved_bytes=clips * unpacked,
     )
 
@@ -187,7 +144,7 @@ def _stages(
 ) -> dict[str, tuple[PhaseMemory, ...]]:
     """Memory of each stage without weights: its own, and what the others keep."""
     encode, decode = vae_memory.encoding(_encoding(vae, plan)), _decode(vae, plan)
-    frame, picture = plan.padded.pixels * _COLOURS * _EXACT, plan.size.pixels * _COLOURS * _EXACT
+    frame, picture = plan.padded.pixels * COLOURS * EXACT, plan.size.pixels * COLOURS * EXACT
     step, coming = plan.slice_frames, 3 * plan.encode_span  # latents of a span, joined, restored
     latent = _latent_bytes(vae, plan)
     forward, kept = transformer
@@ -204,7 +161,7 @@ def _stages(
     decoded = after + PhaseMemory(_decoded_frames(plan) * frame) + encode.waits
     finishing = decoded + decode.between + PhaseMemory(decode.buffers, decode.canvas)
     between = held + encode.between + later
-    colours = PhaseMemory(_finishing(plan, _PICTURES.get(plan.colour, 3)))
+    colours, later_colours = (PhaseMemory(_finishing(plan, corrects=one)) for one in (True, False))
     return {
         "encode": (
             held + encode.begins + PhaseMemory(frame),
@@ -216,7 +173,7 @@ def _stages(
             *(decoded + use for use in (decode.begins, *decode.steady)),
             finishing + colours,
         ),
-        "finishing": (finishing + PhaseMemory(_finishing(plan, 1)),),
+        "finishing": (finishing + later_colours,),
         "between": (between + PhaseMemory(encode.buffers),),
     }
 
@@ -236,14 +193,14 @@ def _decoded_frames(plan: SeedVr2Plan) -> int:
     """Padded frames of the decoder in addition to those that it makes."""
     if plan.join != "latents":
         return 2 * plan.clip
-    return plan.slice_frames if vae_item(plan) < _EXACT and plan.decode_tile is None else 0
+    return plan.slice_frames if vae_item(plan) < EXACT and plan.decode_tile is None else 0
 
 
 def _finished_frames(plan: SeedVr2Plan) -> int:
     """Frames that are finished at a time."""
     if plan.join != "latents":
         return plan.clip - plan.shared
-    return _at_most(plan, STEP * (plan.clip - plan.shared if plan.colour in _POOLED else 1))
+    return _at_most(plan, STEP * (plan.clip - plan.shared if plan.is_pooled else 1))
 
 
 def _at_most(plan: SeedVr2Plan, frames: int) -> int:
@@ -251,17 +208,16 @@ def _at_most(plan: SeedVr2Plan, frames: int) -> int:
     return min(frames, plan.film or frames)
 
 
-def _finishing(plan: SeedVr2Plan, pictures: int) -> int:
-    """Bytes of finished frames, and of `pictures` results for each."""
-    item, is_pooled = DTYPE_BYTES[plan.vae_dtype], plan.colour in _POOLED
-    padded = _COLOURS * (_EXACT + (item if item < _EXACT else 0)) * (2 if is_pooled else 1)
-    each = padded * plan.padded.pixels + pictures * _COLOURS * _EXACT * plan.size.pixels
-    return _finished_frames(plan) * each + _SMOOTHING_BYTES * plan.size.pixels
+def _finishing(plan: SeedVr2Plan, *, corrects: bool) -> int:
+    """Bytes of finished frames, padded, and of their results."""
+    item, frames = DTYPE_BYTES[plan.vae_dtype], _finished_frames(plan)
+    padded = COLOURS * (EXACT + (item if item < EXACT else 0)) * (2 if plan.is_pooled else 1)
+    return frames * padded * plan.padded.pixels + plan.colour_bytes(frames, corrects=corrects)
 
 
 def _latent_bytes(vae: VaeConfig, plan: SeedVr2Plan) -> int:
     """Bytes of one latent."""
-    return plan.padded.pixels // vae.spatial_factor**2 * vae.latent_channels * _EXACT
+    return plan.padded.pixels // vae.spatial_factor**2 * vae.latent_channels * EXACT
 
 
 def _encoding(vae: VaeConfig, plan: SeedVr2Plan) -> Asked:

@@ -13,7 +13,7 @@ from engine.core.geometry import Size
 from engine.models.seedvr2.dit.load import LoadOptions, load_dit
 from engine.models.seedvr2.dit.plain import SeedVr2Dit
 from engine.models.seedvr2.plan import STEP, FrameLayout, SeedVr2Plan
-from engine.models.seedvr2.preprocess import cut_out, place
+from engine.models.seedvr2.preprocess import place
 from engine.models.seedvr2.sampler import (
     condition,
     noisy_frames,
@@ -34,14 +34,12 @@ from engine.models.upscalers import (
     Watch,
     no_advance,
 )
-from engine.models.video_vae.frame_slices import FiniteCheck
-from engine.ops.colour.correction import blend_strength, correct_colour
-from engine.ops.resize import resize, with_values_beyond
+from engine.models.video_vae.frame_slices import FiniteCheck, finished
+from engine.ops.resize import resize
 from engine.ops.transfer.parking import Parking
 from engine.tiling.latent_clips import ClipGrid, latent_of
 
 _Four = tuple[int, int, int, int]
-_POOLED = ("lab", "wavelet_adaptive", "hsv")  # methods that look at all frames of a block
 
 
 class SeedVr2(ShotModel):
@@ -79,7 +77,7 @@ class SeedVr2(ShotModel):
     @property
     def is_pooled(self) -> bool:
         """Whether colours are corrected over all frames of a block together."""
-        return self._plan.colour in _POOLED
+        return self._plan.is_pooled
 
     def report_to(self, advance: Advance) -> None:
         """Call something after each slice of a tile, and before each layer of the transformer.
@@ -116,7 +114,8 @@ class SeedVr2(ShotModel):
 
     def placed(self, source: Tensor, shot: int, first: int) -> Tensor:
         """Frames of the source [T, 3, h, w] in [0, 1] as the VAE takes them, in [-1, 1]."""
-        frames = place(self._resized(source), self._layout)
+        size = self._plan.size
+        frames = place(resize(source.to(self._device), size), self._layout)
         share = self._plan.input_noise / 100
         if not share:
             return frames
@@ -126,14 +125,8 @@ class SeedVr2(ShotModel):
 
     def finished(self, frames: Tensor, source: Tensor) -> Tensor:
         """Restored frames [T, 3, H, W] in [-1, 1], padded, as finished ones, nominally [0, 1]."""
-        inside = self._resized(source)
-        scale = inside.shape[-1] / source.shape[-1]
-        inside = inside.clamp(0, 1) if scale == 1 else inside.clamp_(0, 1)
-        result = cut_out(frames, self._plan.size).add(1).mul_(0.5)
-        result = correct_colour(self._plan.colour, result, inside, scale=scale).clamp_(0, 1)
-        if self._plan.strength < 100:
-            result = blend_strength(result, inside, self._plan.strength / 100)
-        return with_values_beyond(result, source)
+        plan = self._plan
+        return finished(frames, source, plan.size, colour=plan.colour, strength=plan.strength)
 
     def restored(self, latents: Tensor, shot: int, first: int) -> Tensor:
         """The transformer's result for a clip [t, h, w, L]; noise depends on shot and position."""
@@ -159,10 +152,6 @@ class SeedVr2(ShotModel):
     def release_vae(self) -> None:
         """Free the VAE's buffers for the transformer."""
         self._vae.release()
-
-    def _resized(self, source: Tensor) -> Tensor:
-        """Frames of the source at the size of the result."""
-        return resize(source.to(self._device), self._plan.size)
 
     def _noises(self, shape: _Four, shot: int, first: int) -> tuple[Tensor, Tensor]:
         """Noise that sampling starts from, and noise for the condition where that is wanted."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from engine.core.errors import WrongModel
-from engine.core.messages import Message, message
-from engine.core.units import bytes_text, memory_text
+from engine.core.messages import Message
+from engine.core.units import bytes_text
 from engine.files import catalogue
 from engine.files.model_files import Store
 from engine.files.transfer import Listener
@@ -26,8 +26,14 @@ from engine.models.contracts import (
     WorkRequest,
 )
 from engine.models.identify import SWIFTVR_PROMPT, SWIFTVR_TRANSFORMER, SWIFTVR_VAE
-from engine.models.planning.candidates import chosen, shot_notices
+from engine.models.planning.candidates import shot_notices
 from engine.models.planning.memory import MemoryRequirement, Room
+from engine.models.planning.transformers import (
+    block_changes,
+    chosen_blocks,
+    chosen_model,
+    type_changes,
+)
 from engine.models.swiftvr import candidates, files, requirements
 from engine.models.swiftvr.chunks import STEP
 from engine.models.swiftvr.dit.config import SWIFT_DIT
@@ -65,9 +71,8 @@ class SwiftVrFamily(ModelFamily[SwiftVrPlan]):
         settings, device = request.settings, request.device
         refused = candidates.refused(device, request.budget.capability)
         found = files.files_of(request.model, settings, refused=refused)
-        turned = (request.video.rotation - request.picture.rotation) % 360 in (90, 270)
-        size = request.picture.size.transposed() if turned else request.picture.size
-        stay, products = settings.blocks_on_device, files.products_of(found.dit)
+        size, stay = request.stored_size, settings.blocks_on_device
+        products = files.products_of(found.dit)
         if products == "none":
             products = settings.matmul if settings.matmul in candidates.PRODUCTS else "fp8"
         return SwiftVrPlan(
@@ -151,18 +156,8 @@ class SwiftVrFamily(ModelFamily[SwiftVrPlan]):
 
     def choices(self, work: SwiftVrPlan) -> Iterator[Notice]:
         """File, what the model does, and blocks."""
-        case = "file" if work.vae_dtype == work.dtype else "file-and-vae"
-        about = {"title": self.models[work.model], "name": work.dit.name, "dtype": work.dtype}
-        yield chosen("model", case, **about, vae_dtype=work.vae_dtype)
-        if work.device != "cuda":
-            return
-        layers, stay = files.configs(work)[0].layers, work.blocks_on_device
-        if stay is None:
-            yield chosen("blocks", "whole", blocks=layers, layers=layers)
-            return
-        yield chosen("blocks", "some", blocks=stay, layers=layers)
-        if work.pin_bytes:
-            yield chosen("copies", size=memory_text(work.pin_bytes))
+        yield chosen_model(work, self.models[work.model])
+        yield from chosen_blocks(work, files.configs(work)[0].layers)
 
     def steps(self, work: SwiftVrPlan) -> Iterator[Step]:
         """Other blocks, and other formats."""
@@ -170,14 +165,8 @@ class SwiftVrFamily(ModelFamily[SwiftVrPlan]):
 
     def changes(self, old: SwiftVrPlan, new: SwiftVrPlan) -> Iterator[Message]:
         """Types, blocks, pinned memory."""
-        for before, after in ((old.vae_dtype, new.vae_dtype), (old.dtype, new.dtype)):
-            if before != after:
-                yield message("change.dtype", before=before, after=after)
-        if old.blocks_on_device != new.blocks_on_device:
-            code = "change.blocks-of-all" if old.blocks_on_device is None else "change.blocks"
-            yield message(code, before=old.blocks_on_device, after=new.blocks_on_device)
-        if old.pin_bytes != new.pin_bytes:
-            yield message("change.fewer-copies")
+        yield from type_changes(old, new)
+        yield from block_changes(old, new)
 
     def notices(self, work: SwiftVrPlan, budget: Budget) -> Iterator[Notice]:
         """Notices of what the model does to grain, faces and texture, and of its large file."""

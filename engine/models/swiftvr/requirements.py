@@ -9,23 +9,25 @@ from __future__ import annotations
 from functools import lru_cache
 
 from engine.models.contracts import StageWork
-from engine.models.planning.memory import DTYPE_BYTES, MemoryRequirement, PhaseMemory, peak_use
+from engine.models.planning.memory import (
+    DTYPE_BYTES,
+    SOURCE_BYTES,
+    MemoryRequirement,
+    PhaseMemory,
+    peak_use,
+)
+from engine.models.planning.transformers import COLOURS, EXACT, transformer_stage
 from engine.models.swiftvr import files
 from engine.models.swiftvr.chunks import DROPPED, REACH, STEP, latents_of
 from engine.models.swiftvr.dit import cost
 from engine.models.swiftvr.dit.config import Grid
 from engine.models.swiftvr.dit.cost import DitUse
-from engine.models.swiftvr.plan import GRID, POOLED, SwiftVrPlan
+from engine.models.swiftvr.plan import GRID, SwiftVrPlan
 from engine.models.swiftvr.vae.config import ReaeConfig
 from engine.models.video_vae.measured_memory import MeasuredVae
-from engine.models.video_vae.vae_use import Piece, SliceWork, VaeUse, half_sums
+from engine.models.video_vae.vae_use import Piece, VaeUse
 
-_COLOURS = 3
-_EXACT = 4  # bytes of a value of finished frames
 _HELD = STEP + 1  # frames that come in together at most, and wait for the next ones
-_PICTURES = {"none": 3, "wavelet": 7, "adain": 7, "lab": 12, "hsv": 12, "wavelet_adaptive": 12}
-_SMOOTHING_BYTES = 32  # of one frame's colours that are smoothed, for each px
-_SOURCE_BYTES = 2  # of the source's frames that wait for their result, for each of their px
 _LIBRARY_BYTES = 48 * 2**20  # that libraries of products take on a GPU for as long as a job runs
 _SMALL_BYTES = 2**18  # indices, and what allocators round up
 
@@ -35,7 +37,7 @@ def _pieces(config: ReaeConfig, slice_frames: int) -> dict[str, Piece]:
     latents, each = slice_frames // config.temporal_factor, config.temporal_factor
     frames = latents * each
     return {
-        "encode_slice": Piece(channels=_COLOURS, factor=1, first=frames, later=frames, single=each),
+        "encode_slice": Piece(channels=COLOURS, factor=1, first=frames, later=frames, single=each),
         "decode_slice": Piece(
             channels=config.latent_channels,
             factor=config.spatial_factor,
@@ -74,7 +76,7 @@ def needs(plan: SwiftVrPlan) -> MemoryRequirement:
         hosts={name: use.host + on_host for name, use in found.items()},
         finished=finished_frames(plan),
         waiting=waiting,
-        sources=waiting * plan.size.pixels * _SOURCE_BYTES,
+        sources=waiting * plan.size.pixels * SOURCE_BYTES,
         measuring=VAES.measuring(vae, _vae_use(plan)),
     )
 
@@ -84,7 +86,7 @@ def _stages(plan: SwiftVrPlan, vae: ReaeConfig, buffers: int) -> dict[str, tuple
     use, item, size = _vae_use(plan), DTYPE_BYTES[plan.vae_dtype], plan.padded
     encode = VAES.peak(vae, "encode_slice", use, size)
     decode = VAES.peak(vae, "decode_slice", use, size)
-    frame, picture = _COLOURS * size.pixels, _COLOURS * plan.size.pixels * _EXACT
+    frame, picture = COLOURS * size.pixels, COLOURS * plan.size.pixels * EXACT
     latent = size.pixels // vae.spatial_factor**2 * vae.latent_channels * item
     chunk = GRID.length + 1
     kept = (2 * GRID.length + 2) * latent + _SMALL_BYTES
@@ -98,9 +100,10 @@ def _stages(plan: SwiftVrPlan, vae: ReaeConfig, buffers: int) -> dict[str, tuple
         for latents in (GRID.length, chunk)
     )
     restored = held + encode.carry + 2 * chunk * latent
-    shown = STEP * frame * (_EXACT + (item if item < _EXACT else 0))
+    shown = STEP * frame * (EXACT + (item if item < EXACT else 0))
     ready = restored + decode.carry + window + shown
-    colours = _finishing(plan, _PICTURES.get(plan.colour, 3))
+    finished = finished_frames(plan)
+    colours, later = (plan.colour_bytes(finished, corrects=one) for one in (True, False))
     return {
         "encode": (
             PhaseMemory(
@@ -123,20 +126,14 @@ def _stages(plan: SwiftVrPlan, vae: ReaeConfig, buffers: int) -> dict[str, tuple
             PhaseMemory(restored + window - decode.window + max(decode.first, decode.later)),
             PhaseMemory(ready + colours),
         ),
-        "finishing": (PhaseMemory(ready + _finishing(plan, 1)),),
+        "finishing": (PhaseMemory(ready + later),),
         "between": (PhaseMemory(held + carries + window),),
     }
 
 
 def finished_frames(plan: SwiftVrPlan) -> int:
     """Frames that are finished at a time."""
-    return STEP if plan.colour in POOLED else 1
-
-
-def _finishing(plan: SwiftVrPlan, pictures: int) -> int:
-    """Bytes of `pictures` results for each of the finished frames."""
-    each = pictures * _COLOURS * _EXACT * plan.size.pixels
-    return finished_frames(plan) * each + _SMOOTHING_BYTES * plan.size.pixels
+    return STEP if plan.is_pooled else 1
 
 
 def _waiting_frames() -> int:
@@ -156,58 +153,21 @@ def stage_work(plan: SwiftVrPlan, frames: int) -> dict[str, StageWork]:
         for call in ("encode_slice", "decode_slice")
     )
     return {
-        "encode": _vae_stage(plan, encode),
+        "encode": encode.stage(plan.vae_dtype, plan.switches),
         "transformer": _transformer_stage(plan, frames),
-        "decode": _vae_stage(plan, decode),
+        "decode": decode.stage(plan.vae_dtype, plan.switches),
     }
-
-
-def _vae_stage(plan: SwiftVrPlan, made: SliceWork) -> StageWork:
-    return StageWork(
-        kind="vae",
-        dtype=plan.vae_dtype,
-        operations=made.operations,
-        products=made.products,
-        half_sums=half_sums(plan.switches.vae, plan.vae_dtype),
-        tf32=plan.switches.run.tf32,
-        is_counted=True,
-        passed_bytes=made.passed,
-        launches=made.launches,
-    )
 
 
 def _transformer_stage(plan: SwiftVrPlan, frames: int) -> StageWork:
     """Work of the transformer, with the weights that come meanwhile."""
-    use, streamed = _dit_use(plan), streamed_bytes(plan)
-    pinned = min(plan.pin_bytes, streamed) if plan.pins else 0
-    long, short = chunks(frames)
-    total = linear = attention = moved = launches = 0.0
-    for count, latents in ((long, GRID.length + 1), (short, GRID.length)):
-        grid = dit_grid(plan, latents)
-        flops = cost.forward_flops(use.config, use.rows, grid)
-        passes = cost.forward_passes(use, grid)
-        total += count * flops.total
-        linear += count * (flops.linear - flops.ends)
-        attention += count * flops.attention
-        moved += count * passes.moved
-        launches += count * passes.launches
-    return StageWork(
-        kind="transformer",
-        dtype=plan.dtype,
-        operations=total,
-        products=total,
-        narrow=linear if plan.products != "none" else 0.0,
-        narrow_format=plan.products,
-        attended=attention,
-        attention=plan.attention,
-        tf32=plan.switches.run.tf32,
-        is_counted=True,
-        passed_bytes=moved,
-        launches=launches,
-        pinned_bytes=(long + short) * pinned,
-        paged_bytes=(long + short) * (streamed - pinned),
-        hides_copies=plan.switches.run.weights_stream,
-    )
+    use, lengths = _dit_use(plan), (GRID.length + 1, GRID.length)
+    grids = [dit_grid(plan, latents) for latents in lengths]
+    forwards = [
+        (count, cost.forward_flops(use.config, use.rows, grid), cost.forward_passes(use, grid))
+        for count, grid in zip(chunks(frames), grids, strict=True)
+    ]
+    return transformer_stage(plan, forwards, streamed_bytes(plan))
 
 
 def chunks(frames: int) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from engine.models.swiftvr.load import (
     load_reae,
     load_swift_dit,
 )
-from engine.models.swiftvr.plan import GRID, POOLED, SwiftVrPlan, padded_size
+from engine.models.swiftvr.plan import GRID, SwiftVrPlan, padded_size
 from engine.models.swiftvr.requirements import VAES
 from engine.models.swiftvr.shot import Shot
 from engine.models.swiftvr.vae.config import REAE
@@ -38,9 +38,8 @@ from engine.models.upscalers import (
     Watch,
     no_advance,
 )
+from engine.models.video_vae.frame_slices import finished
 from engine.models.video_vae.vae_use import VaeUse
-from engine.ops.colour.correction import blend_strength, correct_colour
-from engine.ops.resize import resize
 
 
 class SwiftVr(ShotModel):
@@ -71,7 +70,7 @@ class SwiftVr(ShotModel):
     @property
     def is_pooled(self) -> bool:
         """Whether colours are corrected over the frames of a latent together."""
-        return self._plan.colour in POOLED
+        return self._plan.is_pooled
 
     def report_to(self, advance: Advance) -> None:
         """Call something after each latent, and before each layer of the transformer."""
@@ -101,26 +100,9 @@ class SwiftVr(ShotModel):
         return placed(source.to(self._device), self._plan.size, self._plan.padded, dtype)
 
     def finished(self, frames: Tensor, source: Tensor) -> Tensor:
-        """Restored frames [T, 3, H, W] in [-1, 1], padded, as finished ones, nominally [0, 1].
-
-        The model's range ends at black and white. Values of the source outside of it (whiter than
-        white, colours outside of RGB) are added to the result.
-
-        Args:
-            frames: Frames of the decoder.
-            source: Frames of the source [T, 3, h, w], nominally [0, 1].
-        """
-        plan, size = self._plan, self._plan.size
-        inside = resize(source.to(self._device), size)
-        scale = inside.shape[-1] / source.shape[-1]
-        inside = inside.clamp(0, 1) if scale == 1 else inside.clamp_(0, 1)
-        result = frames[..., : size.height, : size.width].add(1).mul_(0.5)
-        result = correct_colour(plan.colour, result, inside, scale=scale).clamp_(0, 1)
-        if plan.strength < 100:
-            result = blend_strength(result, inside, plan.strength / 100)
-        beyond = source.to(result.device)
-        beyond = beyond - beyond.clamp(0, 1)
-        return result.add_(resize(beyond, size)) if bool(beyond.any()) else result
+        """Restored frames [T, 3, H, W] in [-1, 1], padded, as finished ones, nominally [0, 1]."""
+        plan = self._plan
+        return finished(frames, source, plan.size, colour=plan.colour, strength=plan.strength)
 
 
 class SwiftVrRunningShot(RunningShot):

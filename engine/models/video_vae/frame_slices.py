@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 from engine.core.errors import NumericOverflow
-from engine.core.geometry import Box
+from engine.core.geometry import Box, Size
+from engine.ops.colour.correction import blend_strength, correct_colour
+from engine.ops.resize import resize
 from engine.tiling.latent_clips import mirrored_indices, padded_length
 
 
@@ -23,6 +25,39 @@ def as_frames(clip: Tensor) -> Tensor:
 def cut(frames: Tensor, box: Box) -> Tensor:
     """The pixels of a box, a view."""
     return frames[..., box.y : box.bottom, box.x : box.right]
+
+
+def finished(
+    frames: Tensor, source: Tensor, size: Size, *, colour: str = "none", strength: int = 100
+) -> Tensor:
+    """Frames of a decoder as finished ones, with the values of the source outside of [0, 1].
+
+    The range of a model ends at black and white; those values are whiter than white, or colours
+    outside of RGB.
+
+    Args:
+        frames: [T, 3, H, W] in [-1, 1], padded to the right and below.
+        source: These frames of the source [T, 3, h, w], nominally [0, 1], on any device.
+        size: Size of the result.
+        colour: Method of the correction of colours.
+        strength: Share of the restoration, %; the rest is the source's.
+
+    Returns:
+        [T, 3, size.height, size.width], nominally [0, 1].
+    """
+    source = source.to(frames.device)
+    result = frames[..., : size.height, : size.width].add(1).mul_(0.5)
+    if colour == "none" and strength == 100:
+        result = result.clamp_(0, 1)
+    else:
+        inside = resize(source, size)
+        inside = inside.clamp(0, 1) if inside is source else inside.clamp_(0, 1)
+        scale = size.width / source.shape[-1]
+        result = correct_colour(colour, result, inside, scale=scale).clamp_(0, 1)
+        if strength < 100:
+            result = blend_strength(result, inside, strength / 100)
+    beyond = source - source.clamp(0, 1)
+    return result.add_(resize(beyond, size)) if bool(beyond.any()) else result
 
 
 class FiniteCheck:

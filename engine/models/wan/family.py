@@ -23,7 +23,6 @@ from engine.models.planning.candidates import (
 from engine.models.planning.memory import MemoryRequirement, Room
 from engine.models.upscalers import ShotModel
 from engine.models.video_vae.measured_memory import VaeModel
-from engine.models.video_vae.vae_use import half_sums
 from engine.models.wan import candidates, files, requirements
 from engine.models.wan.latents.format import WanLatents
 from engine.models.wan.plan import WanPlan
@@ -121,19 +120,7 @@ class WanFamily(ModelFamily[WanPlan]):
         """Both halves of the VAE, and the carries that wait elsewhere meanwhile."""
         parked, share = requirements.parked_bytes(work, frames)
         return {
-            stage: StageWork(
-                kind="vae",
-                dtype=work.dtype,
-                operations=made.operations,
-                products=made.products,
-                half_sums=half_sums(work.switches.vae, work.dtype),
-                tf32=work.switches.run.tf32,
-                is_counted=True,
-                passed_bytes=made.passed,
-                launches=made.launches,
-                parked_bytes=parked[stage] * (1 - share),
-                parked_pinned_bytes=parked[stage] * share,
-            )
+            stage: made.stage(work.dtype, work.switches, parked[stage], share)
             for stage, made in requirements.stage_work(work, frames).items()
         }
 

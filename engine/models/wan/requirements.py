@@ -6,7 +6,13 @@ from dataclasses import replace
 from functools import lru_cache
 
 from engine.core.geometry import Size
-from engine.models.planning.memory import MemoryRequirement, PhaseMemory, Streamed, peak_use
+from engine.models.planning.memory import (
+    SOURCE_BYTES,
+    MemoryRequirement,
+    PhaseMemory,
+    Streamed,
+    peak_use,
+)
 from engine.models.video_vae.vae_use import SliceWork
 from engine.models.wan import files
 from engine.models.wan.plan import WanPlan
@@ -25,7 +31,6 @@ from engine.models.wan.vae_memory import (
 from engine.tiling.latent_clips import padded_length
 
 _LEAVING_BYTES = 48  # of a picture that is being finished in float32, for each of its px
-_SOURCE_BYTES = 2  # of the source's frames that wait for their result, for each of their px
 _FRAME_BYTES = 12  # of a frame that is ready to be encoded, for each of its px
 _SMALL_BYTES = 64 * 2**10  # means, deviations, biases
 _NOTHING = Streamed(
@@ -45,7 +50,7 @@ def needs(plan: WanPlan) -> MemoryRequirement:
         return encode_needs(encode) if "encode" in plan.stages else decode_needs(decode)
     waiting = STEP * (_delay(encode) + _delay(decode))
     found = _job(encode, encode_way(encode), decode_way(decode))
-    sources = waiting * encode.frame.pixels * _SOURCE_BYTES
+    sources = waiting * encode.frame.pixels * SOURCE_BYTES
     return replace(found, waiting=waiting, sources=sources)
 
 

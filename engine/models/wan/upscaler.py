@@ -21,14 +21,13 @@ from engine.models.upscalers import (
     Watch,
     no_advance,
 )
-from engine.models.video_vae.frame_slices import Ending
+from engine.models.video_vae.frame_slices import Ending, finished
 from engine.models.wan.files import wan_config
 from engine.models.wan.plan import WanPlan
 from engine.models.wan.vae.config import WanConfig
 from engine.models.wan.vae.load import Wan, load_wan
 from engine.models.wan.vae.receptive_field import decoder_reach, encoder_reach
 from engine.models.wan.vae.streams import Streaming, WanDecodeStream, WanEncodeStream
-from engine.ops.resize import with_values_beyond
 from engine.ops.transfer.parking import Parking
 from engine.tiling.latent_clips import first_frame, latent_of, mirrored_indices
 
@@ -154,9 +153,7 @@ class WanUpscaler(ShotModel):
 
     def finished(self, frames: Tensor, source: Tensor) -> Tensor:
         """Restored frames [T, 3, H, W] in [-1, 1], padded, as finished ones, nominally [0, 1]."""
-        size = self.canvas
-        result = frames[..., : size.height, : size.width].add(1).mul_(0.5).clamp_(0, 1)
-        return with_values_beyond(result, source)
+        return finished(frames, source, self.canvas)
 
     def close(self) -> None:
         """Give back buffers; the model is of no use afterwards."""

@@ -13,6 +13,7 @@ from engine.core.geometry import spread_indices
 from engine.models import gpu_passes
 from engine.models.gpu_passes import Passes
 from engine.models.planning.memory import DTYPE_BYTES
+from engine.models.planning.transformers import DitFlops
 from engine.models.seedvr2.dit.config import (
     DIT_3B,
     DIT_7B,
@@ -147,20 +148,6 @@ def streamed_bytes(config: DitConfig, weights: WeightBytes, blocks: int) -> int:
 
 
 # --- operations
-
-
-@dataclass(frozen=True, slots=True)
-class DitFlops:
-    """Floating-point operations of a forward; one multiply-add is two."""
-
-    linear: int
-    attention: int
-    ends: int  # part of `linear` before and after the blocks, which no narrow format multiplies
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return self.linear + self.attention
 
 
 @lru_cache(maxsize=256)

@@ -15,6 +15,7 @@ from engine.core.geometry import spread_indices
 from engine.models import gpu_passes
 from engine.models.gpu_passes import Passes
 from engine.models.planning.memory import DTYPE_BYTES
+from engine.models.planning.transformers import DitFlops
 from engine.models.swiftvr.dit.config import (
     CALL_VALUES,
     CHUNK_VALUES,
@@ -119,20 +120,6 @@ def resident_parts(use: DitUse, blocks: int | None) -> tuple[int, int, int]:
 
 
 # --- operations
-
-
-@dataclass(frozen=True, slots=True)
-class DitFlops:
-    """Floating-point operations of a chunk; one multiply-add is two."""
-
-    linear: int
-    attention: int
-    ends: int  # part of `linear` before and after the blocks, which no narrow format multiplies
-
-    @property
-    def total(self) -> int:
-        """All of them."""
-        return self.linear + self.attention
 
 
 @lru_cache(maxsize=256)
