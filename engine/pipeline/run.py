@@ -35,9 +35,10 @@ from engine.video.read.continuity import losses
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import PlanarFrame
 from engine.video.read.statements import with_statements
-from engine.video.write.containers import PICTURES, trial_notices
+from engine.video.write.containers import PICTURES
 from engine.video.write.mux import mux, tried
 from engine.video.write.segment_file import SegmentFile
+from engine.video.write.stream_notices import trial_notices
 
 logger = logging.getLogger(__name__)
 

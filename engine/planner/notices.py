@@ -21,8 +21,9 @@ from engine.settings.schema import JobSettings, describe, with_environment
 from engine.settings.switches import entries, named_changes
 from engine.video.colour_tags import assumed_matrix
 from engine.video.film_preparation import source_notices
-from engine.video.write import codecs, containers
+from engine.video.write import codecs
 from engine.video.write.statements import StatedResult, statement_notices
+from engine.video.write.stream_notices import stream_notices
 
 _TOO_LARGE = "plan-does-not-fit"
 SPARE_BYTES = 200 * 10**6  # left free on every disk
@@ -67,7 +68,7 @@ def notices_of(
         *source_notices(media, settings),
         *_size(plan, asked.size),
         *codecs.picture_notices(media, plan.picture),
-        *containers.stream_notices(media, plan.container, settings.sound),
+        *stream_notices(media, plan.container, settings.sound),
         *(statement_notices(media, StatedResult.of_plan(plan)) if media.statements else ()),
     ]
     return in_order(found)

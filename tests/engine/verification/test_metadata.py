@@ -9,7 +9,7 @@ from av.stream import Disposition
 
 from engine.verification.verify import verify
 from engine.video.read.probe import probe
-from engine.video.write.containers import stream_notices
+from engine.video.write.stream_notices import stream_notices
 from tests.helpers.clips import make_clip
 from tests.helpers.results import make_identity
 

@@ -18,7 +18,7 @@ from engine.protocol.media import MediaInfo
 from engine.settings.schema import JobSettings
 from engine.verification.verify import verify
 from engine.video.read.probe import probe
-from engine.video.write.containers import stream_notices
+from engine.video.write.stream_notices import stream_notices
 from tests.helpers.clips import Clip, make_clip, number_picture
 from tests.helpers.jobs import running_engine
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg

@@ -20,8 +20,9 @@ from engine.video.write.codecs import (
     picture_notices,
     plan_picture,
 )
-from engine.video.write.containers import CONTAINERS, plan_streams, stream_notices
+from engine.video.write.containers import CONTAINERS, plan_streams
 from engine.video.write.encoders import ENCODERS, ON_PROCESSOR, colour_options
+from engine.video.write.stream_notices import stream_notices
 from tests.helpers.clips import copied, make_clip
 from tests.helpers.plans import a_media
 

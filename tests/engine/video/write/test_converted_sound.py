@@ -20,14 +20,9 @@ from engine.settings.schema import JobSettings
 from engine.verification.verify import verify
 from engine.video.read.probe import probe
 from engine.video.read.sound import timed_samples
-from engine.video.write.containers import (
-    bit_rate_of,
-    conversion_of,
-    plan_streams,
-    stream_notices,
-    trial_notices,
-)
+from engine.video.write.containers import bit_rate_of, conversion_of, plan_streams
 from engine.video.write.mux import tried
+from engine.video.write.stream_notices import stream_notices, trial_notices
 from tests.helpers.clips import number_picture
 from tests.helpers.program import ROOT
 from tests.helpers.results import mux_all, plan_of, segments_of

@@ -28,10 +28,11 @@ from engine.video.write.codecs import (
     picture_notices,
     plan_picture,
 )
-from engine.video.write.containers import CONTAINERS, IMAGE_CODECS, stream_notices
+from engine.video.write.containers import CONTAINERS, IMAGE_CODECS
 from engine.video.write.image_files import ImageSegment
 from engine.video.write.mux import tried
 from engine.video.write.segment_writer import SegmentWriter
+from engine.video.write.stream_notices import stream_notices
 from tests.helpers.clips import copied, make_clip
 from tests.helpers.plans import a_media
 from tests.helpers.results import make_identity, mux_all, plan_of, random_planes, segments_of
