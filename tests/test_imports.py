@@ -119,9 +119,9 @@ print("\\n".join(sorted(file for file in files if file.startswith(root) and file
 """
 
 
-def test_a_plan_goes_through_at_most_60_files_in_17_packages(tmp_path):
+def test_a_plan_goes_through_at_most_62_files_in_17_packages(tmp_path):
     source = make_clip(tmp_path / "clip.mp4", frames=12)
     code = [sys.executable, "-c", FILES_OF_A_PLAN, source]
     files = subprocess.run(code, capture_output=True, text=True, check=True).stdout.split()
-    assert 30 < len(files) <= 60, "\n".join(files)
+    assert 30 < len(files) <= 62, "\n".join(files)
     assert len({Path(file).parent for file in files}) <= 17
