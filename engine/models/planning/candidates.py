@@ -17,9 +17,11 @@ from typing import Any, Generic, TypeVar
 
 from engine.core.geometry import Size
 from engine.core.messages import Message, message
-from engine.models.contracts import ShotPlan, Step
+from engine.models.contracts import ShotPlan, StageWork, Step
 from engine.models.planning.memory import Room
+from engine.models.video_vae.vae_use import SliceWork, half_sums
 from engine.protocol.plan import Notice
+from engine.settings.switches import Switches
 
 AT_ONCE = 2  # tiles in work at the same time, with the switch `two_tiles`
 LEAST_TILE = 256  # px, the smallest edge of a tile
@@ -77,6 +79,33 @@ class VaePlan(ShotPlan):
             for verb, tile in (("encodes", self.encode_tile), ("decodes", self.decode_tile))
         )
         return one, two
+
+
+def vae_stage(
+    made: SliceWork, dtype: str, switches: Switches, parked: float = 0.0, pinned: float = 0.0
+) -> StageWork:
+    """Work of a half of a VAE.
+
+    Args:
+        made: Work of all slices.
+        dtype: Type of the VAE.
+        switches: Optimisations.
+        parked: Bytes of carries that go to main memory and back.
+        pinned: Share of them for which there is pinned memory.
+    """
+    return StageWork(
+        kind="vae",
+        dtype=dtype,
+        operations=made.operations,
+        products=made.products,
+        half_sums=half_sums(switches.vae, dtype),
+        tf32=switches.run.tf32,
+        is_counted=True,
+        passed_bytes=made.passed,
+        launches=made.launches,
+        parked_bytes=parked * (1 - pinned),
+        parked_pinned_bytes=parked * pinned,
+    )
 
 
 S = TypeVar("S", bound=ShotPlan)

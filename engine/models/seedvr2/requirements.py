@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from engine.core.geometry import Size
 from engine.models.contracts import StageWork
+from engine.models.planning.candidates import vae_stage
 from engine.models.planning.memory import (
     DTYPE_BYTES,
     SOURCE_BYTES,
@@ -61,9 +62,9 @@ def stage_work(plan: SeedVr2Plan, frames: int) -> dict[str, StageWork]:
     encode, decode = vae_work(plan, frames)
     parked, share = parked_bytes(plan, frames)
     return {
-        "encode": encode.stage(plan.vae_dtype, plan.switches, parked["encode"], share),
+        "encode": vae_stage(encode, plan.vae_dtype, plan.switches, parked["encode"], share),
         "transformer": _transformer_stage(plan, clips(plan, frames)),
-        "decode": decode.stage(plan.vae_dtype, plan.switches, parked["decode"], share),
+        "decode": vae_stage(decode, plan.vae_dtype, plan.switches, parked["decode"], share),
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from engine.models.contracts import StageWork
+from engine.models.planning.candidates import vae_stage
 from engine.models.planning.memory import (
     DTYPE_BYTES,
     SOURCE_BYTES,
@@ -153,9 +154,9 @@ def stage_work(plan: SwiftVrPlan, frames: int) -> dict[str, StageWork]:
         for call in ("encode_slice", "decode_slice")
     )
     return {
-        "encode": encode.stage(plan.vae_dtype, plan.switches),
+        "encode": vae_stage(encode, plan.vae_dtype, plan.switches),
         "transformer": _transformer_stage(plan, frames),
-        "decode": decode.stage(plan.vae_dtype, plan.switches),
+        "decode": vae_stage(decode, plan.vae_dtype, plan.switches),
     }
 
 

@@ -12,10 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from engine.core.geometry import Size
-from engine.models.contracts import StageWork
 from engine.models.planning.memory import DTYPE_BYTES, PhaseMemory
 from engine.settings.optimisations import VaeSwitches
-from engine.settings.switches import Switches
 
 if TYPE_CHECKING:
     from engine.models.video_vae.load import VaeLoader
@@ -162,31 +160,6 @@ class SliceWork:
     def in_tiles(self, share: float, tiles: int) -> SliceWork:
         """Work in tiles that together have `share` times the pixels of a frame."""
         return replace(self * share, launches=self.launches * tiles)
-
-    def stage(
-        self, dtype: str, switches: Switches, parked: float = 0.0, pinned: float = 0.0
-    ) -> StageWork:
-        """A stage of this work, with carries that wait in main memory.
-
-        Args:
-            dtype: Type of the VAE.
-            switches: Optimisations.
-            parked: Bytes of carries that go to main memory and back.
-            pinned: Share of them for which there is pinned memory.
-        """
-        return StageWork(
-            kind="vae",
-            dtype=dtype,
-            operations=self.operations,
-            products=self.products,
-            half_sums=half_sums(switches.vae, dtype),
-            tf32=switches.run.tf32,
-            is_counted=True,
-            passed_bytes=self.passed,
-            launches=self.launches,
-            parked_bytes=parked * (1 - pinned),
-            parked_pinned_bytes=parked * pinned,
-        )
 
 
 def half_sums(switches: VaeSwitches, dtype: str) -> bool:

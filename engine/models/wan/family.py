@@ -19,6 +19,7 @@ from engine.models.planning.candidates import (
     tile_changes,
     tile_choices,
     tile_of,
+    vae_stage,
 )
 from engine.models.planning.memory import MemoryRequirement, Room
 from engine.models.upscalers import ShotModel
@@ -120,7 +121,7 @@ class WanFamily(ModelFamily[WanPlan]):
         """Both halves of the VAE, and the carries that wait elsewhere meanwhile."""
         parked, share = requirements.parked_bytes(work, frames)
         return {
-            stage: made.stage(work.dtype, work.switches, parked[stage], share)
+            stage: vae_stage(made, work.dtype, work.switches, parked[stage], share)
             for stage, made in requirements.stage_work(work, frames).items()
         }
 
