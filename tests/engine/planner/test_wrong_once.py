@@ -14,7 +14,7 @@ from engine.planner.rates import Rates
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_media
-from tools.reports.predictions import comparisons
+from tools.reports.user_runs import comparisons
 
 FULL_HD, FOUR_K = Size(1920, 1080), Size(3840, 2160)
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from engine.planner import gpu_speed, times
-from tools.reports.predictions import (
+from tools.reports.predictions import page
+from tools.reports.user_runs import (
     H100_FORMATS,
     H100_TIMES,
     Comparison,
@@ -14,7 +15,6 @@ from tools.reports.predictions import (
     h100_forward,
     h100_seconds,
     held,
-    page,
 )
 
 DOCS = Path(__file__).parents[3] / "docs" / "predictions.md"
