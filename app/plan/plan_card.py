@@ -115,6 +115,8 @@ class PlanCard(QFrame):
         plan = row.plan
         assert plan is not None
         time, file, free = self._figures
+        for figure in self._figures:  # the error of a download needs the room
+            figure.setVisible(row.job_id not in self._downloads.failures)
         caption = tr("time, measured") if plan.is_measured else tr("time, estimated")
         time.show_text(labels.expected(plan), caption)
         file.show_text(bytes_text(plan.output_bytes), tr("file size"))

@@ -128,10 +128,10 @@ COMBED = Notice(
 def test_each_finding_of_a_source_has_a_button_that_helps(bench):
     made = dataclasses.replace(plan(), notices=(COMBED, BARS))
     job_id = say_plan(bench, made)
-    assert "the visible part is 720x432 of 720x576" not in said(bench)
+    assert "the visible part is 720×432 of 720×576" not in said(bench)
     assert not remedies(bench), "a line each"
     unfold(bench)
-    assert "the visible part is 720x432 of 720x576" in said(bench)
+    assert "the visible part is 720×432 of 720×576" in said(bench)
     assert list(remedies(bench)) == ["Black bars: Crop and add again"], "one is chosen already"
     remedies(bench)["Black bars: Crop and add again"].click()
     bench.hear()
