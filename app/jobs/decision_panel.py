@@ -22,6 +22,7 @@ from app.widgets.error_view import ErrorCard
 from app.widgets.layouts import column, layout_of, row, set_margins
 from app.widgets.parts import bind_text, button, label, named
 from app.widgets.plain import caption, set_tip
+from engine.core.errors import PretendedGpu
 
 _NAME_WIDTH = 110  # px of a video's name on a button
 _MARGIN = 16  # px at both sides
@@ -217,9 +218,11 @@ class DecisionPanel(QWidget):
 
     def _download_text(self) -> str:
         """Text of the button, with the size of the download where the plan knows it."""
-        plan = self._row.plan if self._row is not None else None
-        notices = plan.notices if plan is not None else ()
+        row = self._row
+        notices = row.plan.notices if row is not None and row.plan is not None else ()
         size = next((str(n.params.get("size", "")) for n in notices if n.code == MISSING), "")
+        if row is not None and PretendedGpu.code in row.refusals:  # nothing starts afterwards
+            return tr("Download · {size}", size=size) if size else tr("Download")
         return tr("Download and start · {size}", size=size) if size else tr("Download and start")
 
     def _why_not(self) -> str:

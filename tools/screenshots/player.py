@@ -169,6 +169,8 @@ class Player:
     @property
     def dialog(self) -> QWidget | None:
         """A page that is open in front of the window."""
+        from app.jobs.report_dialog import ReportDialog
+
         program = self._program
         views = (
             program.models.view,
@@ -181,6 +183,7 @@ class Player:
             program.window.help,
             program.machines.dialog,
             program.machines.page,
+            *program.window.findChildren(ReportDialog),
         )
         return next((view for view in views if view.isVisible()), None)
 

@@ -269,6 +269,7 @@ def test_a_pretended_gpu_downloads_and_starts_nothing(bench):
     bench.engine.notices = (MODEL, pretended)
     bench.program.controller.plan_all_again()
     bench.hear()
+    assert "start" not in primary(bench)
     bench.press("primaryAction")
     bench.engine.notices = (pretended,)
     bench.finish_files()
