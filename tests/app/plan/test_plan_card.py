@@ -75,6 +75,18 @@ def test_a_plan_on_a_card_is_shown_with_its_limit_and_its_time(bench):
     assert not bench.find("plannedFor").isVisible()
 
 
+def test_memory_leaves_its_room_to_a_refusal_that_is_about_something_else(bench):
+    there = Notice(
+        code="output-exists", case="before-start", severity="refusal", params={"name": "film.mp4"}
+    )
+    job_id = say_plan(bench, on_gpu(plan()))
+    for refusals, has_bar in (((), True), ((TOO_MUCH,), True), ((there,), False)):
+        made = dataclasses.replace(on_gpu(plan()), notices=refusals)
+        bench.emit(events.PlanChosen(job_id=job_id, plan=made))
+        assert bench.find("memoryBar0").isVisible() == has_bar
+        assert bench.find("whyThisPlan").isVisible(), "it needs no scrolling"
+
+
 def test_a_guessed_time_leads_to_the_speed_test(bench, qtbot):
     job_id = say_plan(bench, dataclasses.replace(on_gpu(plan()), is_measured=False))
     link = bench.find("speedTest")
