@@ -30,7 +30,7 @@ from app.widgets.sheet import Sheet
 
 _QUEUE_FROM = 1180  # px of width below which the queue folds
 _QUEUE_FOLDS = 160  # px below which a queue that is dragged narrow folds
-_CHOICES_FROM = 520  # px of height below which the choices fold
+_CHOICES_FROM = 510  # px of height below which the choices fold
 _LOW = 345  # px of height below which gaps shrink
 _WHY_WIDTH = 460
 _CARD_SHARE = 0.4  # of the window's height, for the card of the plan

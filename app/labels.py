@@ -152,6 +152,8 @@ def state(row: JobRow) -> str:
         case JobState.WAITING:
             if not row.is_refused:
                 return tr("Queued")
+            if row.is_downloading:
+                return tr("Downloading")
             return tr("Needs a download") if can_download(row) else tr("Cannot start yet")
         case JobState.RUNNING:
             return stage(row)

@@ -49,6 +49,7 @@ class DownloadsController(QObject):
         window.actions_["download_start"].triggered.connect(self._begin_selected)
         window.actions_["download_stop"].triggered.connect(self._stop_selected)
         restart.changed.connect(self._follow_restart)
+        model.changed.connect(lambda: self._queue.mark_downloading(self._model.films))
         for changed in (model.changed, self._queue.queue_changed, self._queue.job_changed):
             changed.connect(self._look)
         hub.subscribe(events.TaskFailed, self._fail)

@@ -58,8 +58,10 @@ class PreviewController(QObject):
             self._view.show_empty()
             return
         if row.job_id == self._view.job_id:
+            self._view.set_active(row.state.is_active)
             return
         self._view.show_job(row.job_id, row.media, row.picture)
+        self._view.set_active(row.state.is_active)
         if row.plan is not None:
             self._view.show_plan(row.job_id, row.plan)
         if row.report is None and row.done:  # its finished pieces can be played

@@ -49,7 +49,7 @@ _SPEC = PageSpec(
         "and import it."
     ),
     foot_spacing=24,
-    widths=Widths(facts=(72, 88), state=168, button=104),
+    widths=Widths(facts=(72, 88), state=168, button=116),
     size=(900, 380),
     least=(760, 380),
 )

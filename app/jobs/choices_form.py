@@ -274,8 +274,8 @@ class ChoicesForm(QWidget):
             self._editors,
             self._chosen,
             Stretch(1),
-            spacing=8,
-            margins=(16, 14, 16, 12),
+            spacing=6,
+            margins=(16, 14, 16, 4),
             on=self,
         )
         column(
@@ -290,7 +290,6 @@ class ChoicesForm(QWidget):
         )
         column(
             self._target,
-            6,
             self.presets,
             self._limits,
             row(self._treatment_label, STRETCH, self._chosen_treatment),

@@ -22,8 +22,11 @@ from app.widgets.error_view import ErrorCard
 from app.widgets.layouts import column, layout_of, row, set_margins
 from app.widgets.parts import bind_text, button, label, named
 from app.widgets.plain import caption, set_tip
+from engine.core.errors import PretendedGpu
 
 _NAME_WIDTH = 110  # px of a video's name on a button
+_MARGIN = 16  # px at both sides
+_BAR = 12  # px of the right margin, for the scroll bar of a long card
 
 
 def download_action(downloads: DownloadsModel, row: JobRow | None) -> str:
@@ -93,9 +96,11 @@ class DecisionPanel(QWidget):
         self._stops = named(Switch(), "stopsAfterThis")
         cards = QWidget()
         column(self._hint, self.plan, self.doubt, self.error, on=cards)
+        cards.setFixedWidth(tokens.CHOICES_WIDTH - 1 - 2 * _MARGIN)  # with a scroll bar, too
         self._cards = CompactScroll(cards)
         buttons = row((self._primary, 1), self._second, spacing=8)
-        column(self._cards, self._running, self._stops, buttons, on=self)
+        self._below = column(self._running, self._stops, buttons, margins=(0, 0, _BAR, 0))
+        column(self._cards, self._below, on=self)
         self._stops.clicked.connect(self.stop_requested)
         self.plan.choices_requested.connect(self.choices_requested)
         actions["start"].changed.connect(self._show_buttons)
@@ -131,9 +136,10 @@ class DecisionPanel(QWidget):
 
     def set_low(self, is_low: bool) -> None:
         """Shrink gaps in a low window."""
-        gap = 6 if is_low else 10
-        layout_of(self).setSpacing(gap)
-        set_margins(layout_of(self), (16, gap, 16, gap + 4))
+        gap = 6 if is_low else 8
+        for layout in (layout_of(self), self._below):
+            layout.setSpacing(gap)
+        set_margins(layout_of(self), (_MARGIN, gap, _MARGIN - _BAR, gap + 4))
         # The main button comes in its place, and never below a pointer that was about to pause.
         height = 0 if is_low else self._primary.sizeHint().height()
         self._stops.setMinimumHeight(height)
@@ -212,9 +218,11 @@ class DecisionPanel(QWidget):
 
     def _download_text(self) -> str:
         """Text of the button, with the size of the download where the plan knows it."""
-        plan = self._row.plan if self._row is not None else None
-        notices = plan.notices if plan is not None else ()
+        row = self._row
+        notices = row.plan.notices if row is not None and row.plan is not None else ()
         size = next((str(n.params.get("size", "")) for n in notices if n.code == MISSING), "")
+        if row is not None and PretendedGpu.code in row.refusals:  # nothing starts afterwards
+            return tr("Download · {size}", size=size) if size else tr("Download")
         return tr("Download and start · {size}", size=size) if size else tr("Download and start")
 
     def _why_not(self) -> str:

@@ -178,6 +178,8 @@ def _look(row: JobRow) -> _Look:
             return _Look(theme.accent, "check")
         case JobState.FAILED | JobState.REJECTED:
             return _Look(theme.error, "error")
+        case JobState.WAITING if row.is_refused and row.is_downloading:
+            return _Look(theme.information, "download")
         case JobState.WAITING if row.is_refused:
             return _Look(theme.warning, "warning")
         case JobState.WAITING:

@@ -229,7 +229,7 @@ class MachinesPage(Page):
         )
         self._foot = label(
             lambda: tr(
-                "To use them for a video: More settings, {setting}: {choice}.",
+                "To use them for a video: More settings › {setting} › {choice}.",
                 setting=setting_title("machines"),
                 choice=choice_text("machines", "all"),
             ),

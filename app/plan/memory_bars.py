@@ -100,7 +100,9 @@ def _show(row: Row, name: Label, bar: ShareBar, figure: Label) -> None:
     bar.set_shares(row.needed / whole, tick=tick, is_over=row.is_over)
     needed, limit = memory_text(row.needed), memory_text(row.limit)
     name.setText(row.name)
-    figure.setText(needed)
+    number, unit = needed.split(" ")
+    shown = number if limit.endswith(unit) else needed
+    figure.setText(f"{shown} / {limit}" if row.limit else needed)
     set_kind(figure, "error" if row.is_over else "strong")
     for part in (name, bar, figure):
         set_tip(part, row.tip)

@@ -269,7 +269,7 @@ class DownloadLines(QWidget):
         self._then.setVisible(needs is not None)
         if needs is not None:
             self._then.setText(
-                tr("Upreel then restarts and starts the video automatically.")
+                tr("Upreel then restarts and starts the video.")
                 if needs.runtime
                 else tr("The video then starts automatically.")
             )

@@ -15,13 +15,13 @@ from app.plan.streams import summary
 from app.state.downloads_model import DownloadsModel, can_download
 from app.state.job_row import JobRow
 from app.theme.icons import pixmap
-from app.widgets.layouts import STRETCH, column, row
+from app.widgets.layouts import STRETCH, TOP, column, row
 from app.widgets.notice_line import colour_of
 from app.widgets.parts import button, label, named, set_kind
 from app.widgets.plain import set_tip
 from app.widgets.tab_stop import TabStop
-from engine.core.errors import WeightsMissing
-from engine.core.units import bytes_text, memory_text
+from engine.core.errors import PlanDoesNotFit, WeightsMissing
+from engine.core.units import bytes_text
 from engine.protocol.plan import Plan
 
 _LITTLE_ROOM = "disk-may-fill"  # a warning
@@ -41,11 +41,7 @@ class PlanCard(QFrame):
         named(self, "planCard", "card")
         self._downloads = downloads
         self._row: JobRow | None = None
-        self._icon, self._head, self._limit = (
-            label(),
-            label(name="planHead"),
-            label(kind="secondary"),
-        )
+        self._icon, self._head = label(), label(name="planHead")
         self._planned_for = label(kind="planned", name="plannedFor", wraps=True)
         self._bars = MemoryBars()  # only the fullest; all of them are in `PlanDetails`
         self._figures = [named(_Figure(), f"plan-{name}") for name in ("time", "size", "disk")]
@@ -56,16 +52,15 @@ class PlanCard(QFrame):
         why = button("Why this plan", "whyThisPlan", "link", on=self.why_requested)
         self._notes.choices_requested.connect(self.choices_requested)
         column(
-            row(self._icon, self._head, STRETCH, self._limit, spacing=6),
+            row(self._icon, self._head, STRETCH, why, spacing=6),
             self._planned_for,
             row(*self._figures, spacing=14),
             self._bars,
             self._notes,
-            self._streams,
+            row((self._streams, 1), (self._guess, 0, TOP), spacing=14),
             self._machines,
-            row(why, STRETCH, self._guess, spacing=14),
-            spacing=6,
-            margins=(14, 10, 14, 8),
+            spacing=5,
+            margins=(14, 10, 14, 10),
             on=self,
         )
         TabStop(self, (why, self._guess))
@@ -83,12 +78,10 @@ class PlanCard(QFrame):
             return
         self._show_head(row)
         self._bars.show_rows([fullest(row.plan)])
-        downloads = self._downloads
-        self._bars.setVisible(row.job_id not in (*downloads.films, *downloads.failures))  # for room
+        self._bars.setVisible(_is_about_memory(row.plan))
         self._show_figures(row)
         self._notes.show_job(row)
         self._streams.setText(summary(row))
-        self._streams.setVisible(bool(self._streams.text()))
         self._show_machines(row.plan)
 
     def _show_head(self, row: JobRow) -> None:
@@ -113,7 +106,6 @@ class PlanCard(QFrame):
         self._head.setText(text)
         kinds = {"refusal": "error", "warning": "warning", "info": "strong", "good": "good"}
         set_kind(self._head, kinds[severity])
-        self._limit.setText(tr("limit {size}", size=memory_text(fullest(plan).limit)))
         self._planned_for.setVisible(plan.is_pretended)
         self._planned_for.setText(
             tr("Planned for {gpu}, which is not in this computer", gpu=plan.card)
@@ -123,6 +115,8 @@ class PlanCard(QFrame):
         plan = row.plan
         assert plan is not None
         time, file, free = self._figures
+        for figure in self._figures:  # the error of a download needs the room
+            figure.setVisible(row.job_id not in self._downloads.failures)
         caption = tr("time, measured") if plan.is_measured else tr("time, estimated")
         time.show_text(labels.expected(plan), caption)
         file.show_text(bytes_text(plan.output_bytes), tr("file size"))
@@ -148,6 +142,12 @@ class PlanCard(QFrame):
             self._machines.setText(tr("Paired computers process parts of it, too"))
         else:
             self._machines.setText(engine_messages.text(together))
+
+
+def _is_about_memory(plan: Plan) -> bool:
+    """Whether memory decides about a plan; else its bar leaves the room to what does."""
+    refusals = {n.code for n in plan.notices if n.severity == "refusal"} - {PRETENDED}
+    return not refusals or PlanDoesNotFit.code in refusals
 
 
 class _Figure(QWidget):

@@ -102,7 +102,8 @@ class PreviewView(QWidget):
         self._media: MediaInfo | None = None
         self._plan: Plan | None = None
         self._film: FilmClock | None = None
-        self._is_running = self._is_followed = self._mode_is_users = False
+        self._is_active = self._is_running = False
+        self._is_followed = self._mode_is_users = False
         self._is_opened = self._sweeps = False  # the split, by a first look
         self._counts_written = False  # progress of "write" counts, once there was one
 
@@ -163,6 +164,11 @@ class PreviewView(QWidget):
         self._plan = plan
         self.pair.set_plan(plan)
         self.figures.show_plan(plan)
+
+    def set_active(self, is_active: bool) -> None:
+        """Give figures their place while the shown job is in work; else its plan says the same."""
+        self._is_active = is_active
+        self._fit_below()
 
     def _pair_changed(self) -> None:
         """Other videos are compared, or can be."""
@@ -300,6 +306,7 @@ class PreviewView(QWidget):
         """The shown job failed or was cancelled: nothing moves any more."""
         self._stop()
         self.figures.stop()
+        self._is_active = False
         self._show_below(self.figures)
 
     # Frames
@@ -308,7 +315,8 @@ class PreviewView(QWidget):
         """The first sign of a running job: follow it."""
         if self._is_running:
             return
-        self._is_running, self.pair.is_finished = True, False
+        self._is_active = self._is_running = True
+        self.pair.is_finished = False
         self._show_below(self.figures)
         self._follow()
 
@@ -389,7 +397,7 @@ class PreviewView(QWidget):
 
     def _fit_below(self) -> None:
         is_report = self._below.currentWidget() is self.strip
-        self._below.setVisible(is_report or self.height() >= _LOW_PX)
+        self._below.setVisible(is_report or (self._is_active and self.height() >= _LOW_PX))
         self.workers.setVisible(self.workers.has_some and self.height() >= _HIGH_PX)
 
     def _show_language(self) -> None:

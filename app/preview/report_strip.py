@@ -128,7 +128,7 @@ class ReportStrip(QFrame):
         icons = {
             self._again: "copy",
             self._folder: "folder",
-            self._details: "check",
+            self._details: "info",
             self._compare: "side-by-side",
         }
         self._icon.show()

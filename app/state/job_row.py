@@ -79,6 +79,7 @@ class JobRow:
     lost: ErrorInfo | None = None  # why its finished result cannot be looked at any more
     is_watched: bool = False  # it came from the watched folder
     is_accepted: bool = False  # the user keeps its result as it is
+    is_downloading: bool = False  # its missing files are being downloaded
     warnings: tuple[Notice, ...] = ()
     downgrades: tuple[Downgrade, ...] = ()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from PySide6.QtCore import (
@@ -154,6 +155,13 @@ class QueueModel(QAbstractListModel):
         if row is not None:
             row.is_accepted = True
             self._emit_changed(row)
+
+    def mark_downloading(self, job_ids: Collection[str]) -> None:
+        """Remember which videos wait for downloads that run."""
+        for row in self._rows:
+            if row.is_downloading != (row.job_id in job_ids):
+                row.is_downloading = not row.is_downloading
+                self._emit_changed(row)
 
     def mark_watched(self, job_id: str) -> None:
         """Remember that a video came from the watched folder."""

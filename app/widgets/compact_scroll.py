@@ -24,8 +24,9 @@ class CompactScroll(QScrollArea):
         self.setWidget(body)
 
     def sizeHint(self) -> QSize:
-        """Returns the height of the body at the present width."""
-        body, width = self.body, max(self.width(), self.minimumWidth())
+        """Returns the height of the body at the present width, or at its own where that is less."""
+        body = self.body
+        width = min(max(self.width(), self.minimumWidth()), body.maximumWidth())
         hint = body.sizeHint()
         height = body.heightForWidth(width) if body.hasHeightForWidth() else hint.height()
         return QSize(hint.width(), height)

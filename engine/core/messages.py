@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -216,7 +217,9 @@ class MessageCatalogue:
             return self.text(value)
         if isinstance(value, tuple):
             return self.text(Message("list.separator")).join(map(self._value, value))
-        return one_line(value)
+        text = one_line(value)
+        is_size = self._form == "window" and re.fullmatch(r"\d+x\d+", text)
+        return text.replace("x", "×") if is_size else text  # typed with "x" elsewhere
 
 
 @functools.cache

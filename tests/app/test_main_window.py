@@ -228,7 +228,7 @@ def test_the_keyboard_goes_from_top_to_bottom(bench):
         reached.append(window.focusWidget().objectName())
     reached = reached[: reached.index("logButton") + 1]
     image = ["compareCanvas", "tryFrame", "playButton", "timelineStrip"]
-    plan = ["outputFolder", "noticeHead", "whyThisPlan", "primaryAction", "logButton"]
+    plan = ["outputFolder", "whyThisPlan", "noticeHead", "primaryAction", "logButton"]
     for wanted in (image, plan):
         first = reached.index(wanted[0])
         assert reached[first : first + len(wanted)] == wanted

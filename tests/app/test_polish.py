@@ -30,6 +30,7 @@ def test_figures_below_the_picture_are_never_cut(bench: Bench, width: int, langu
     bench.program.use_language(language)
     made = dataclasses.replace(on_gpu(plan()), seconds_low=84.0, seconds_high=600.0)
     say_plan(bench, made)
+    bench.do("start")
     bench.window.resize(width, 720)
     settle()
     figures = bench.window.preview.figures

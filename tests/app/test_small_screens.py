@@ -11,6 +11,7 @@ from app.actions import SPECS
 from app.jobs.found_files import media_files
 from app.preview.empty_view import EmptyView
 from app.ui_state import UiState
+from app.widgets.compact_scroll import CompactScroll
 from app.window_place import fitted, keep_place, key_of, place_window
 from engine.core.errors import DiskFull, ResultHeldBack
 from engine.protocol.plan import Notice
@@ -212,6 +213,25 @@ def test_the_form_never_moves_sideways(bench):
 
 
 # The right column
+
+
+@pytest.mark.parametrize("on_card", [False, True])
+def test_on_a_small_laptop_nothing_that_most_choose_lies_below_a_fold(bench, on_card):
+    say_plan(bench, on_gpu(plan()) if on_card else plan())
+    resize(bench, 1366, 688)
+    area = bench.window.choices.parentWidget().parentWidget()
+    assert area.verticalScrollBar().maximum() == 0
+    assert lies_inside(bench.find("moreChoices"))
+
+
+def test_a_card_that_scrolls_is_as_wide_as_any_other(bench):
+    say_plan(bench, dataclasses.replace(plan(), notices=(TOO_MUCH,) * 4))
+    card, start = bench.find("planCard"), bench.find("primaryAction")
+    bar = bench.window.decision.findChild(CompactScroll).verticalScrollBar()
+    for size, scrolls in (((1440, 900), False), ((1366, 560), True)):
+        resize(bench, *size)
+        assert bar.isVisible() == scrolls
+        assert card.width() == start.width()
 
 
 def test_the_refusal_is_open_and_the_rest_a_line_each(bench):

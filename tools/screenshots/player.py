@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from app.application import Program
 
 
+_ROUNDS = 20  # of events, at least: a busy computer needs longer for each
+
+
 @dataclass
 class Recording:
     """Events of the engine for each job, in order, and the pictures of one frame."""
@@ -156,9 +159,10 @@ class Player:
         from PySide6.QtCore import QDeadlineTimer, QEventLoop
         from PySide6.QtWidgets import QApplication
 
-        deadline = QDeadlineTimer(300)
-        while not deadline.hasExpired():
+        deadline, rounds = QDeadlineTimer(300), 0
+        while not deadline.hasExpired() or rounds < _ROUNDS:
             QApplication.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 20)
+            rounds += 1
 
     @property
     def model_files(self) -> events.ModelFilesListed:
@@ -169,6 +173,8 @@ class Player:
     @property
     def dialog(self) -> QWidget | None:
         """A page that is open in front of the window."""
+        from app.jobs.report_dialog import ReportDialog
+
         program = self._program
         views = (
             program.models.view,
@@ -181,6 +187,7 @@ class Player:
             program.window.help,
             program.machines.dialog,
             program.machines.page,
+            *program.window.findChildren(ReportDialog),
         )
         return next((view for view in views if view.isVisible()), None)
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtWidgets import QLineEdit, QScrollArea
 
 from engine.api import UnfinishedJob
-from engine.core.errors import CheckpointMismatch, SettingsError
+from engine.core.errors import CheckpointMismatch, GpuLost, SettingsError
 from engine.protocol import events
 from engine.settings.schema import JobSettings
 
@@ -100,11 +102,68 @@ def _wrong_name(player: Player) -> None:
     field.editingFinished.emit()
 
 
+def _many(player: Player) -> None:
+    """A video is upscaled, and 199 wait."""
+    running(player)
+    _add(player, [f"Holiday {number:03}.mp4" for number in range(1, 198)])
+
+
+def _add(player: Player, names: list[str], **media: Any) -> None:
+    """Files that wait, each with its plan.
+
+    Args:
+        player: Engine that says so.
+        names: Names of the files, which are those of their jobs.
+        media: Other values of what was read of them.
+    """
+    said = list[events.Event]()
+    for name in names:
+        player.add(name, name)
+        for event in player.recording.until(events.JobStarted):
+            match event:
+                case events.JobQueued():
+                    found = replace(event.media, path=Path(name), **media)
+                    said.append(replace(event, job_id=name, media=found))
+                case events.PlanChosen(plan=plan):
+                    output = plan.output.with_stem(f"{Path(name).stem}_x2")
+                    said.append(replace(event, job_id=name, plan=replace(plan, output=output)))
+    player.say(said)
+
+
+def _stills(player: Player) -> None:
+    """Photographs wait."""
+    recorded = next(e for e in player.recording.said if isinstance(e, events.JobQueued))
+    video = replace(recorded.media.video, frame_count=1, duration=Fraction(1, 24))
+    names = [f"DSC_{number:04}.png" for number in range(41, 45)]
+    _add(player, names, kind="image", video=video, streams=())
+    player.program.window.queue_column.view.select(names[0])
+
+
+def _trimmed(player: Player) -> None:
+    """Two of four seconds are upscaled."""
+    queued(player)
+    player.program.window.choices.choose({"start": "1", "stop": "3"})
+    for event in player.recording.until(events.JobStarted):
+        if isinstance(event, events.PlanChosen):
+            plan = replace(event.plan, start=Fraction(1), stop=Fraction(3))
+            player.play([replace(event, plan=plan)])
+
+
+def _gpu_lost(player: Player) -> None:
+    running(player)
+    error = GpuLost("running", reason="CUDA error: an illegal memory access was encountered")
+    player.say([events.JobFailed(job_id="sample", error=error.info())])
+
+
 STATES: dict[str, Callable[[Player], None]] = {
     "unfinished": lambda player: _unfinished(player, "upreel_sample.mp4"),
     "unfinished_and_waiting": _unfinished_and_waiting,
     "unfinished_unable": _unable,
     "queued": queued,
+    "many": _many,
+    "stills": _stills,
+    "trimmed": _trimmed,
+    "gpu_lost": _gpu_lost,
     "dropping": _dropping,
     "more": _more,
     "watched": _watched,

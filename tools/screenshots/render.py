@@ -263,6 +263,16 @@ def _finished(player: Player) -> None:
     player.settle()
 
 
+def _report(player: Player) -> None:
+    from app.jobs.report_dialog import ReportDialog
+
+    _finished(player)
+    report = player.program.queue.rows[0].report
+    assert report is not None
+    ReportDialog(report, player.program.window).show()
+    player.settle()
+
+
 def _failed(player: Player) -> None:
     queue_states.running(player)
     error = DiskFull("while-writing", name="upreel_sample_x2.mp4").info()
@@ -320,6 +330,7 @@ STATES: dict[str, Callable[[Player], None]] = {
     "other_selected": _other_selected,
     "paused": _paused,
     "finished": _finished,
+    "report": _report,
     "failed": _failed,
     "cancelled": _cancelled,
     "rejected": _rejected,

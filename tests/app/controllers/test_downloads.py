@@ -6,6 +6,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication
 
+from app import labels
 from app.controllers import restart
 from app.state.job_row import JobState
 from engine.protocol import commands, events
@@ -64,6 +65,7 @@ def test_one_press_gets_the_model_and_the_film_starts(bench):
     for text in ("Downloading", "Downloading the model", "MB/s", "starts automatically"):
         assert text in shown
     assert primary(bench) == "Stop download"
+    assert labels.state(bench.window.selected) == "Downloading", "the card in the queue, too"
     assert not bench.asked(commands.StartQueue)
     bench.engine.notices = ()
     bench.finish_files()
@@ -267,6 +269,7 @@ def test_a_pretended_gpu_downloads_and_starts_nothing(bench):
     bench.engine.notices = (MODEL, pretended)
     bench.program.controller.plan_all_again()
     bench.hear()
+    assert "start" not in primary(bench)
     bench.press("primaryAction")
     bench.engine.notices = (pretended,)
     bench.finish_files()

@@ -69,10 +69,22 @@ def test_a_card_has_a_bar_for_each_stage_and_one_for_main_memory():
 def test_a_plan_on_a_card_is_shown_with_its_limit_and_its_time(bench):
     say_plan(bench, on_gpu(plan()))
     shown = said(bench)
-    for one in ("Fits into memory", "limit 15.0 GB", "11.4 GB", "41–50 min", "time, measured"):
+    for one in ("Fits into memory", "11.4 / 15.0 GB", "41–50 min", "time, measured"):
         assert one in shown
     assert not bench.find("speedTest").isVisible()
     assert not bench.find("plannedFor").isVisible()
+
+
+def test_memory_leaves_its_room_to_a_refusal_that_is_about_something_else(bench):
+    there = Notice(
+        code="output-exists", case="before-start", severity="refusal", params={"name": "film.mp4"}
+    )
+    job_id = say_plan(bench, on_gpu(plan()))
+    for refusals, has_bar in (((), True), ((TOO_MUCH,), True), ((there,), False)):
+        made = dataclasses.replace(on_gpu(plan()), notices=refusals)
+        bench.emit(events.PlanChosen(job_id=job_id, plan=made))
+        assert bench.find("memoryBar0").isVisible() == has_bar
+        assert bench.find("whyThisPlan").isVisible(), "it needs no scrolling"
 
 
 def test_a_guessed_time_leads_to_the_speed_test(bench, qtbot):
@@ -128,10 +140,10 @@ COMBED = Notice(
 def test_each_finding_of_a_source_has_a_button_that_helps(bench):
     made = dataclasses.replace(plan(), notices=(COMBED, BARS))
     job_id = say_plan(bench, made)
-    assert "the visible part is 720x432 of 720x576" not in said(bench)
+    assert "the visible part is 720×432 of 720×576" not in said(bench)
     assert not remedies(bench), "a line each"
     unfold(bench)
-    assert "the visible part is 720x432 of 720x576" in said(bench)
+    assert "the visible part is 720×432 of 720×576" in said(bench)
     assert list(remedies(bench)) == ["Black bars: Crop and add again"], "one is chosen already"
     remedies(bench)["Black bars: Crop and add again"].click()
     bench.hear()

@@ -285,8 +285,10 @@ def test_another_job_gets_a_clean_stage(shown, media):
     shown.show_job("b", media, flat(64, 36, BLUE))
     assert _middle(shown) == BLUE
     assert shown.timeline.strip.finished == 0
-    assert shown.figures.isVisible()
+    assert not shown.figures.isVisible(), "the plan card says the same"
     assert shown.figures.figure("frame").text == "–"
+    shown.set_active(True)
+    assert shown.figures.isVisible()
     assert shown.canvas.scene.labels == ("Original 64×36", "Result 64×36")
 
 
