@@ -227,7 +227,7 @@ class FrameStatements:
             yield one
 
     def until(self, pts: int) -> FrameStatement:
-        """What the frames up to the time of a frame state that was made of them."""
+        """Statements of the frames up to the time of a frame that was made of them."""
         found = FrameStatement()
         while self._waiting and self._waiting[0][0] <= pts:
             found = found.followed_by(self._waiting.popleft()[1])

@@ -146,6 +146,8 @@ def _case_of(statement: Statement, result: StatedResult) -> str:
         return "parts"
     if result.container not in CONTAINERS:
         return "pictures"
+    if statement.kind == "hdr10-plus" and statement.value != UNWRITABLE:
+        return "hdr10-plus"
     if statement.kind in _DYNAMIC_HDR:
         return "dynamic-hdr"
     if statement.kind == "time-code" and not result.is_from_start:

@@ -138,7 +138,7 @@ NAMED = [
     (stating("dolby-vision", "ipt"), {}, "dolby-vision-colours"),
     (stating("dolby-vision", "8.1"), {}, "dynamic-hdr"),
     (stating("dolby-vision", "7.6"), {}, "dynamic-hdr"),
-    (stating("hdr10-plus"), {}, "dynamic-hdr"),
+    (stating("hdr10-plus"), {}, "hdr10-plus"),
     (stating("hdr10-plus", UNWRITABLE), {"codec": "hevc"}, "dynamic-hdr"),
     (stating("captions"), {"codec": "ffv1"}, "captions"),
     (stating("captions"), {"container": "image"}, "pictures"),
