@@ -27,7 +27,8 @@ from engine.files import catalogue
 from engine.hardware.gpu_table import gpu_specs
 from engine.settings.assignments import with_text
 from engine.settings.optimisations import choices, optimisations
-from engine.settings.schema import JobSettings
+from engine.settings.schema import IMAGE_FORMATS, VIDEO_FORMATS, JobSettings
+from engine.video.write.containers import CONTAINERS, IMAGE_SUFFIXES
 from tests.helpers.clips import make_clip
 from tests.helpers.community import REFUSED, RUN
 from tests.helpers.old_words import old_words
@@ -278,6 +279,24 @@ def test_settings_in_documents_can_be_made() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+CODECS = {"H.264": "h264", "HEVC": "hevc", "AV1": "av1", "VP9": "vp9"}
+CODECS |= {"ProRes": "prores", "FFV1": "ffv1"}
+
+
+def test_the_table_of_formats_is_that_of_the_program() -> None:
+    text = (ROOT / "docs" / "command-line.md").read_text("utf-8")
+    table = text.partition("| format | name |")[2].partition("\n\n")[0].splitlines()[2:]
+    rows = {row.split("`")[1]: row.strip("|").split("|") for row in table}
+    assert list(rows) == [*VIDEO_FORMATS, *IMAGE_FORMATS]
+    for name, (_, suffixes, video, *_others) in rows.items():
+        named = tuple(re.findall(r"`(\.\w+)`", suffixes))
+        if name in IMAGE_FORMATS:
+            assert set(named) == {one for one, codec in IMAGE_SUFFIXES.items() if codec == name}
+            continue
+        codecs = {CODECS[one] for one in re.findall("|".join(CODECS), video)}
+        assert (named, codecs) == (CONTAINERS[name].suffixes, CONTAINERS[name].picture), name
+
+
 # --- where statements are tried
 
 
@@ -384,12 +403,12 @@ def test_words_about_predicted_speeds_are_those_of_the_plans() -> None:
             assert best / fps["1080p Fast"] < 0.5, "Fast takes less than half the time of Best"
             assert best / fps["1080p Balanced"] == pytest.approx(2 / 3, abs=0.06), "two thirds"
             assert best / fps["1080p 3B"] > 0.88, "3B saves about a tenth of the time at most"
-    faq = (ROOT / "docs" / "faq.md").read_text("utf-8")
+    faq = " ".join((ROOT / "docs" / "faq.md").read_text("utf-8").split())
     several = (ROOT / "docs" / "several-gpus.md").read_text("utf-8")
     for gpu in ("RTX 4090", "RTX 3060"):
         row = rf"\| {gpu} \+ {gpu} \| seedvr2-7b-sharp, 1080 px \| (\d+) min"
         (minutes,) = re.findall(row, several)
-        said = re.search(rf"(\d+) hours on\s+an {gpu}", faq)
+        said = re.search(rf"(\d+) hours on an {gpu}", faq)
         assert said is not None
         assert round(int(minutes) / 60) == int(said[1]), gpu
 

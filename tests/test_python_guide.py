@@ -49,7 +49,7 @@ def test_an_example_runs(
     code = EXAMPLES[place]
     exec(compile(code, place, "exec"), {"__name__": "__main__"})  # noqa: S102 - runs examples of docs/python.md, which is in this tree
     printed = capsys.readouterr().out
-    for expected in re.findall(r"print\(.*\)  # (.+)", code):
+    for expected in re.findall(r"print\(.*\)\n? +# (.+)", code):
         assert expected in printed
     for made in tmp_path.glob("*.pth"):
         engine.load_vae(made.name, device="cpu")

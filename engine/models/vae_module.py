@@ -100,17 +100,26 @@ class Vae(nn.Module):
         Raises:
             UnsuitableTensor: Its shape or type is another.
         """
-        clips = self._clips(frames, 3)
-        time, space = self.config.temporal_factor, self.config.spatial_factor
-        count, height, width = clips.shape[2:]
-        if (count - 1) % time:
-            fewer = count - (count - 1) % time
-            raise UnsuitableTensor("frames", count=count, step=time, fewer=fewer, more=fewer + time)
-        if height % space or width % space:
-            raise UnsuitableTensor("size", size=f"{width}x{height}", factor=space)
-        given, vae = self._ready(clips)
+        given, vae = self._ready(self._encodable(frames))
         with _no_autocast(given, vae):
             return _alike(vae.encode(given, generator), frames)
+
+    def posterior(self, frames: Tensor) -> tuple[Tensor, Tensor]:
+        """Distribution of the latents of a clip or of an image: a normal one for each value.
+
+        Args:
+            frames: Clips or images of `encode`.
+
+        Returns:
+            Mean and logarithm of the variance, each with the shape of the latent.
+
+        Raises:
+            UnsuitableTensor: Its shape or type is another.
+        """
+        given, vae = self._ready(self._encodable(frames))
+        with _no_autocast(given, vae):
+            mean, log_variance = vae.posterior(given).chunk(2, dim=1)
+        return _alike(mean, frames), _alike(log_variance, frames)
 
     def decode(self, latent: Tensor) -> Tensor:
         """Frames of a latent, not clipped to [-1, 1].
@@ -129,19 +138,34 @@ class Vae(nn.Module):
         with _no_autocast(given, vae):
             return _alike(vae.decode(given), latent)
 
-    def forward(self, frames: Tensor, *, return_loss: bool = False) -> Tensor:
+    def forward(
+        self, frames: Tensor, *, return_loss: bool = False, kl_weight: float = 0.0
+    ) -> Tensor:
         """Frames through encoder and decoder.
 
         Args:
             frames: Clips or images of `encode`.
             return_loss: Return the mean absolute error of the result, a scalar. For Wan 2x, the
                 encoder gets frames of half the size.
+            kl_weight: Weight of the Kullback-Leibler divergence in that loss: the mean of all
+                values of the latents, in nats, between their distribution and the standard normal
+                one. Above 0 a sample is decoded in place of the mean, with random numbers of torch.
+
+        Raises:
+            ValueError: `kl_weight` without `return_loss`.
         """
         if not return_loss:
+            if kl_weight:
+                raise ValueError("kl_weight is a part of the loss: set return_loss=True")
             return self.decode(self.encode(frames))
         clips = self._clips(frames, 3)
-        result = self.decode(self.encode(reduced(clips, self.config.upscale)))
-        return (result - clips.to(result.device)).abs().mean()
+        small = reduced(clips, self.config.upscale)
+        if not kl_weight:
+            return _mean_error(self.decode(self.encode(small)), clips)
+        mean, log_variance = (part.float() for part in self.posterior(small))
+        latent = mean + torch.exp(0.5 * log_variance) * torch.randn_like(mean)
+        divergence = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).mean()
+        return _mean_error(self.decode(latent), clips) + kl_weight * divergence
 
     def release(self) -> None:
         """Give the memory of the fast variant back; the next call takes it again."""
@@ -149,6 +173,18 @@ class Vae(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_fast": None}
+
+    def _encodable(self, frames: Tensor) -> Tensor:
+        """Clips [B, 3, T, H, W] of sizes that the encoder takes."""
+        clips = self._clips(frames, 3)
+        time, space = self.config.temporal_factor, self.config.spatial_factor
+        count, height, width = clips.shape[2:]
+        if (count - 1) % time:
+            fewer = count - (count - 1) % time
+            raise UnsuitableTensor("frames", count=count, step=time, fewer=fewer, more=fewer + time)
+        if height % space or width % space:
+            raise UnsuitableTensor("size", size=f"{width}x{height}", factor=space)
+        return clips
 
     def _clips(self, given: Tensor, channels: int) -> Tensor:
         """Clips [B, C, T, H, W] of clips or images."""
@@ -192,6 +228,10 @@ def reduced(clips: Tensor, factor: int) -> Tensor:
     frames = clips.transpose(1, 2).flatten(0, 1)
     small = F.interpolate(frames, scale_factor=1 / factor, mode="bicubic", antialias=True)
     return small.clamp_(-1, 1).view(len(clips), -1, *small.shape[1:]).transpose(1, 2)
+
+
+def _mean_error(result: Tensor, clips: Tensor) -> Tensor:
+    return (result - clips.to(result.device)).abs().mean()
 
 
 def _alike(result: Tensor, given: Tensor) -> Tensor:

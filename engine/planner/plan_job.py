@@ -359,8 +359,8 @@ def reasons_of(plan: Plan, request: Request, budget: Budget, rates: Rates) -> Re
     # the smallest plan, which does not fit, has nothing to be compared with
     steps = sorted(family.steps(plan.work), key=lambda step: not step.is_more) if fits else []
     steps = [step for step in steps if _is_possible(step, plan, budget)]
-    found = [_alternative(plan, budget, rates, step) for step in steps]
-    more = [one for one, step in zip(found, steps, strict=True) if step.is_more]
+    pairs = [(_alternative(plan, budget, rates, step), step) for step in steps]
+    more = [one for one, step in pairs if step.is_more]
     limited_by = _limit(plan, request.settings, more, budget)
     needed = plan.device_bytes or plan.peak_bytes
     allowed = plan.device_budget_bytes or plan.budget_bytes
@@ -379,8 +379,18 @@ def reasons_of(plan: Plan, request: Request, budget: Budget, rates: Rates) -> Re
             *_workers_chosen(plan),
             *_joining(plan, request, budget, rates),
         ),
-        alternatives=tuple(found),
+        alternatives=tuple(one for one, _ in pairs if _is_another(one, plan)),
     )
+
+
+def _is_another(found: Alternative, plan: Plan) -> bool:
+    """Whether an alternative differs from the plan in memory or in time."""
+    pairs = (
+        (found.device_bytes, plan.device_bytes),
+        (found.ram_bytes, plan.peak_bytes),
+        (found.seconds, plan.seconds),
+    )
+    return not found.fits or any(abs(one - now) > _SAME * now for one, now in pairs)
 
 
 def _workers_chosen(plan: Plan) -> Iterator[Notice]:
@@ -397,6 +407,7 @@ def _joining(plan: Plan, request: Request, budget: Budget, rates: Rates) -> Iter
 
 # --- what limits
 
+_SAME = 0.0005  # a difference that no figure of a plan shows, as a share
 _SIZES = ("clip_frames", "encode_tile", "decode_tile", "tile")  # 0 as large as fits
 
 

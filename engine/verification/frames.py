@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -58,20 +59,20 @@ class DecodedFile:
     pts: array[int] = field(default_factory=lambda: array("q"))
     problems: list[Message] = field(default_factory=list)
     stated: set[str] = field(default_factory=set)  # kinds of statements, of any frame
-    caption_bytes: int = 0
-    caption_crc: int = 0
+    message_bytes: Counter[str] = field(default_factory=Counter)
+    message_crc: Counter[str] = field(default_factory=Counter)
 
     def add(self, frame: PlanarFrame) -> None:
         """Note the next frame."""
         self.pts.append(frame.pts)
         self.stated |= frame.stated
-        self.caption_bytes += len(frame.captions)
-        self.caption_crc = zlib.crc32(frame.captions, self.caption_crc)
+        for kind, data in (("captions", frame.captions), ("hdr10-plus", frame.hdr10_plus)):
+            self.message_bytes[kind] += len(data)
+            self.message_crc[kind] = zlib.crc32(data, self.message_crc[kind])
 
-    @property
-    def captions(self) -> tuple[int, int]:
-        """Length and CRC-32 of the captions of all frames."""
-        return self.caption_bytes, self.caption_crc
+    def messages(self, kind: str) -> tuple[int, int]:
+        """Length and CRC-32 of the captions or the metadata of HDR10+ of all frames."""
+        return self.message_bytes[kind], self.message_crc[kind]
 
     @property
     def origin(self) -> Fraction:

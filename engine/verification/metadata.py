@@ -331,4 +331,4 @@ def statements_check(
 
 def _are_equal(kind: str, frames: FrameComparison) -> bool:
     """Whether the frames of both files state the same, where every frame has its own."""
-    return kind != "captions" or frames.source.captions == frames.result.captions
+    return frames.source.messages(kind) == frames.result.messages(kind)

@@ -3,6 +3,10 @@ import sys
 
 from PySide6.QtCore import QObject
 
+from app import application
+from app.start_options import parse
+from engine.protocol import commands
+
 CODE = """
 import sys
 from app.application import Program, make_application
@@ -31,3 +35,13 @@ def test_calls_that_return_none_do_not_use_none_up():
     for _ in range(1000):
         thing.setObjectName("a")
     assert sys.getrefcount(None) > before - 500
+
+
+def test_the_window_starts_with_files_and_the_sample_clip(bench, tmp_path):
+    options = parse(["upreel", str(tmp_path / "film.mp4"), "--demo"])
+    bench.patch.setattr("engine.api.Engine", lambda *_args, **_options: bench.engine)
+    bench.patch.setattr("engine.api.unfinished", tuple)
+    bench.patch.setattr(bench.program, "attach", lambda _engine: None)  # it has its engine
+    application._attach_engine(bench.program, options)
+    added = [(one.source.name, one.settings.model) for one in bench.asked(commands.AddJob)]
+    assert added == [("film.mp4", "auto"), ("upreel_sample.mp4", "lite")]

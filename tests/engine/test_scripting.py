@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from PIL import Image
+from torch.distributions import Normal, kl_divergence
 
 import engine
 from engine.settings.schema import EngineSettings, JobSettings
@@ -308,6 +310,32 @@ def test_a_vae_can_be_trained(vae_file: str) -> None:
         after = vae.eval().encode(clip)
     assert torch.allclose(after, vae.encode(clip).detach(), atol=1e-4)  # as without the fast one
     assert before.shape == after.shape
+
+
+@pytest.mark.extended
+def test_the_divergence_of_latents_is_a_part_of_the_loss(vae_file: str) -> None:
+    vae = engine.load_vae(vae_file, device="cpu").requires_grad_()
+    clip = clip_for(vae)
+    sides = [side // vae.config.upscale for side in clip.shape[3:]]
+    frames = F.interpolate(clip[0].transpose(0, 1), sides, mode="bicubic", antialias=True)
+    small = frames.clamp(-1, 1).transpose(0, 1).unsqueeze(0)
+    mean, log_variance = vae.posterior(small)
+    assert torch.allclose(mean, vae.encode(small), atol=1e-6)
+    assert vae.posterior(small[:, :, 0])[1].shape == mean[:, :, 0].shape
+    usual = Normal(torch.zeros_like(mean), torch.ones_like(mean))
+    each = kl_divergence(Normal(mean, (0.5 * log_variance).exp()), usual)
+    losses = []
+    for weight in (1e-3, 1.0):
+        torch.manual_seed(0)
+        losses.append(vae(clip, return_loss=True, kl_weight=weight))
+    assert torch.allclose(losses[1] - losses[0], 0.999 * each.mean(), atol=1e-5)
+    losses[1].backward()
+    assert all(one.grad is not None for one in vae.encoder.parameters())
+    with torch.no_grad():
+        torch.manual_seed(0)
+        assert torch.allclose(vae(clip, return_loss=True, kl_weight=1.0), losses[1], rtol=1e-4)
+    with pytest.raises(ValueError, match="return_loss"):
+        vae(clip, kl_weight=1.0)
 
 
 def test_a_wrong_tensor_is_named(vae_file: str) -> None:

@@ -1,4 +1,5 @@
 from installer import freeze
+from tools.figures.figure import named
 
 
 def test_the_newest_copy_of_each_library_is_packed_recognised_by_its_name():
@@ -17,6 +18,11 @@ def test_the_newest_copy_of_each_library_is_packed_recognised_by_its_name():
         ("ucrtbase.dll", False),  # part of Windows
     ):
         assert freeze.is_vc_runtime(path) == is_part, path
+
+
+def test_the_packed_program_has_one_limit():
+    (size,) = named(["package.size"])
+    assert size.limit == freeze.FOLDER_LIMIT_MB
 
 
 def test_commands_for_the_path_start_the_command_line_beside_their_folder(tmp_path):

@@ -1,6 +1,7 @@
 """The hashed locks for Windows, as far as they can be checked without a package index."""
 
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,21 @@ def test_the_locks_are_correct_and_their_torch_is_that_of_the_runtimes():
     for runtime in known:
         assert runtime.torch.partition("+")[0] == known.torch
         assert all(f"-{python}-{python}-win_amd64" in wheel.filename for wheel in runtime.wheels)
+
+
+# Packages that other programs for SeedVR2 need, and that fail to import or to install on Windows.
+AVOIDED = {
+    *("flash-attn", "xformers", "sageattention", "bitsandbytes", "triton", "torchvision"),
+    *("diffusers", "transformers", "opencv-python", "opencv-python-headless"),
+}
+
+
+def test_no_package_is_needed_that_users_cannot_install():
+    names = {pin.name for pins in lock.check_files().values() for pin in pins}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    names |= {Requirement(one).name for one in project["dependencies"]}
+    assert "torch" in names
+    assert not names & AVOIDED
 
 
 def test_invalid_lines_of_a_lock(copies, capsys):

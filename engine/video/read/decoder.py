@@ -264,13 +264,14 @@ class VideoDecoder(FrameDecoder):
         if how is not None:
             timed = self._deinterlaced(timed)
         for one in timed:
-            kinds, captions = stated.until(one.pts)
+            found = stated.until(one.pts)
             yield PlanarFrame(
                 planes=self._planes(one.frame),
                 pts=one.pts,
                 duration=one.duration,
-                captions=captions,
-                stated=kinds,
+                captions=found.captions,
+                hdr10_plus=found.hdr10_plus,
+                stated=found.kinds,
             )
         if times.jumps:
             self.report(message("reading.clock-jumps-back"))

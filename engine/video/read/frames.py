@@ -19,14 +19,16 @@ class PlanarFrame:
     code values in the low bits) above, in the order Y, U, V, A or R, G, B, A or Y, A; alpha only
     where VideoInfo.has_alpha. `pts` and `duration` count in VideoInfo.time_base; a duration of 0
     is unknown. `captions` are those that the source has for this frame (triplets of bytes),
-    `stated` the kinds of statements, as `Statement.kind`, that it makes with it. Memory: the
-    planes, 1.5 bytes a pixel for 4:2:0 of 8 bits (12 MB for 4K).
+    `hdr10_plus` is its dynamic metadata (a message of user data), `stated` the kinds of statements,
+    as `Statement.kind`, that it makes with it. Memory: the planes, 1.5 bytes a pixel for 4:2:0 of 8
+    bits (12 MB for 4K).
     """
 
     planes: tuple[Plane, ...]
     pts: int
     duration: int = 0
     captions: bytes = b""
+    hdr10_plus: bytes = b""
     stated: frozenset[str] = frozenset()
 
     @property

@@ -12,7 +12,7 @@ import re
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from av.filter import Graph
 from engine.core.geometry import Margins
 from engine.protocol.media import MediaInfo, Statement
 from engine.video.read.field_filter import TimedFrame
+from engine.video.read.hdr10_plus import UNWRITABLE, hdr10_plus_message
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -179,6 +180,23 @@ def _is_empty(name: str, content: bytes, frame: Any) -> bool:
     return name == "stereo3d" and not any(content[:4])  # flat
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameStatement:
+    """Statements of one frame: their kinds, captions, and the message of HDR10+."""
+
+    kinds: frozenset[str] = frozenset()
+    captions: bytes = b""
+    hdr10_plus: bytes = b""
+
+    def followed_by(self, other: FrameStatement) -> FrameStatement:
+        """Statements of a frame that is made of this one and the next."""
+        return FrameStatement(
+            kinds=self.kinds | other.kinds,
+            captions=self.captions + other.captions,
+            hdr10_plus=other.hdr10_plus or self.hdr10_plus,
+        )
+
+
 class FrameStatements:
     """Statements of frames of a source, for the frames that are made of them.
 
@@ -193,25 +211,27 @@ class FrameStatements:
     def __init__(self, codec: str, time_parts: int) -> None:
         self._codec = codec
         self._time_parts = time_parts
-        self._waiting: deque[tuple[int, frozenset[str], bytes]] = deque()
+        self._waiting: deque[tuple[int, FrameStatement]] = deque()
 
     def noted(self, frames: Iterator[TimedFrame]) -> Iterator[TimedFrame]:
         """The frames of the source, unchanged."""
         for one in frames:
             data = side_data_of(one.frame, self._codec)
             if data:
-                kinds = frozenset(stated_by(one.frame, self._codec))
-                entry = one.pts * self._time_parts, kinds, data.get("a53-cc", b"")
-                self._waiting.append(entry)
+                stated = FrameStatement(
+                    kinds=frozenset(stated_by(one.frame, self._codec)),
+                    captions=data.get("a53-cc", b""),
+                    hdr10_plus=hdr10_plus_message(data.get("dynamic-hdr-plus", b"")),
+                )
+                self._waiting.append((one.pts * self._time_parts, stated))
             yield one
 
-    def until(self, pts: int) -> tuple[frozenset[str], bytes]:
-        """Kinds of statements, and captions, up to the time of a frame that was made."""
-        kinds, captions = frozenset[str](), b""
+    def until(self, pts: int) -> FrameStatement:
+        """Statements of the frames up to the time of a frame that was made of them."""
+        found = FrameStatement()
         while self._waiting and self._waiting[0][0] <= pts:
-            _, more, text = self._waiting.popleft()
-            kinds, captions = kinds | more, captions + text
-        return kinds, captions
+            found = found.followed_by(self._waiting.popleft()[1])
+        return found
 
 
 def _kind_of(name: str) -> str:
@@ -235,6 +255,8 @@ def _value_of(kind: str, data: bytes) -> str:
         offset = int.from_bytes(data[16:24], "little")  # of the colours, the third size_t
         is_ipt = data[offset + _SPACE_AT : offset + _SPACE_AT + 1] == bytes([_IPT])
         return "ipt" if is_ipt else ""
+    if kind == "dynamic-hdr-plus":
+        return "" if hdr10_plus_message(data) else UNWRITABLE
     return ""
 
 

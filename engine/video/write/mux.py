@@ -18,8 +18,8 @@ from engine.core.control import Control
 from engine.protocol.media import MediaInfo, Statement
 from engine.protocol.plan import PicturePlan, Plan
 from engine.video.read.media_file import open_input
-from engine.video.write.captions import captions_of_frames, with_captions
 from engine.video.write.containers import CONTAINERS, PICTURES
+from engine.video.write.frame_messages import messages_of_frames, with_messages
 from engine.video.write.image_files import export_images
 from engine.video.write.passthrough import CopiedStreams, Nowhere, stream_metadata
 from engine.video.write.segment_file import (
@@ -29,7 +29,7 @@ from engine.video.write.segment_file import (
     make_durable,
     writing,
 )
-from engine.video.write.statements import StatedResult
+from engine.video.write.statements import OF_FRAMES, StatedResult
 from engine.video.write.track_header import (
     TrackFacts,
     display_size,
@@ -88,7 +88,8 @@ def mux(
         InputError: The source can no longer be read.
 
     Memory: one packet of each stream, half a second of packets that the muxer sorts, the index of
-    the file (about 100 bytes a packet) and captions (the same); never the length of the sound.
+    the file (about 100 bytes a packet) and messages of frames (the same); never the length of the
+    sound.
     """
     if not segments:
         raise ValueError("nothing to write")
@@ -281,7 +282,7 @@ class _MuxRun:
 
     def _merged(self, film: Any, control: Control) -> Iterator[tuple[TimedPacket, int]]:
         """All packets by decoding time, with the bytes of the video done so far."""
-        captions = self._captions(control) if self._film else []
+        messages = self._messages(control) if self._film else []
         copies = iter(()) if self._source is None else self.copies.packets(self._source)
         waiting = next(copies, None)
         done = 0
@@ -290,23 +291,23 @@ class _MuxRun:
                 yield waiting, done
                 waiting = next(copies, None)
             timed.packet.stream = film
-            if captions and captions[timed.frame]:
+            if messages and messages[timed.frame]:
                 codec = self._plan.picture.codec
-                packet = with_captions(timed.packet, captions[timed.frame], codec)
+                packet = with_messages(timed.packet, messages[timed.frame], codec)
                 timed = replace(timed, packet=packet)
             yield timed, done
         while waiting is not None:
             yield waiting, done
             waiting = next(copies, None)
 
-    def _captions(self, control: Control) -> list[bytes]:
-        """Captions of each frame; [] where the result has none."""
+    def _messages(self, control: Control) -> list[list[bytes]]:
+        """Messages of each frame; [] where the result has none."""
         result = StatedResult.of_plan(self._plan)
-        kept = (one.kind for one in self._media.statements if result.keeps(one))
-        if self._film is None or "captions" not in kept:
+        kept = {one.kind for one in self._media.statements if result.keeps(one)} & OF_FRAMES
+        if self._film is None or not kept:
             return []
-        found = list(captions_of_frames(self._media, self._plan, control))
-        return found + [b""] * (self._film.frames - len(found))
+        found = list(messages_of_frames(self._media, self._plan, kept, control))
+        return found + [[]] * (self._film.frames - len(found))
 
 
 def _shift(media: MediaInfo, plan: Plan, begin: Fraction) -> Fraction:

@@ -10,6 +10,7 @@ from fractions import Fraction
 from engine.core.messages import Message, message
 from engine.protocol.media import Hdr, MediaInfo, Statement
 from engine.protocol.plan import Notice, Plan
+from engine.video.read.hdr10_plus import UNWRITABLE
 from engine.video.write.containers import CONTAINERS, source_family
 from engine.video.write.track_header import states_projection, states_stereo3d
 
@@ -28,6 +29,7 @@ _DYNAMIC_HDR = frozenset({"dolby-vision", "hdr10-plus", "hdr-vivid"})
 _MINOR = frozenset({"afd", "ambient-viewing", "pan-scan", "reference-displays"})
 _MINOR |= {"xmp", "iptc", "text-entries"}
 CAPTIONED = frozenset({"h264", "hevc", "av1"})  # codecs that carry captions
+OF_FRAMES = frozenset({"captions", "hdr10-plus"})  # kept as messages in the packets
 _TIME_CODE = re.compile(r"^\d\d:\d\d:\d\d([:;.,])\d\d$")
 _STANDARDS: dict[Hdr, str] = {"pq": "HDR10 (PQ)", "hlg": "HDR (HLG)", "": "SDR"}
 
@@ -77,6 +79,8 @@ class StatedResult:
                 return has_room and states_projection(statement.value)
             case "captions":
                 return self.codec in CAPTIONED
+            case "hdr10-plus":  # of one window: the places of others are in pixels
+                return self.codec in ("hevc", "av1") and statement.value != UNWRITABLE
             case "time-code":
                 return self.is_from_start and self._takes_time_code(statement.value)
         return False
@@ -142,6 +146,8 @@ def _case_of(statement: Statement, result: StatedResult) -> str:
         return "parts"
     if result.container not in CONTAINERS:
         return "pictures"
+    if statement.kind == "hdr10-plus" and statement.value != UNWRITABLE:
+        return "hdr10-plus"
     if statement.kind in _DYNAMIC_HDR:
         return "dynamic-hdr"
     if statement.kind == "time-code" and not result.is_from_start:

@@ -59,6 +59,15 @@ def test_a_large_gpu_is_short_of_nothing() -> None:
     assert reasons(planned(a_machine(80), clip_frames=81)).limited_by == "settings"
 
 
+def test_what_changes_nothing_is_no_alternative() -> None:
+    """The blocks of a 3B are its whole model; a 7B has weights of the text beside them."""
+    for model, differs in (("seedvr2-3b", False), ("seedvr2-7b", True)):
+        plan = planned(a_machine(80), model=model)
+        codes = {one.code for one in reasons(plan).alternatives}
+        assert plan.work.blocks_on_device is None
+        assert ("fewer-blocks-on-card" in codes) == differs
+
+
 def test_a_small_gpu_says_what_more_would_take() -> None:
     for vram in (3, 6, 10, 22):
         plan = planned(a_machine(vram))

@@ -16,6 +16,7 @@ from engine.settings.schema import JobSettings
 from engine.verification.verify import verify
 from engine.video.read import statements
 from engine.video.read.examination import examined
+from engine.video.read.hdr10_plus import UNWRITABLE, hdr10_plus_message
 from engine.video.read.probe import probe
 from engine.video.read.statements import side_data_of, stated_by
 from engine.video.write.statements import StatedResult, statement_notices
@@ -23,7 +24,15 @@ from tests.helpers.clips import make_clip
 from tests.helpers.jobs import plan_of, run
 from tests.helpers.plans import a_media
 from tests.helpers.results import make_identity
-from tests.helpers.stated import AFD, caption, captioned, with_facts, with_message
+from tests.helpers.stated import (
+    AFD,
+    caption,
+    captioned,
+    dynamic,
+    with_dynamic,
+    with_facts,
+    with_message,
+)
 
 EQUI = "0,0,0,0,0,0,0,0,0"
 
@@ -66,7 +75,7 @@ FRAMES = {
     ("GOP_TIMECODE", struct.pack("<q", 1 << 12)): {},
     ("DOVI_METADATA", dolby(2)): {"dolby-vision": "ipt"},
     ("DOVI_METADATA", dolby(0)): {"dolby-vision": ""},
-    ("DYNAMIC_HDR_PLUS", b"x"): {"hdr10-plus": ""},
+    ("DYNAMIC_HDR_PLUS", b"x"): {"hdr10-plus": UNWRITABLE},
     ("AFD", b"\x09"): {"afd": ""},
     ("SEI_UNREGISTERED", b"x264"): {},
     ("CONTENT_LIGHT_LEVEL", bytes(8)): {},
@@ -129,7 +138,8 @@ NAMED = [
     (stating("dolby-vision", "ipt"), {}, "dolby-vision-colours"),
     (stating("dolby-vision", "8.1"), {}, "dynamic-hdr"),
     (stating("dolby-vision", "7.6"), {}, "dynamic-hdr"),
-    (stating("hdr10-plus"), {}, "dynamic-hdr"),
+    (stating("hdr10-plus"), {}, "hdr10-plus"),
+    (stating("hdr10-plus", UNWRITABLE), {"codec": "hevc"}, "dynamic-hdr"),
     (stating("captions"), {"codec": "ffv1"}, "captions"),
     (stating("captions"), {"container": "image"}, "pictures"),
     (stating("stereo3d", "4"), {}, "stereo3d"),
@@ -143,6 +153,7 @@ NAMED = [
 ]
 KEPT = [
     (stating("captions"), {"codec": "av1"}),
+    (stating("hdr10-plus"), {"codec": "hevc"}),
     (stating("stereo3d", "1i"), {}),
     (stating("spherical", EQUI), {"container": "mov", "is_rotated": True}),
     (stating("time-code", "01:00:00;00"), {"frame_rate": 30}),
@@ -180,6 +191,40 @@ def test_long_captions_are_cut_into_messages(
     with av.open(str(source)) as file:
         found = [side_data_of(frame, "h264")["a53-cc"] for frame in file.decode(video=0)]
     assert found == 3 * [long]
+
+
+@pytest.mark.parametrize(("name", "is_rich"), [("hevc", True), ("hevc", False), ("av1", True)])
+def test_each_frame_keeps_its_metadata_of_hdr10_plus(
+    name: str, is_rich: bool, tmp_path: Path
+) -> None:
+    source, result = with_dynamic(tmp_path / "a.mkv", is_rich=is_rich), tmp_path / "b.mkv"
+    assert stated(source) == {"hdr10-plus": ""}
+    plan = make_identity(source, result, JobSettings(model="none", codec=name))
+    assert not notices(probe(source), codec=name)
+    with av.open(str(result)) as file:
+        frames = [side_data_of(frame, name) for frame in file.decode(video=0)]
+    found = [hdr10_plus_message(one["dynamic-hdr-plus"]) for one in frames]
+    assert found == [dynamic(number, is_rich=is_rich) for number in range(12)]
+    report = verify(source, result, plan=plan)
+    assert report.passed, report.problems
+
+
+def test_lost_or_changed_metadata_of_hdr10_plus_is_missed(tmp_path: Path) -> None:
+    source = with_dynamic(tmp_path / "a.mkv")
+    bare, other = tmp_path / "plain.mkv", with_dynamic(tmp_path / "b.mkv", is_rich=False)
+    for result, words in ((bare, "HDR10+: lost"), (other, "not as in the source")):
+        problems = {one.code: str(one.message) for one in verify(source, result).problems}
+        assert words in problems["statements"], problems
+
+
+def test_metadata_of_several_windows_are_named(tmp_path: Path) -> None:
+    source = with_dynamic(tmp_path / "a.mkv", windows=2)
+    assert stated(source) == {"hdr10-plus": UNWRITABLE}
+    result = tmp_path / "b.mkv"
+    plan = make_identity(source, result, JobSettings(model="none"))
+    assert notices(probe(source), codec="hevc") == [("statement-left-out", "dynamic-hdr")]
+    assert verify(source, result, plan=plan).passed
+    assert hdr10_plus_message(bytes(100)) == b""
 
 
 def test_captions_that_begin_late_are_kept_too(tmp_path: Path) -> None:

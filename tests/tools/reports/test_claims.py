@@ -165,7 +165,9 @@ def test_a_planned_job_takes_less_memory_with_the_switches(tmp_path: Path) -> No
     assert f"{expected} less" in claims()["total-memory"].words
 
 
-def test_words_about_counts_are_those_of_the_pretended_gpu() -> None:
+@cache
+def counted_words() -> dict[str, list[str]]:
+    """Phrases of claims that follow from what the pretended GPU counts."""
     found = known()
     vae, dit = found["vae.all"], found["dit.all"]
     ring, chunks = found["vae.ring_buffers"], found["vae.chunked_upsampling"]
@@ -177,7 +179,7 @@ def test_words_about_counts_are_those_of_the_pretended_gpu() -> None:
     def saved(row: str) -> int:
         return found[row].off.launches - found[row].on.launches
 
-    expected = {
+    return {
         "total-time": [
             less(vae.off.gigabytes, vae.on.gigabytes) + " of the decoder's bytes",
             less(vae.off.teraflops, vae.on.teraflops) + " of its operations",
@@ -216,9 +218,129 @@ def test_words_about_counts_are_those_of_the_pretended_gpu() -> None:
             f"the text {saved('dit.constant_text')}.",
         ],
     }
-    for name, words in expected.items():
-        for one in words:
-            assert one in claims()[name].words, (name, one)
+
+
+NAMES = re.compile(
+    r"RTX \d+|SeedVR2|H100|FP4|b?float\d+|[23]-D|Wan 2\.\d|wan-2x|AVX-512|\b[37]B|\d+p\b"
+    r"|docs/[\w./-]+"
+)
+H100_PAGE = ROOT / "docs" / "benchmarks" / "h100.md"
+
+
+def per_row(section: str, at: int, name: int, dtype: int) -> dict[tuple[str, ...], float]:
+    """Numbers of a table of the H100's page by their row's words in order, dtype and name first."""
+    text = H100_PAGE.read_text("utf-8").partition(f"## {section}\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in row.strip("|").split("|")] for row in text.splitlines()]
+    found: dict[tuple[str, ...], float] = {}
+    for row in rows:
+        if len(row) > at and NUMBER.fullmatch(row[at]):
+            others = [cell for i, cell in enumerate(row[:at]) if i not in (name, dtype)]
+            found[row[dtype], row[name], *others] = float(row[at])
+    return found
+
+
+def times_as_fast(before: str, after: str) -> list[float]:
+    """Seconds of an attention backend by those of another one, for each size and type."""
+    seconds = per_row("attention", at=4, name=3, dtype=1)
+    return [
+        value / seconds[dtype, after, *others]
+        for (dtype, name, *others), value in seconds.items()
+        if name == before
+    ]
+
+
+@cache
+def measured_words() -> dict[str, list[str]]:
+    """Phrases of claims that follow from figures of their own rows or of the pages they name."""
+    lines, found = machines()[0].lines, claims()
+    whole = lines["vae.all"].time
+    assert whole is not None
+    faster = f"{1 / whole:.1f} times as fast"
+    wan = [float(one) for one in NUMBER.findall(found["wan-factor"].measured)[1:5:2]]
+    folds = (ROOT / "docs" / "vae-folds.md").read_text("utf-8")
+    fewer = []
+    for model in ("2.1", "2.2"):
+        row = folds.partition(f"\n| Wan {model}, 5 |")[2].partition("\n")[0].split("|")
+        fewer.append(f"{float(row[0]) / float(row[3]):.2f}")
+    cudnn, usual = times_as_fast("efficient", "cudnn"), times_as_fast("efficient", "sdpa")
+    plain = times_as_fast("math", "sdpa")
+    passes = per_row("`bench kernels`, up to the end of the session", at=4, name=3, dtype=0)
+    shares = [
+        passes["float16", "kernels", *others] / value
+        for (dtype, name, *others), value in passes.items()
+        if (dtype, name) == ("float16", "torch") and "copy" not in others
+    ]
+    assert [round(1 / max(shares)), round(1 / min(shares), -1)] == [6, 20]
+
+    def ratio(name: str, over: int, under: int) -> float:
+        texts = NUMBER.findall(NAMES.sub("", found[name].on_gpu))
+        figures = [float(one.replace(",", "")) for one in texts]
+        return figures[over] / figures[under]
+
+    assert round(1 / ratio("pinned-copies", 0, 1)) == 12
+    assert round(1 / ratio("group-norm-silu", 1, 0)) == 10
+    assert [round(ratio("fp8", 1, 2)), round(1 / ratio("fp8", 3, 4))] == [2, 2]
+    compiled = [
+        re.findall(r"[\d.]+ s", str(lines[f"{one}.compile"].note)) for one in ("vae", "dit")
+    ]
+    error = [float(one) for one in NUMBER.findall(found["fp4-pair"].measured)[:2]]
+    return {
+        "total-factor": [faster],
+        "tiled-factor": [faster],
+        "whole-factor": [faster],
+        "wan-factor": [
+            f"Wan 2.1 decodes {1 / wan[0]:.1f} times and Wan 2.2 {1 / wan[1]:.1f} times as fast",
+            f"{' and '.join(fewer)} times fewer operations",
+        ],
+        "pinned-copies": ["a twelfth of the time"],
+        "group-norm-silu": ["a tenth of the time"],
+        "own-kernels": ["a sixth to a twentieth of the time"],
+        "fused-sampling": [f"{re.findall(r'[0-9.]+(?=%)', str(lines['sampling-sums'].note))[0]} %"],
+        "cudnn-attention": [f"{min(cudnn):.1f} to {max(cudnn):.1f} times as fast"],
+        "attention-factor": [
+            f"{min(usual):.1f} to {max(usual):.1f} times as fast",
+            f"at least {int(min(plain))} times as fast",
+        ],
+        "fp8": ["half the memory", "twice as long"],
+        "int8": [f"{ratio('int8', 1, 2):.1f} times as long"],
+        "fp4": [f"{round(100 * error[0])} to {round(100 * error[1])} %"],
+        "block-swap": [
+            f"{round(100 * ratio('block-swap', 0, 1))} % of the GPU memory",
+            f"{round(100 * (ratio('block-swap', 2, 3) - 1))} % longer",
+        ],
+        "compile-overhead": [f"{compiled[0][0]} for the VAE", f"{compiled[1][0]} for the"],
+    }
+
+
+def test_figures_in_words_follow_from_measured_ones() -> None:
+    for words in (counted_words(), measured_words()):
+        for name, phrases in words.items():
+            for one in phrases:
+                assert one in claims()[name].words, (name, one)
+
+
+OF_OTHERS = {  # figures without a row, each with its test or its source
+    "total-memory": ["16 % less"],  # test_a_planned_job_takes_less_memory_with_the_switches
+    "fused-sampling": ["save 2 %"],  # the claim itself
+    "channels-last": ["measured 6 to 17 % on GPUs"],  # the sources that the claim names
+    "stable-memory": ["20 clips"],  # the row of the benchmark
+    "long-films": ["161 frames is that of 21"],  # docs/benchmarks/wan-vae.md
+}
+
+
+def test_no_figure_in_words_is_left_unchecked() -> None:
+    processor = machines()[0].lines
+    for name, claim in claims().items():
+        rest = NAMES.sub("", claim.words)
+        known_phrases = (counted_words(), measured_words(), OF_OTHERS)
+        phrases = [one for group in known_phrases for one in group.get(name, [])]
+        for phrase in sorted(phrases, key=len, reverse=True):
+            assert phrase in claim.words, (name, phrase)
+            rest = rest.replace(NAMES.sub("", phrase), "")
+        lines = [processor[row] for row in claim.rows]
+        ratios = {f"{one:.2f}" for line in lines for one in (line.time, line.memory) if one}
+        left = numbers(rest) - {float(one) for one in ratios} - numbers(claim.measured)
+        assert not left, (name, left)
 
 
 def test_ratios_in_words_are_those_of_the_benchmark() -> None:

@@ -80,6 +80,15 @@ def test_every_tile_is_told_with_its_place_and_a_picture_as_seen():
     assert tiles[0].picture.size == Size(128, 160)
 
 
+def test_tiles_are_told_without_pictures_where_the_user_wants_none():
+    job = context(Size(80, 64))
+    job.pictures = False
+    Upscale(Doubler(), job).run(torch.rand(1, 3, 120, 200), 7)
+    tiles = [event for event in job.events.events if isinstance(event, TileDone)]
+    assert tiles
+    assert all(tile.picture is None for tile in tiles)
+
+
 def test_without_memory_the_same_clip_is_made_in_smaller_pieces():
     frames = torch.rand(4, 3, 120, 200)
     job = context(Size(200, 120), clip_frames=4)

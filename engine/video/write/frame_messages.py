@@ -1,13 +1,13 @@
-"""Closed captions inside the video (CTA-708, ATSC A/53): written into finished packets.
+"""Messages of frames: closed captions (CTA-708, ATSC A/53) and HDR10+, in finished packets.
 
-Decoders give the captions of each frame; encoders that take them are given frames without any,
-since models make new frames. So they go into the packets when the result is put together: as a
-message of user data (ITU-T T.35) before the slices of their frame.
+Decoders give the messages of each frame; encoders that take them are given frames without any,
+since models make new frames. So they go into the packets when the result is put together: as
+messages of user data (ITU-T T.35) before the slices of their frame.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import av
@@ -23,10 +23,18 @@ _T35 = 4  # type of the SEI message, and of AV1's metadata
 _COUNTRY_AND_OWNER = b"\xb5\x00\x31GA94\x03"
 
 
-def captions_of_frames(media: MediaInfo, plan: Plan, control: Control) -> Iterator[bytes]:
-    """Captions of each frame of the result, in order; b"" for frames without any.
+def messages_of_frames(
+    media: MediaInfo, plan: Plan, kinds: Collection[str], control: Control
+) -> Iterator[list[bytes]]:
+    """Messages of each frame of the result, in order.
 
     Reads and decodes the source once more.
+
+    Args:
+        media: The source.
+        plan: Plan of the job.
+        kinds: Kinds of statements that the result keeps; "captions" and "hdr10-plus" count.
+        control: Control of the job.
 
     Raises:
         InputError: The source has gone.
@@ -35,25 +43,28 @@ def captions_of_frames(media: MediaInfo, plan: Plan, control: Control) -> Iterat
     with FrameReader(media, start=plan.start, stop=plan.stop) as reader:
         for frame in reader:
             control.check()
-            yield frame.captions
+            captions = frame.captions if "captions" in kinds else b""
+            dynamic = frame.hdr10_plus if "hdr10-plus" in kinds else b""
+            yield [*caption_messages(captions), *filter(None, [dynamic])]
 
 
-def with_captions(packet: Any, captions: bytes, codec: str) -> Any:
-    """A packet of one frame, with captions.
+def with_messages(packet: Any, messages: list[bytes], codec: str) -> Any:
+    """A packet of one frame, with messages.
 
     Args:
         packet: av.Packet, of Matroska: NAL units with lengths of four bytes, or OBUs.
-        captions: Triplets of bytes.
+        messages: User data, from their country codes on.
         codec: One of `statements.CAPTIONED`.
     """
-    new = av.Packet(_INSERT[codec](bytes(packet), _messages(captions)))
+    new = av.Packet(_INSERT[codec](bytes(packet), messages))
     new.stream = packet.stream
     new.time_base, new.pts, new.dts = packet.time_base, packet.pts, packet.dts
     new.duration, new.is_keyframe = packet.duration, packet.is_keyframe
     return new
 
 
-def _messages(captions: bytes) -> list[bytes]:
+def caption_messages(captions: bytes) -> list[bytes]:
+    """Messages of captions, which are triplets of bytes."""
     step = _TRIPLET * _MOST
     parts = (captions[at : at + step] for at in range(0, len(captions), step))
     return [
@@ -64,7 +75,7 @@ def _messages(captions: bytes) -> list[bytes]:
 
 def _with_sei(header: bytes, is_slice: Callable[[int], bool]) -> Callable[..., bytes]:
     def insert(data: bytes, messages: list[bytes]) -> bytes:
-        payload = b"".join(bytes([_T35, len(one)]) + one for one in messages) + b"\x80"
+        payload = b"".join(bytes([_T35]) + _sei_size(one) + one for one in messages) + b"\x80"
         unit = header + _without_start_codes(payload)
         at = 0
         while at + 4 < len(data) and not is_slice(data[at + 4]):
@@ -72,6 +83,11 @@ def _with_sei(header: bytes, is_slice: Callable[[int], bool]) -> Callable[..., b
         return data[:at] + len(unit).to_bytes(4, "big") + unit + data[at:]
 
     return insert
+
+
+def _sei_size(message: bytes) -> bytes:
+    """The size of an SEI message: 255 for each byte of 255 that more follow."""
+    return b"\xff" * (len(message) // 255) + bytes([len(message) % 255])
 
 
 def _without_start_codes(payload: bytes) -> bytes:
