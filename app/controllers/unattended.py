@@ -135,8 +135,9 @@ class WatchController(QObject):
 
     def _take(self, look: Look) -> None:
         self._is_looking = False
-        for film in look.films:
-            self._queue.mark_watched(self._controller.add_file(film, is_automatic=True))
+        with self._queue.together():
+            for film in look.films:
+                self._queue.mark_watched(self._controller.add_file(film, is_automatic=True))
         if look.problem and not self._problem:
             _log.warning("the watched folder %s: %s", self._folder, look.problem)
         self._problem = look.problem
@@ -297,9 +298,12 @@ class SessionController(QObject):
         if reason != self._reason:
             self._reason = reason
             self._is_shown = desktop.explain_shutdown(int(self._window.winId()), reason)
-        all_run = controller.goes_on or not self._queue.can_start
-        is_wanted = self._ui_state.engine_settings.resume_after_update
-        resumes = active is not None and is_wanted and all_run and not controller.is_stopped
+        resumes = (
+            active is not None
+            and not controller.is_stopped
+            and (controller.goes_on or not self._queue.can_start)
+            and self._ui_state.engine_settings.resume_after_update
+        )
         if resumes != self._resumes:
             self._resumes = resumes
             arguments = [*restart.command()[1:], RESUME] if resumes else []
