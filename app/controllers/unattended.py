@@ -19,7 +19,7 @@ from app.controllers import restart
 from app.controllers.queue import QueueController
 from app.controllers.settings import SettingsController
 from app.i18n import tr
-from app.jobs.after_queue_bar import AfterQueueBar
+from app.jobs.queue_column import AfterQueueCard
 from app.jobs.watched_films import WatchedFilms
 from app.main_window import MainWindow
 from app.start_options import RESUME
@@ -203,9 +203,11 @@ class AfterQueueController(QObject):
         self._left = 0  # seconds
         self._timer = QTimer(self, interval=1000)
         self._timer.timeout.connect(self.count)
-        self.bar = AfterQueueBar()
-        window.add_bar(self.bar)
-        self.bar.cancelled.connect(self.cancel)
+        self.card = AfterQueueCard()
+        self._column = window.queue_column
+        self._column.add_notice(self.card)
+        self._column.put_first(self.card)
+        self.card.cancelled.connect(self.cancel)
         controller.queue_ended.connect(self._begin)
         controller.queue_stops.connect(window.decision.show_stop)
         window.decision.stop_requested.connect(
@@ -222,14 +224,14 @@ class AfterQueueController(QObject):
         if self._left == 0:
             self._timer.stop()
             if _carry_out(*self._wanted):
-                self.bar.hide()
+                self.card.hide()
                 return
         self._show()
 
     def cancel(self) -> None:
         """Nothing follows any more, and no failure is shown."""
         self._timer.stop()
-        self.bar.hide()
+        self.card.hide()
 
     @property
     def _setting(self) -> tuple[str, str]:
@@ -247,10 +249,11 @@ class AfterQueueController(QObject):
             return
         self._left = _SECONDS
         self._show()
+        self._column.answer_requested.emit()
         self._timer.start()
 
     def _show(self) -> None:
-        self.bar.show_countdown(*self._wanted, self._left)
+        self.card.show_countdown(*self._wanted, self._left)
 
 
 def _carry_out(what: str, command: str) -> bool:
