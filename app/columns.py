@@ -52,7 +52,7 @@ class Columns(QWidget):
         super().__init__()
         self._ui_state = ui_state
         self._queue, self._choices, self._decision = queue, choices, decision
-        self._strip = _Strip(model, actions)
+        self._strip = _Strip(model, queue, actions)
         self.queue_sheet = Sheet(stage, "queueSheet", tokens.QUEUE_WIDTH + 2, is_left=True)
         self.choices_sheet = Sheet(stage, "choicesSheet", tokens.CHOICES_WIDTH)
         self.why_sheet = Sheet(stage, "whySheet", _WHY_WIDTH)
@@ -166,15 +166,15 @@ class Columns(QWidget):
 
 
 class _Strip(QWidget):
-    """Rest of a folded queue: the number of videos, and a button for more."""
+    """Rest of a folded queue: the number of videos, a button for more, and one for notices."""
 
     queue_requested = Signal()
 
-    def __init__(self, model: QueueModel, actions: Actions, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, model: QueueModel, queue: QueueColumn, actions: Actions) -> None:
+        super().__init__()
         named(self, "queueStrip", has_ground=True)
         self.setFixedWidth(tokens.STRIP_WIDTH)
-        self._model = model
+        self._model, self._queue = model, queue
         self._open = icon_button("film", "Queue", "openQueue", "icon", on=self.queue_requested)
         self._open.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextUnderIcon)
         add = icon_button(
@@ -185,11 +185,17 @@ class _Strip(QWidget):
             tip="Add videos or images (Ctrl+O)",
             on=actions["add_files"].trigger,
         )
-        for each in (self._open, add):
+        self._notices = icon_button(
+            "info", "Notices", "openNotices", "icon", on=self.queue_requested
+        )
+        parts = self._open, add, self._notices
+        for each in parts:
             each.setMinimumWidth(tokens.STRIP_WIDTH - 13)
-        column(self._open, add, Stretch(1), spacing=8, margins=(6, 12), on=self)
+        column(*parts, Stretch(1), spacing=8, margins=(6, 12), on=self)
         model.queue_changed.connect(self._show_count)
+        queue.notices_changed.connect(self._show_notices)
         bind(self, self._show_count)
+        self._show_notices()
 
     def _show_count(self) -> None:
         count = self._model.rowCount()
@@ -197,6 +203,9 @@ class _Strip(QWidget):
         name = f"{tr('Queue')} · {count}"
         set_tip(self._open, name)
         self._open.setAccessibleName(name)
+
+    def _show_notices(self) -> None:
+        self._notices.setVisible(self._queue.has_notice)
 
 
 def _scrolled(body: QWidget) -> QScrollArea:

@@ -13,13 +13,7 @@ from PySide6.QtGui import (
     QKeyEvent,
     QPaintEvent,
 )
-from PySide6.QtWidgets import (
-    QMainWindow,
-    QPushButton,
-    QStatusBar,
-    QVBoxLayout,
-    QWidget,
-)
+from PySide6.QtWidgets import QMainWindow, QStatusBar
 
 from app import desktop
 from app.actions import Actions
@@ -44,7 +38,6 @@ from app.tool_bar import ToolBar
 from app.ui_state import UiState
 from app.widgets.controls import is_confirmed
 from app.widgets.drop import DropOverlay, DropTarget
-from app.widgets.parts import follow_in_tab_order
 from app.widgets.reveal import bring_into_view
 from app.window_place import SMALLEST, keep_place, place_window
 from engine.core import paths
@@ -127,11 +120,6 @@ class MainWindow(QMainWindow):
     def help(self) -> HelpView:
         """The page of help; made when the user first asks for it."""
         return HelpView(self)
-
-    def add_bar(self, bar: QWidget) -> None:
-        """Put a line below the top strip, over all columns; it shows and hides itself."""
-        self._body.insertWidget(self._body.count() - 1, bar)
-        follow_in_tab_order(self.top.last_control, bar.findChildren(QPushButton))
 
     def leave(self) -> None:
         """Close without a question: it was answered already."""
@@ -366,17 +354,12 @@ class MainWindow(QMainWindow):
         )
 
     def _lay_out(self) -> None:
-        body = QWidget()
-        self._body = QVBoxLayout(body)
-        self._body.setContentsMargins(0, 0, 0, 0)
-        self._body.setSpacing(0)
-        self._body.addWidget(self.columns, 1)
         bar = QStatusBar()
         bar.setSizeGripEnabled(False)
         bar.setContentsMargins(0, 0, 0, 0)
         bar.addWidget(self.foot, 1)
         self.setMenuWidget(self.top)
-        self.setCentralWidget(body)
+        self.setCentralWidget(self.columns)
         self.setStatusBar(bar)
         self.addDockWidget(Qt.DockWidgetArea.BottomDockWidgetArea, self.log_dock)
         self.log_dock.setVisible(False)

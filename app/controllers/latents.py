@@ -107,10 +107,11 @@ class LatentsController(QObject):
             latent_vae=decision.vae,
         )
         rest = len(self._files) if decision.is_for_all else self._at + 1
-        for at, file in enumerate(self._files[self._at : rest]):
-            job_id = self._controller.add_file(file, settings=settings)
-            if at == 0 and picture is not None:
-                self._queue.set_thumbnail(job_id, picture)
+        with self._queue.together():
+            for at, file in enumerate(self._files[self._at : rest]):
+                job_id = self._controller.add_file(file, settings=settings)
+                if at == 0 and picture is not None:
+                    self._queue.set_thumbnail(job_id, picture)
         self._controller.files_added.emit()
         self._at = rest - 1
         self._go_on()

@@ -105,8 +105,9 @@ class QueueController(QObject):
         signals = self.latents_found, self.wheels_found, self.models_found
         others = tuple(zip((is_latent, is_wheel, is_model_file), signals, strict=True))
         films = [file for file in files if not any(is_it(file) for is_it, _ in others)]
-        for file in films:
-            self.add_file(file)
+        with self._queue.together():
+            for file in films:
+                self.add_file(file)
         if films:
             self.files_added.emit()
         for is_it, found in others:
@@ -155,12 +156,13 @@ class QueueController(QObject):
             jobs: Jobs that the earlier run has left.
             starts_at_once: Whether they go on as soon as they were read.
         """
-        for place, job in enumerate(jobs):
-            if starts_at_once:
-                self._start_when_queued.add(job.job_id)
-            row = JobRow(job_id=job.job_id, source=job.source, output=job.output)
-            self._queue.insert(row, place)
-            self.send(commands.AdoptJob(job_id=job.job_id, position=place))
+        with self._queue.together():
+            for place, job in enumerate(jobs):
+                if starts_at_once:
+                    self._start_when_queued.add(job.job_id)
+                row = JobRow(job_id=job.job_id, source=job.source, output=job.output)
+                self._queue.insert(row, place)
+                self.send(commands.AdoptJob(job_id=job.job_id, position=place))
         self.files_added.emit()
 
     def discard_left_over(self, jobs: Sequence[UnfinishedJob], offer: Callable[[], None]) -> None:
@@ -210,10 +212,11 @@ class QueueController(QObject):
 
     def reorder(self, job_ids: Sequence[str], before: int) -> None:
         """Put jobs together in front of the one at a place; the end is the number of jobs."""
-        for job_id in job_ids:
-            is_above = self._queue.position(job_id) < before
-            self._move_to(job_id, before - 1 if is_above else before)
-            before += not is_above
+        with self._queue.together():
+            for job_id in job_ids:
+                is_above = self._queue.position(job_id) < before
+                self._move_to(job_id, before - 1 if is_above else before)
+                before += not is_above
 
     def _move_to(self, job_id: str, to: int) -> None:
         if not self._queue.move(job_id, to):
@@ -230,11 +233,12 @@ class QueueController(QObject):
         ]
         if not places:
             return
-        for _, row in places:
-            self._start_when_queued.discard(row.job_id)
-            if row.state is not JobState.REJECTED:
-                self.send(commands.RemoveJob(job_id=row.job_id, can_return=True))
-            self._queue.forget(row.job_id)
+        with self._queue.together():
+            for _, row in places:
+                self._start_when_queued.discard(row.job_id)
+                if row.state is not JobState.REJECTED:
+                    self.send(commands.RemoveJob(job_id=row.job_id, can_return=True))
+                self._queue.forget(row.job_id)
         removed = [row for _, row in places if row.state is not JobState.REJECTED]
         self.removals.add(
             Removal(
@@ -250,11 +254,12 @@ class QueueController(QObject):
         self.remove([row.job_id for row in self._queue.rows if row.can_clear])
 
     def _put_back(self, places: Sequence[tuple[int, JobRow]]) -> None:
-        for at, row in places:
-            self._queue.insert(row, at)
-            if row.state is not JobState.REJECTED:
-                position = self._engine_position(row.job_id)
-                self.send(commands.RestoreJob(job_id=row.job_id, position=position))
+        with self._queue.together():
+            for at, row in places:
+                self._queue.insert(row, at)
+                if row.state is not JobState.REJECTED:
+                    position = self._engine_position(row.job_id)
+                    self.send(commands.RestoreJob(job_id=row.job_id, position=position))
 
     def _delete(self, job_ids: Sequence[str]) -> None:
         for job_id in job_ids:

@@ -185,18 +185,19 @@ def take_over(
     """
     waiting = read()
     films = [film for film in waiting.films if film.job_id not in begun]
-    for film in films:
-        job_id = controller.add_file(
-            film.source,
-            settings=film.settings,
-            output=film.output,
-            starts_at_once=waiting.starts and not film.downloads,
-            is_automatic=True,
-        )
-        if film.downloads:
-            expect(job_id)
-        if film.is_watched:
-            queue.mark_watched(job_id)
+    with queue.together():
+        for film in films:
+            job_id = controller.add_file(
+                film.source,
+                settings=film.settings,
+                output=film.output,
+                starts_at_once=waiting.starts and not film.downloads,
+                is_automatic=True,
+            )
+            if film.downloads:
+                expect(job_id)
+            if film.is_watched:
+                queue.mark_watched(job_id)
     if films:
         controller.files_added.emit()
     return waiting.begun

@@ -14,7 +14,7 @@ from app.controllers.queue import QueueController
 from app.controllers.restart import RestartController
 from app.i18n import tr
 from app.installs import runtime_labels
-from app.installs.runtimes_page import OfferBar, RuntimeLine, RuntimesPage
+from app.installs.runtimes_page import OfferCard, RuntimeLine, RuntimesPage
 from app.main_window import MainWindow
 from app.state.runtimes_model import RuntimesModel, find
 from app.ui_state import UiState
@@ -31,7 +31,7 @@ _Request = (
 
 
 class RuntimesController(QObject):
-    """Joins bar, page, model and engine. One request at a time: the engine refuses a second."""
+    """Joins card, page, model and engine. One request at a time: the engine refuses a second."""
 
     def __init__(
         self,
@@ -48,15 +48,20 @@ class RuntimesController(QObject):
         self._view: RuntimesPage | None = None
         self._last: tuple[_Request, Phase, str] | None = None
         self._discards = ""  # id of a runtime whose download was cancelled
-        self.bar = OfferBar(model)
-        window.add_bar(self.bar)
-        self.bar.requested.connect(self.act)
-        restart.changed.connect(lambda: self.bar.show_waiting(restart.waits_for))
+        self.card = OfferCard(model)
+        window.queue_column.add_notice(self.card)
+        self.card.requested.connect(self.act)
+        restart.changed.connect(self._show_waiting)
         window.actions_["runtime"].triggered.connect(self.open_view)
         controller.wheels_found.connect(self.offer_import)
         model.restore_hidden(ui_state.runtime_hidden)
         for ended in (events.TaskDone, events.TaskFailed, events.TaskStopped):
             hub.subscribe(ended, self._delete_cancelled)
+
+    def _show_waiting(self) -> None:
+        """Answer the user's request for a restart, which may wait for a video."""
+        self.card.show_waiting(self._restart.waits_for)
+        self._window.queue_column.put_first(self.card)
 
     @property
     def view(self) -> RuntimesPage:
@@ -82,11 +87,11 @@ class RuntimesController(QObject):
         self.view.bring_up()
 
     def act(self, name: str, runtime: str | None = None) -> None:
-        """A request of the page or the bar.
+        """A request of the page or the card.
 
         Args:
-            name: An action of a row, of the page or of the bar.
-            runtime: Id of the runtime, "" for the program's own; None for the one of the bar.
+            name: An action of a row, of the page or of the card.
+            runtime: Id of the runtime, "" for the program's own; None for the one of the card.
         """
         model = self._model
         if runtime is None:

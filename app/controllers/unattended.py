@@ -19,7 +19,7 @@ from app.controllers import restart
 from app.controllers.queue import QueueController
 from app.controllers.settings import SettingsController
 from app.i18n import tr
-from app.jobs.after_queue_bar import AfterQueueBar
+from app.jobs.queue_column import AfterQueueCard
 from app.jobs.watched_films import WatchedFilms
 from app.main_window import MainWindow
 from app.start_options import RESUME
@@ -135,8 +135,9 @@ class WatchController(QObject):
 
     def _take(self, look: Look) -> None:
         self._is_looking = False
-        for film in look.films:
-            self._queue.mark_watched(self._controller.add_file(film, is_automatic=True))
+        with self._queue.together():
+            for film in look.films:
+                self._queue.mark_watched(self._controller.add_file(film, is_automatic=True))
         if look.problem and not self._problem:
             _log.warning("the watched folder %s: %s", self._folder, look.problem)
         self._problem = look.problem
@@ -202,9 +203,11 @@ class AfterQueueController(QObject):
         self._left = 0  # seconds
         self._timer = QTimer(self, interval=1000)
         self._timer.timeout.connect(self.count)
-        self.bar = AfterQueueBar()
-        window.add_bar(self.bar)
-        self.bar.cancelled.connect(self.cancel)
+        self.card = AfterQueueCard()
+        self._column = window.queue_column
+        self._column.add_notice(self.card)
+        self._column.put_first(self.card)
+        self.card.cancelled.connect(self.cancel)
         controller.queue_ended.connect(self._begin)
         controller.queue_stops.connect(window.decision.show_stop)
         window.decision.stop_requested.connect(
@@ -221,14 +224,14 @@ class AfterQueueController(QObject):
         if self._left == 0:
             self._timer.stop()
             if _carry_out(*self._wanted):
-                self.bar.hide()
+                self.card.hide()
                 return
         self._show()
 
     def cancel(self) -> None:
         """Nothing follows any more, and no failure is shown."""
         self._timer.stop()
-        self.bar.hide()
+        self.card.hide()
 
     @property
     def _setting(self) -> tuple[str, str]:
@@ -246,10 +249,11 @@ class AfterQueueController(QObject):
             return
         self._left = _SECONDS
         self._show()
+        self._column.answer_requested.emit()
         self._timer.start()
 
     def _show(self) -> None:
-        self.bar.show_countdown(*self._wanted, self._left)
+        self.card.show_countdown(*self._wanted, self._left)
 
 
 def _carry_out(what: str, command: str) -> bool:
@@ -297,9 +301,12 @@ class SessionController(QObject):
         if reason != self._reason:
             self._reason = reason
             self._is_shown = desktop.explain_shutdown(int(self._window.winId()), reason)
-        all_run = controller.goes_on or not self._queue.can_start
-        is_wanted = self._ui_state.engine_settings.resume_after_update
-        resumes = active is not None and is_wanted and all_run and not controller.is_stopped
+        resumes = (
+            active is not None
+            and not controller.is_stopped
+            and (controller.goes_on or not self._queue.can_start)
+            and self._ui_state.engine_settings.resume_after_update
+        )
         if resumes != self._resumes:
             self._resumes = resumes
             arguments = [*restart.command()[1:], RESUME] if resumes else []

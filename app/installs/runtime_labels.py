@@ -15,7 +15,7 @@ from engine.protocol.delivery import RuntimeState
 from engine.protocol.events import RuntimesListed
 
 OWN = ""  # id of the torch that came with the program
-_PHASES = {  # title of the bar, text of a row
+_PHASES = {  # title of the card, text of a row
     "download": (mark("Downloading the NVIDIA runtime"), mark("Downloading")),
     "import": (mark("Verifying the file"), mark("Verifying")),
     "unpack": (mark("Unpacking the NVIDIA runtime"), mark("Unpacking")),
@@ -34,7 +34,7 @@ _TITLES = {  # titles of errors that elsewhere are about models
 
 
 def message(model: RuntimesModel) -> Message:
-    """The situation as the bar shows it."""
+    """The situation as the card shows it."""
     listed, status, task = model.listed, model.status, model.task
     runtime, situation = status.runtime, status.situation
     if task is not None and situation is Situation.BUSY:

@@ -1,4 +1,4 @@
-"""NVIDIA runtimes in the window: their page, the line among the settings, the bar that offers."""
+"""NVIDIA runtimes in the window: their page, the line among the settings, the card that offers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from app.installs.installable import (
     show_message,
 )
 from app.state.runtimes_model import RuntimesModel, find
-from app.widgets.layouts import MIDDLE, row
+from app.widgets.controls import FlowLayout
+from app.widgets.layouts import column
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine, PageLine
 from app.widgets.parts import button, label, named
@@ -38,8 +39,7 @@ _SPEC = PageSpec(
     size=(880, 540),
     least=(720, 420),
 )
-_BAR_WIDTH = 260  # px
-_OFFERS = {  # buttons of the bar, in their order
+_OFFERS = {  # buttons of the card, in their order
     **{
         name: ACTIONS[name]
         for name in ("download", "continue", "retry", "repair", "pause", "cancel")
@@ -132,24 +132,24 @@ class RuntimeLine(PageLine):
         self.explanation.setText(runtime_labels.summary(self._model))
 
 
-class OfferBar(QFrame):
-    """One line across the window: the model's one situation, and buttons. Never blocks."""
+class OfferCard(QFrame):
+    """The model's one situation, and buttons; a notice of the queue's column. Never blocks."""
 
     requested = Signal(str)  # a name of `_OFFERS`
 
     def __init__(self, model: RuntimesModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setObjectName("runtimeBar")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        named(self, "runtimeCard", "notice")
         self._model = model
         self._waits = ""  # name of the video that the restart waits for
         self._notice = named(NoticeLine(), "runtimeSays")
-        self._bar = named(ShareBar(), "runtimeShare")
-        self._bar.setFixedWidth(_BAR_WIDTH)
+        self._share = named(ShareBar(), "runtimeShare")
         self._clicks = DoubleClick()
         self._buttons = {name: self._make_button(name) for name in _OFFERS}
-        offers = ((part, 0, MIDDLE) for part in self._buttons.values())
-        row((self._notice, 1), self._bar, 16, *offers, spacing=8, margins=(16, 10), on=self)
+        offers = FlowLayout(spacing=6)
+        for part in self._buttons.values():
+            offers.addWidget(part)
+        column(self._notice, self._share, offers, spacing=10, margins=(12, 10), on=self)
         model.changed.connect(self._show)
         model.progressed.connect(self._show_texts)
         bind(self, self._show)
@@ -188,10 +188,10 @@ class OfferBar(QFrame):
         show_message(self._notice, shown)
         self.setAccessibleName(f"{shown.title}. {shown.text}")
         is_counted = task is not None and task.runs and bool(task.total) and not self._waits
-        self._bar.setVisible(is_counted)
+        self._share.setVisible(is_counted)
         if task is not None and is_counted:
-            self._bar.set_shares(task.share)
-            self._bar.setAccessibleName(shown.text)
+            self._share.set_shares(task.share)
+            self._share.setAccessibleName(shown.text)
 
     def _message(self) -> Message:
         if not self._waits:

@@ -1,6 +1,7 @@
-"""The left column: number of jobs, their cards, the drop zone, and the lines around them.
+"""The left column: number of jobs, their cards, notices, and the drop zone.
 
-A line is a question, or tells what was added, removed or is watched.
+A notice is a question, an offer, or says what follows. One is shown at a time, above the drop zone;
+it takes its room from the end of the list: nothing moves when the program speaks by itself.
 """
 
 from __future__ import annotations
@@ -9,24 +10,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QWidget
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QFrame, QPushButton, QWidget
 
 from app import labels
 from app.actions import Actions
 from app.bound import bind
 from app.engine_messages import text
-from app.i18n import tr
+from app.i18n import mark, tr
 from app.jobs.found_files import MOST_FILES, FoundFiles
-from app.jobs.queue_view import QueueView
+from app.jobs.queue_view import SCROLL_BAR, QueueView
 from app.plan.folded_notice import FoldedNotice
 from app.state.job_row import JobState
 from app.state.queue_model import QueueModel
 from app.state.removals import Removals
+from app.theme import tokens
 from app.widgets.compact_scroll import CompactScroll
 from app.widgets.controls import Switch
 from app.widgets.drop import DropZone
-from app.widgets.layouts import STRETCH, TOP, Stretch, clear_layout, column, row
+from app.widgets.layouts import STRETCH, TOP, Stretch, clear_layout, column, layout_of, row
+from app.widgets.notice_line import NoticeLine
 from app.widgets.parts import (
     bind_text,
     bind_tip,
@@ -45,10 +49,14 @@ if TYPE_CHECKING:
     from engine.api import UnfinishedJob
 
 
+_LEAST = 72  # px for notices and drop zone
+
+
 class QueueColumn(QWidget):
     """Shows the queue and asks for more files."""
 
     answer_requested = Signal()  # a question or a message is there, which is to be seen
+    notices_changed = Signal()  # one has come or gone
     continue_requested = Signal()  # unfinished jobs of an earlier run
     discard_requested = Signal()
 
@@ -67,6 +75,7 @@ class QueueColumn(QWidget):
         self._heading = label(kind="section")
         self._drop = named(DropZone(self), "dropZone")
         self._banner = UnfinishedBanner(self)
+        self._notices: list[QWidget] = []  # the most important one first
         self._undo = UndoLine(removals, self)
         self._foot = QueueFoot(model, actions, self)
         self.added = AddedLine(self)
@@ -79,6 +88,37 @@ class QueueColumn(QWidget):
         model.queue_changed.connect(self._show_count)
         bind(self, self._show_count)
         self.view.setVisible(False)
+
+    @property
+    def has_notice(self) -> bool:
+        """Whether there is a notice, also where the column is folded."""
+        return any(not notice.isHidden() for notice in self._notices)
+
+    def add_notice(self, notice: QWidget) -> None:
+        """Take a notice in; it shows and hides itself, and waits behind those that came before."""
+        self._notices.append(notice)
+        place = QWidget()  # hidden while it waits
+        column(notice, on=place)
+        self._places.addWidget(place)
+        notice.installEventFilter(self)
+        follow_in_tab_order(self._last_control, notice.findChildren(QPushButton))
+        self._show_notice()
+
+    def put_first(self, notice: QWidget) -> None:
+        """Show a notice before all others: it cannot wait, or the user has asked for it."""
+        self._notices.sort(key=lambda other: other is not notice)
+        self._show_notice()
+
+    def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
+        """A notice shows or hides itself."""
+        if event.type() in (QEvent.Type.ShowToParent, QEvent.Type.HideToParent):
+            self._show_notice()
+        return False
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """A notice scrolls where it has no room."""
+        super().resizeEvent(event)
+        self._fit_below()
 
     def offer_unfinished(self, jobs: Sequence[UnfinishedJob]) -> None:
         """Ask what shall become of videos of an earlier run; none takes the question away.
@@ -102,6 +142,24 @@ class QueueColumn(QWidget):
         self._drop.setVisible(count > 0)  # the preview shows a large one meanwhile
         self._nothing.setVisible(count == 0)
         self._heading.setText(f"{tr('Queue')} · {count}" if count else tr("Queue"))
+        self._fit_below()
+
+    def _show_notice(self) -> None:
+        """Show the most important one."""
+        first = next((one for one in self._notices if not one.isHidden()), None)
+        for notice in self._notices:
+            place = notice.parentWidget()
+            if place is not None:
+                place.setVisible(notice is first)
+        self._fit_below()
+        self.notices_changed.emit()
+
+    def _fit_below(self) -> None:
+        """Leave what stands above the notices its least height."""
+        below = self._below
+        here = min(below.minimumSizeHint().height(), below.maximumHeight())
+        others = layout_of(self).minimumSize().height() - here
+        below.setMaximumHeight(max(_LEAST, self.height() - others))
 
     def _lay_out(self, actions: Actions) -> None:
         add = button(
@@ -124,24 +182,23 @@ class QueueColumn(QWidget):
                 tr("Drop videos, images or folders"), "MKV, MP4, MOV, AVI, PNG, TIFF …"
             ),
         )
-        body = QWidget()  # scrolls where the window is low
-        scrolled = self._banner, self.added, self.view, self._foot, self._nothing, self._drop
-        column(*scrolled, spacing=12, on=body)
-        self._banner.setVisible(False)
-        column(
-            row(self._heading, STRETCH, add, folder, spacing=6),
-            CompactScroll(body),
-            Stretch(1),
-            self.watch,
-            self._undo,
-            spacing=12,
-            margins=12,
-            on=self,
-        )
+        body, below = QWidget(), QWidget()  # both scroll where the window is low
+        above, beside = row(self.added, SCROLL_BAR, spacing=0), row(self._nothing, SCROLL_BAR)
+        column(above, self.view, beside, spacing=12, on=body)
+        self._places = column()
+        parts = self._places, self.watch, self._undo, self._foot, self._drop
+        column(*parts, spacing=12, margins=(0, 0, SCROLL_BAR, 0), on=below)
+        self._below = CompactScroll(below, is_whole=True)
+        head = row(self._heading, STRETCH, add, folder, spacing=6, margins=(0, 0, SCROLL_BAR, 0))
+        cards, margins = CompactScroll(body), (12, 12, 12 - SCROLL_BAR, 12)
+        column(head, cards, Stretch(1), self._below, spacing=12, margins=margins, on=self)
         TabStop(self, (add, folder, self._drop))
+        self._last_control = folder
+        self.add_notice(self._banner)
+        self._banner.setVisible(False)
 
 
-# --- lines around the cards
+# --- what stands around the cards
 
 _MOST_NAMES = 12  # in the tool tip
 _MARGINS = (12, 8, 8, 8)
@@ -186,16 +243,17 @@ class AddedLine(QFrame):
 class QueueFoot(QWidget):
     """Time that the queue takes, and a button that clears finished videos.
 
-    Hidden while it has nothing to say: one video that waits says all on its card.
+    Hidden while the queue is empty; as high with both as with none.
     """
 
     def __init__(self, model: QueueModel, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._model = model
-        self._time = label(kind="secondary", name="queueTime")
+        self._time = elided(kind="secondary", name="queueTime")
         clear = actions["clear_finished"].trigger
         self._clear = button("Clear finished", "clearFinished", "quiet", on=clear)
         row((self._time, 1), self._clear, margins=(2, 0, 0, 0), on=self)
+        self.setFixedHeight(tokens.CONTROL_HEIGHT)
         model.queue_changed.connect(self._show)
         model.job_changed.connect(lambda _job_id: self._show())
         bind(self, self._show)
@@ -210,7 +268,7 @@ class QueueFoot(QWidget):
         time = known.format(time=labels.duration(seconds)) if seconds else ""
         self._time.setText(tr("{count} videos", count=left) + f" · {time}" if time else "")
         self._clear.setVisible(is_finished)
-        self.setVisible(bool(time) or is_finished)
+        self.setVisible(model.rowCount() > 0)
 
 
 class UndoLine(QFrame):
@@ -252,18 +310,14 @@ class WatchLine(QFrame):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         named(self, "watchLine", "card")
-        self._folder = Path()
+        self._folder, self._is_away = Path(), False
         self._switch = named(Switch(), "watchSwitch")
         bind_text(
             self._switch, self._switch.setAccessibleName, "Add videos from the watched folder"
         )
         bind_tip(self._switch, "Add videos from the watched folder")
         self._text = elided()
-        self._away = label(
-            "Not available. Continues when it is available again.", "secondary", wraps=True
-        )
-        texts = column(self._text, self._away, spacing=2)
-        row((texts, 1), self._switch, margins=_MARGINS, on=self)
+        row((self._text, 1), self._switch, margins=_MARGINS, on=self)
         self._switch.clicked.connect(self.toggled)
         bind(self, self._show)
         self.hide()
@@ -276,18 +330,19 @@ class WatchLine(QFrame):
             is_on: Whether it is watched now.
             is_away: Whether it cannot be read at the moment.
         """
-        self._folder = Path(folder)
-        self._away.setVisible(is_away)
+        self._folder, self._is_away = Path(folder), is_away
         self._switch.setChecked(is_on)
         self.setVisible(bool(folder))
         self._show()
 
     def _show(self) -> None:
         name = self._folder.name or str(self._folder)  # of a drive
-        is_on = self._switch.isChecked()
-        watched = tr("Watched: {folder}", folder=name)
-        self._text.setText(watched if is_on else tr("Not watched: {folder}", folder=name))
+        state = tr("Watched: {folder}") if self._switch.isChecked() else tr("Not watched: {folder}")
         whole = labels.folder(self._folder)
+        if self._is_away:
+            state = tr("Not available: {folder}")
+            whole += "\n" + tr("Continues when it is available again.")
+        self._text.setText(state.format(folder=name))
         set_tip(self, whole)
         self._switch.setAccessibleDescription(whole)
 
@@ -300,7 +355,7 @@ class UnfinishedBanner(QFrame):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        named(self, "unfinishedBanner", "card")
+        named(self, "unfinishedBanner", "notice")
         self._jobs: Sequence[UnfinishedJob] = ()
         self._films = elided(mode=Qt.TextElideMode.ElideMiddle)
         self._text = label(kind="secondary", wraps=True)
@@ -333,3 +388,51 @@ class UnfinishedBanner(QFrame):
         self._yes.setVisible(not problems)
         for answer in (self._yes, self._no):
             answer.setAccessibleDescription(self._films.whole)
+
+
+_COUNTS = {
+    "sleep": mark("Queue finished: this computer goes to sleep in {seconds} s"),
+    "shut-down": mark("Queue finished: this computer shuts down in {seconds} s"),
+    "command": mark("Queue finished: your command runs in {seconds} s"),
+}
+_FAILED = {
+    "sleep": mark("This computer could not be put to sleep."),
+    "shut-down": mark("This computer could not be shut down."),
+    "command": mark("The command after the queue could not be started."),
+}
+
+
+class AfterQueueCard(QFrame):
+    """What follows the queue and the seconds until then, or a failure; else hidden."""
+
+    cancelled = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        named(self, "afterQueueCard", "notice")
+        self._what, self._command, self._seconds = "sleep", "", 0
+        self._notice = NoticeLine()
+        self._cancel = button(name="cancelAfterQueue", on=self.cancelled)
+        column(self._notice, row(self._cancel, STRETCH), spacing=10, margins=(12, 10), on=self)
+        bind(self, self._show)
+        self.hide()
+
+    def show_countdown(self, what: str, command: str, seconds: int) -> None:
+        """Show what follows.
+
+        Args:
+            what: A value of the setting `after_queue`.
+            command: Command as the user wrote it; "" for others.
+            seconds: Until then; 0 when it was tried and has failed.
+        """
+        self._what, self._command, self._seconds = what, command, seconds
+        self._show()
+        self.show()
+
+    def _show(self) -> None:
+        counts = self._seconds > 0
+        text = _COUNTS[self._what] if counts else _FAILED[self._what]
+        shown = tr(text, seconds=self._seconds) if counts else tr(text)
+        self._notice.show_message("info" if counts else "warning", shown, self._command)
+        self._cancel.setText(tr("Cancel") if counts else tr("Close"))
+        self.setAccessibleName(f"{shown} {self._command}".strip())

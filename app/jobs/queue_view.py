@@ -48,6 +48,7 @@ from app.theme import tokens
 from app.theme.fonts import interface_font
 from app.theme.icons import pixmap
 
+SCROLL_BAR = 10  # px, by the style sheet
 _LINE = 18
 _BAR = 4
 Index = QModelIndex | QPersistentModelIndex
@@ -296,6 +297,8 @@ class QueueView(QListView):
         self.selectionModel().currentChanged.connect(self._report_selection)
         self.selectionModel().selectionChanged.connect(lambda *_: self.selection_changed.emit())
         model.queue_changed.connect(self._fit)
+        self.verticalScrollBar().rangeChanged.connect(self._keep_width)
+        self._keep_width(0, 0)
 
     @property
     def selected_row(self) -> JobRow | None:
@@ -344,6 +347,10 @@ class QueueView(QListView):
         self.setVisible(self._model.rowCount() > 0)
         self.scheduleDelayedItemsLayout()
         self.updateGeometry()
+
+    def _keep_width(self, _least: int, most: int) -> None:
+        """Leave the scroll bar its place while there is none: cards do not change their width."""
+        self.setViewportMargins(0, 0, 0 if most else SCROLL_BAR, 0)
 
     def _report_selection(self) -> None:
         row = self.selected_row

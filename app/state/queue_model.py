@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from PySide6.QtCore import (
@@ -38,6 +39,7 @@ class QueueModel(QAbstractListModel):
     def __init__(self, hub: EventHub, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._rows: list[JobRow] = []
+        self._reports_later = self._has_to_report = False
         hub.subscribe(events.JobEvent, self._update)
 
     # Qt's side
@@ -119,6 +121,23 @@ class QueueModel(QAbstractListModel):
         """Row number of a job; -1 when it is not there."""
         return next((i for i, row in enumerate(self._rows) if row.job_id == job_id), -1)
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Reports all changes of the queue within the block as one, at its end.
+
+        Each report lets every view look at all rows, so adding n videos one by one would cost
+        n * n looks, in which the window does not answer.
+        """
+        is_outermost = not self._reports_later
+        self._reports_later = True
+        try:
+            yield
+        finally:
+            if is_outermost:
+                self._reports_later = False
+                if self._has_to_report:
+                    self._report()
+
     def add(
         self, job_id: str, source: Path, settings: JobSettings, output: Path | None = None
     ) -> None:
@@ -132,7 +151,7 @@ class QueueModel(QAbstractListModel):
         self.beginInsertRows(QModelIndex(), at, at)
         self._rows.insert(at, row)
         self.endInsertRows()
-        self.queue_changed.emit()
+        self._report()
 
     def expect_plan(self, job_id: str) -> None:
         """The choices of a job are being changed: what is known of its plan no longer holds."""
@@ -178,7 +197,7 @@ class QueueModel(QAbstractListModel):
         self.beginRemoveRows(QModelIndex(), at, at)
         del self._rows[at]
         self.endRemoveRows()
-        self.queue_changed.emit()
+        self._report()
 
     def move(self, job_id: str, to: int) -> bool:
         """Move a row; False when it is there already."""
@@ -190,7 +209,7 @@ class QueueModel(QAbstractListModel):
         self.beginMoveRows(QModelIndex(), at, at, QModelIndex(), below)
         self._rows.insert(to, self._rows.pop(at))
         self.endMoveRows()
-        self.queue_changed.emit()
+        self._report()
         return True
 
     def set_thumbnail(self, job_id: str, picture: events.Picture) -> None:
@@ -214,6 +233,12 @@ class QueueModel(QAbstractListModel):
         _apply(row, event)
         self._emit_changed(row)
         if row.state is not before:
+            self._report()
+
+    def _report(self) -> None:
+        """Say that the queue has changed, now or at the end of the block that changes it."""
+        self._has_to_report = self._reports_later
+        if not self._reports_later:
             self.queue_changed.emit()
 
     def _emit_changed(self, row: JobRow) -> None:

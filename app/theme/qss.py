@@ -57,10 +57,9 @@ QFrame[kind="sheet"] {{ background: {t.surface_1}; border: 1px solid {t.line}; }
 QFrame[kind="sheet"] QWidget#queueColumn {{ border: none; }}
 QWidget#choicesColumn {{ background: {t.surface_1}; border-left: 1px solid {t.line}; }}
 QWidget#resultForm {{ border-top: 1px solid {t.line}; }}
-QFrame#runtimeBar, QFrame#afterQueueBar {{
-  background: {t.surface_2}; border-bottom: 1px solid {t.line}; }}
-QFrame[kind="card"], QFrame[kind="chosen-card"] {{
+QFrame[kind="card"], QFrame[kind="chosen-card"], QFrame[kind="notice"] {{
   background: {t.surface_2}; border: 1px solid {t.line}; border-radius: {tokens.CARD_RADIUS}px; }}
+QFrame[kind="notice"] {{ border-color: {t.information}; }}
 QFrame[kind="chosen-card"] {{ border: 2px solid {t.accent}; }}
 QFrame[kind="rule"] {{ background: {t.line}; border: none; max-height: 1px; min-height: 1px; }}
 QFrame[kind="chip"] {{

@@ -10,10 +10,16 @@ _LEAST = 72  # px
 
 
 class CompactScroll(QScrollArea):
-    """Scrolls up and down only, and only above its maximum height."""
+    """Scrolls up and down only, and only above its maximum height.
 
-    def __init__(self, body: QWidget, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    Args:
+        body: Its content.
+        is_whole: Whether it gives way to what stands beside it only above its maximum height.
+    """
+
+    def __init__(self, body: QWidget, *, is_whole: bool = False) -> None:
+        super().__init__()
+        self._is_whole = is_whole
         self.setWidgetResizable(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
@@ -32,8 +38,9 @@ class CompactScroll(QScrollArea):
         return QSize(hint.width(), height)
 
     def minimumSizeHint(self) -> QSize:
-        """A few lines."""
-        return QSize(0, min(_LEAST, self.sizeHint().height()))
+        """A few lines, or all of them."""
+        height = self.sizeHint().height()
+        return QSize(0, height if self._is_whole else min(_LEAST, height))
 
     def settle(self) -> None:
         """Take the height of the body at once: by itself Qt needs an event for each layout."""

@@ -118,7 +118,7 @@ class SegmentedControl(QFrame):
 
 
 class FlowLayout(QLayout):
-    """Left to right, then the next line; each line as high as its highest widget."""
+    """Left to right, then the next line; each line as high as its highest visible widget."""
 
     def __init__(self, parent: QWidget | None = None, *, spacing: int = 8) -> None:
         super().__init__(parent)
@@ -165,22 +165,26 @@ class FlowLayout(QLayout):
 
     def sizeHint(self) -> QSize:
         """All of them in one line."""
-        hints = [item.sizeHint() for item in self._items]
+        hints = [item.sizeHint() for item in self._shown]
         width = sum(hint.width() for hint in hints) + self.spacing() * max(0, len(hints) - 1)
         return QSize(width, max((hint.height() for hint in hints), default=0))
 
     def minimumSize(self) -> QSize:
         """The widest of them."""
-        hints = [item.minimumSize() for item in self._items]
+        hints = [item.minimumSize() for item in self._shown]
         return QSize(
             max((hint.width() for hint in hints), default=0),
             max((hint.height() for hint in hints), default=0),
         )
 
+    @property
+    def _shown(self) -> list[QLayoutItem]:
+        return [item for item in self._items if not item.isEmpty()]
+
     def _place(self, rect: QRect, *, only_measured: bool = False) -> int:
         """Lay out the lines; their total height."""
         x, y, line = rect.left(), rect.top(), 0
-        for item in self._items:
+        for item in self._shown:
             hint = item.sizeHint()
             if x > rect.left() and x + hint.width() > rect.left() + rect.width():
                 x, y, line = rect.left(), y + line + self.spacing(), 0

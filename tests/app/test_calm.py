@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QPoint, QRect
+from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtWidgets import QApplication, QWidget
 
 from app.widgets.compact_scroll import CompactScroll
+from engine.api import UnfinishedJob
 from tests.app.conftest import Bench, _end, _opened
 from tests.app.plan.test_plan_card import BARS, COMBED, plan
 from tests.app.test_gauges import GPU
+from tests.app.test_narrow_window import settle
+from tests.app.test_small_screens import lies_inside
+from tests.helpers.fake_states import make_listed
+from tests.helpers.fake_tasks import RUNTIME
 
 MOST_PX = 4
 
@@ -36,7 +42,11 @@ def moved(before: dict[QWidget, QRect], after: dict[QWidget, QRect]) -> list[str
     return found
 
 
-@pytest.mark.parametrize("size", [(1366, 688), (1920, 1000)])
+SIZES = [(1366, 688), (1920, 1000)]
+BEGUN = UnfinishedJob(job_id="old", source=Path("films/old.avi"), output=Path("films/new.mp4"))
+
+
+@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("gpu", [None, GPU])
 def test_nothing_moves_between_the_first_paint_and_ready(qapp, tmp_path, monkeypatch, size, gpu):
     program = _opened(qapp, tmp_path)
@@ -53,6 +63,60 @@ def test_nothing_moves_between_the_first_paint_and_ready(qapp, tmp_path, monkeyp
     found = moved(before, places(program.window))
     _end(program)
     assert not found
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("videos", [0, 4, 9])
+def test_nothing_moves_when_the_program_says_something_by_itself(bench, size, videos):
+    bench.window.resize(*size)
+    bench.measure(GPU)
+    for number in range(videos):
+        bench.add(f"{number}.mp4")
+    settle()
+    program, watched = bench.program, bench.window.queue_column.watch
+    bench.engine.tasks.runtimes = make_listed()
+    for say in (
+        lambda: watched.show_folder("/films", is_on=True, is_away=False),  # as at the start
+        lambda: bench.engine.tasks.list(RUNTIME),  # an NVIDIA runtime is offered
+        lambda: watched.show_folder("/films", is_on=True, is_away=True),
+        lambda: program.offer_left_over((BEGUN,)),
+        lambda: program.after_queue.card.show_countdown("shut-down", "", 42),
+    ):
+        before, width = places(bench.window), bench.window.queue_column.view.viewport().width()
+        say()
+        bench.hear()
+        assert not moved(before, places(bench.window))
+        assert bench.window.queue_column.view.viewport().width() == width
+    notices = [bench.find(one) for one in ("afterQueueCard", "unfinishedBanner", "runtimeCard")]
+    for notice in notices:
+        assert [one for one in notices if one.isVisible()] == [notice], "one at a time"
+        assert lies_inside(notice)
+        before = places(bench.window)
+        notice.hide()
+        bench.hear()
+        assert not moved(before, places(bench.window))
+
+
+def test_a_folded_queue_has_a_button_for_what_the_program_says(bench, qtbot):
+    bench.window.resize(910, 472)
+    bench.hear()
+    button, sheet = bench.find("openNotices"), bench.window.columns.queue_sheet
+    assert not button.isVisible()
+    bench.engine.tasks.runtimes = make_listed()
+    before = places(bench.window)
+    bench.engine.tasks.list(RUNTIME)
+    bench.hear()
+    assert not moved(before, places(bench.window))
+    assert button.isVisible()
+    assert not sheet.isVisible(), "it waits until the user asks"
+    qtbot.keyClick(button, Qt.Key.Key_Space)
+    settle()
+    assert sheet.isVisible()
+    download = bench.find("runtime-download")
+    assert lies_inside(download)
+    qtbot.keyClick(sheet, Qt.Key.Key_Escape)
+    bench.press("runtime-hide")
+    assert not button.isVisible()
 
 
 def test_a_plan_has_its_height_at_once(bench):

@@ -93,14 +93,14 @@ def is_coming(program: Program) -> bool:
 
 
 def press(program: Program, name: str) -> None:
-    button = part(program.runtime.bar, f"runtime-{name}")
+    button = part(program.runtime.card, f"runtime-{name}")
     assert button.isVisible(), name
     button.click()
 
 
 def test_download_pause_and_the_next_start(program, server, qtbot):
     until(qtbot, program, Situation.OFFER)
-    assert "RTX 5070 Ti" in program.runtime.bar.accessibleName()
+    assert "RTX 5070 Ti" in program.runtime.card.accessibleName()
     server.always = Fault(drip=100)
     press(program, "download")
     qtbot.waitUntil(lambda: is_coming(program), timeout=PATIENCE_MS)
@@ -111,7 +111,7 @@ def test_download_pause_and_the_next_start(program, server, qtbot):
     press(program, "continue")
     until(qtbot, program, Situation.READY)
     assert any(text.startswith("bytes=") and text != "bytes=0-" for text in server.ranges)
-    assert runtimes.VERSION in program.runtime.bar.accessibleName()
+    assert runtimes.VERSION in program.runtime.card.accessibleName()
     assert folders.chosen().startswith("cu999-9.9.9-")
     press(program, "restart")
     assert program.restart.is_due
@@ -126,7 +126,7 @@ def test_a_wheel_from_a_file_then_back_and_away(program, wheel, qtbot, monkeypat
     program.runtime.act("use", "")
     until(qtbot, program, Situation.BUSY)
     qtbot.waitUntil(lambda: not program.runtime_model.is_running, timeout=PATIENCE_MS)
-    qtbot.waitUntil(lambda: not program.runtime.bar.isVisible(), timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: not program.runtime.card.isVisible(), timeout=PATIENCE_MS)
     assert folders.chosen() == "", "here, and not wanted: nothing to offer"
     program.runtime.act("remove", "cu999")
     until(qtbot, program, Situation.OFFER)

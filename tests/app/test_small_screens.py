@@ -319,7 +319,7 @@ def test_a_running_film_keeps_its_buttons_and_picture_below_another_bar(bench):
     bench.add()
     bench.start()
     bench.engine.advance(10)
-    bench.program.after_queue.bar.show_countdown("shut-down", "", 42)
+    bench.program.after_queue.card.show_countdown("shut-down", "", 42)
     bench.hear()
     resize(bench, 910, 440)
     for name in ("pauseAction", "cancelAction", "stopsAfterThis"):

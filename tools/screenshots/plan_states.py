@@ -298,7 +298,7 @@ def _held_back(player: Player) -> None:
 def _after_queue(player: Player) -> None:
     """The last video has ended; the computer shuts down unless the user cancels it."""
     _on_gpu(player)
-    player.program.after_queue.bar.show_countdown("shut-down", "", 42)
+    player.program.after_queue.card.show_countdown("shut-down", "", 42)
     player.settle()
 
 

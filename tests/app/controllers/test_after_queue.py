@@ -53,7 +53,7 @@ def last(bench):
 
 def pass_by(bench: Bench, seconds: int) -> None:
     for _ in range(seconds):
-        if bench.program.after_queue.bar.isVisible():
+        if bench.program.after_queue.card.isVisible():
             bench.program.after_queue.count()
 
 
@@ -62,7 +62,7 @@ def test_a_minute_after_the_last_film_though_one_has_failed(bench, computer, wha
     want(bench, what)
     bench.add("one.mp4")
     bench.start("two.mp4")
-    bar = bench.program.after_queue.bar
+    bar = bench.program.after_queue.card
     bench.fail(FULL)
     assert not bar.isVisible(), "a film is left"
     bench.finish()
@@ -80,13 +80,13 @@ def test_seconds_pass_by_themselves(bench, computer, qtbot):
     want(bench, "sleep")
     bench.start()
     bench.finish()
-    bar = bench.program.after_queue.bar
+    bar = bench.program.after_queue.card
     qtbot.waitUntil(lambda: "in 59 s" in texts(bar), timeout=5000)
     bench.press("cancelAfterQueue")
 
 
 def test_cancel_settings_and_whatever_happens_to_the_queue_end_the_minute(bench, computer):
-    bar = bench.program.after_queue.bar
+    bar = bench.program.after_queue.card
     for end in (
         lambda: bench.press("cancelAfterQueue"),
         lambda: (want(bench, "shut-down"), bench.program.after_queue.count()),
@@ -108,7 +108,7 @@ def test_a_sound_needs_no_minute_and_nothing_is_nothing(bench, computer):
         bench.start()
         bench.finish()
         assert computer.asked == asked
-        assert not bench.program.after_queue.bar.isVisible()
+        assert not bench.program.after_queue.card.isVisible()
 
 
 def test_nothing_follows_a_queue_that_the_user_has_stopped_or_that_is_empty(bench, computer):
@@ -160,7 +160,7 @@ def test_a_command_is_shown_as_it_is_and_started_as_words(bench, computer, tmp_p
     want(bench, "command", COMMAND)
     bench.start()
     bench.finish()
-    bar = bench.program.after_queue.bar
+    bar = bench.program.after_queue.card
     assert COMMAND in texts(bar)
     pass_by(bench, 60)
     words = ["/found/C:\\my tools\\done.cmd", "--mail", "to me", "&", "echo"]
@@ -173,7 +173,7 @@ def test_a_command_that_does_not_start_says_so(bench, computer, command):
     bench.start()
     bench.finish()
     pass_by(bench, 60)
-    bar = bench.program.after_queue.bar
+    bar = bench.program.after_queue.card
     assert "The command after the queue could not be started." in texts(bar)
     assert computer.asked == []
     assert bench.find("cancelAfterQueue").text() == "Close"
@@ -187,7 +187,7 @@ def test_a_computer_that_refuses_says_so(bench, computer):
     bench.start()
     bench.finish()
     pass_by(bench, 60)
-    assert "could not be put to sleep" in texts(bench.program.after_queue.bar)
+    assert "could not be put to sleep" in texts(bench.program.after_queue.card)
 
 
 def test_finish_this_one_then_stop(bench):
@@ -223,7 +223,7 @@ def test_it_fits_the_smallest_window(bench, computer, language):
     assert switch.width() >= switch.sizeHint().width()
     bench.finish()
     settle()
-    bar = bench.program.after_queue.bar
+    bar = bench.program.after_queue.card
     assert bench.window.size().toTuple() == (1024, 640)
     assert bar.isVisible()
     assert list(cut_off(bar)) == []

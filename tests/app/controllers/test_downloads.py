@@ -167,7 +167,7 @@ def test_a_failure_says_why_and_lite_is_one_press_away(bench, kind):
     assert OFFLINE.message in shown
     title = "The model" if kind is FILE else "The NVIDIA runtime"
     assert f"{title} could not be" in shown
-    assert OFFLINE.message not in texts(bench.program.runtime.bar), "once is enough"
+    assert OFFLINE.message not in texts(bench.program.runtime.card), "once is enough"
     assert not bench.engine.tasks.waiting(FILE)
     assert primary(bench).startswith("Download and start")
     assert bench.find("planOffer0").text() == "Use Lite meanwhile"

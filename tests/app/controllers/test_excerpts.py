@@ -226,7 +226,7 @@ def test_in_a_low_window_nothing_lies_over_the_picture_and_all_can_be_tried(
     bench, film, has_second_bar
 ):
     if has_second_bar:
-        bench.program.after_queue.bar.show_countdown("shut-down", "", 42)
+        bench.program.after_queue.card.show_countdown("shut-down", "", 42)
     bench.window.resize(910, 432)
     settle()
     bar, menu = bench.find("tryBar"), bench.find("tryMenu")
@@ -249,7 +249,7 @@ def test_in_a_low_window_nothing_lies_over_the_picture_and_all_can_be_tried(
     assert stop.isVisible()
     assert stop.mapToGlobal(QPoint(0, 0)).x() >= place - menu.width()
     assert not frame.isEnabled()
-    bench.program.after_queue.bar.hide()
+    bench.program.after_queue.card.hide()
     bench.window.resize(1440, 900)
     settle()
     assert bar.isVisible()

@@ -41,7 +41,7 @@ def test_a_running_film_ends_first_and_the_queue_goes_on_afterwards(bench):
     bench.hear()
     assert bench.window.isVisible()
     assert bench.asked(commands.StopQueue)
-    bar = bench.program.runtime.bar
+    bar = bench.program.runtime.card
     assert bar.isVisible()
     assert "when a.mp4 is finished" in bar.accessibleName()
     bench.finish()

@@ -218,14 +218,15 @@ def test_a_folder_that_has_gone_is_said_once_and_goes_on_when_it_is_back(watched
     watched.look()
     away = watched.folder.rename(watched.folder.with_name("away"))
     watched.look(4)
-    assert "Not available. Continues" in texts(watched.line)
+    assert "Not available: " in texts(watched.line)
+    assert "Continues when" in watched.line.toolTip()
     said = [one for one in caplog.records if "watched folder" in one.message]
     assert len(said) == 1
     caplog.clear()
     away.rename(watched.folder)
     watched.put("a.mp4")
     assert watched.look() == ["a.mp4"]
-    assert "Away" not in texts(watched.line)
+    assert "Watched: " in texts(watched.line)
 
 
 def test_what_came_from_the_folder_is_kept_as_that_and_what_runs_only_at_a_proper_end(watched):

@@ -21,7 +21,7 @@ class Over:
         self.program, self.patch = bench.program, bench.patch
         self.hear, self.asked = bench.hear, bench.asked
         self.engine = bench.engine.tasks
-        self.link, self.bar = bench.program.runtime, bench.program.runtime.bar
+        self.link, self.card = bench.program.runtime, bench.program.runtime.card
         self.say()
 
     def say(self, listed: events.RuntimesListed | None = None) -> None:
@@ -41,14 +41,14 @@ class Over:
         self.hear()
 
     def texts(self, parent: QWidget | None = None) -> str:
-        return re.sub("\n+", "\n", texts(parent or self.bar)).strip("\n")
+        return re.sub("\n+", "\n", texts(parent or self.card)).strip("\n")
 
     def offered(self) -> list[str]:
-        buttons = self.bar.findChildren(QPushButton)
+        buttons = self.card.findChildren(QPushButton)
         return [b.objectName().removeprefix("runtime-") for b in buttons if b.isVisible()]
 
     def press(self, name: str) -> None:
-        button = part(self.bar, f"runtime-{name}")
+        button = part(self.card, f"runtime-{name}")
         assert button.isVisible(), (name, self.offered())
         button.click()
         self.hear()

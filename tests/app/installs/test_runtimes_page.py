@@ -133,7 +133,7 @@ def test_without_a_card_nothing_is_offered_here_either(over, page):
     runtimes = (make_runtime(suits_card=False), make_older(suits_card=False))
     over.say(replace(NO_GPU, runtimes=runtimes))
     assert "This computer has no NVIDIA GPU: no runtime is needed." in over.texts(page)
-    parts = (button(page, "cu130"), button(page, "cu126"), part(page, "runtimeFile"), over.bar)
+    parts = (button(page, "cu130"), button(page, "cu126"), part(page, "runtimeFile"), over.card)
     assert not any(one.isVisible() for one in parts)
 
 

@@ -139,7 +139,7 @@ def test_the_time_of_the_whole_queue_is_shown(bench, films):
     for job_id in (*films[1:], unread):
         bench.program.controller.remove([job_id])
     bench.hear()
-    assert not bench.find("queueTime").isVisible(), "the card says it"
+    assert not bench.find("queueTime").text(), "the card says it"
 
 
 def test_finished_films_are_cleared_and_can_return(bench, films):
@@ -174,3 +174,23 @@ def test_cards_are_low_from_eight_videos_on(bench):
         bench.add(f"{number}.mp4")
     assert view.sizeHintForRow(0) < 0.6 * high
     assert view.sizeHint().height() == 8 * view.sizeHintForRow(0)
+
+
+def test_many_videos_come_move_go_and_return_as_one_change(bench):
+    reports = []
+    bench.program.queue.queue_changed.connect(lambda: reports.append(order(bench)))
+    controller = bench.program.controller
+
+    def seen(change):
+        reports.clear()
+        change()
+        return reports
+
+    several = [Path(name) for name in NAMES]
+    assert seen(lambda: controller.add_files(several)) == [["one", "two", "three", "four"]]
+    jobs = [row.job_id for row in bench.program.queue.rows]
+    assert seen(lambda: controller.reorder(jobs[:2], 4)) == [["three", "four", "one", "two"]]
+    assert seen(lambda: controller.remove(jobs[:3])) == [["four"]]
+    assert seen(controller.removals.undo) == [["three", "four", "one", "two"]]
+    assert seen(lambda: controller.remove(jobs[:1])) == [["three", "four", "two"]]
+    assert not seen(lambda: controller.add_files([])), "nothing has changed"

@@ -116,3 +116,17 @@ def test_views_follow_a_row_that_moves_down_or_up(model):
         model.move(job_id, to)
         for name, index in kept.items():
             assert index.row() == model.position(name), (job_id, to, name)
+
+
+def test_changes_made_together_are_reported_once_also_after_an_error(model):
+    reports = []
+    model.queue_changed.connect(lambda: reports.append(model.rowCount()))
+    with pytest.raises(ZeroDivisionError), model.together():
+        model.forget("a")
+        with model.together():
+            model.forget("b")
+        assert not reports, "the outer block goes on"
+        raise ZeroDivisionError
+    assert reports == [1]
+    model.forget("c")
+    assert reports == [1, 0]

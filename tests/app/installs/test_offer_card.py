@@ -30,11 +30,11 @@ BLOCKED = message("reason.runtime.blocked.smart-app-control", why="WinError 4551
 def test_without_a_card_nothing_is_offered(bench):
     assert bench.asked(commands.ListRuntimes)
     assert bench.program.runtime_model.listed == NO_GPU
-    assert not bench.program.runtime.bar.isVisible()
+    assert not bench.program.runtime.card.isVisible()
 
 
 def test_a_card_without_a_runtime_gets_one_clear_offer_and_is_called_unused(over):
-    assert over.bar.isVisible()
+    assert over.card.isVisible()
     offer = "Download the NVIDIA runtime (1.9 GB) to use your RTX 5070 Ti"
     assert over.texts().startswith(offer)
     assert "5.7 GB of the 212 GB free" in over.texts()
@@ -55,7 +55,7 @@ def test_from_download_to_the_next_start(over):
     assert over.offered() == ["pause", "cancel"]
     over.advance(684.0)
     assert "684 of 1\u202f900 MB · 12.5 MB/s · 1 min 37 s left" in over.texts()
-    assert over.bar.findChild(type(over.bar._bar), "runtimeShare").isVisible()
+    assert over.card.findChild(type(over.card._bar), "runtimeShare").isVisible()
     over.engine.begin(RUNTIME, "cu130", "try")
     over.hear()
     assert "virus scanners" in over.texts()
@@ -66,7 +66,7 @@ def test_from_download_to_the_next_start(over):
     assert "uses torch 2.13.0+cu130" in over.texts()
     assert over.offered() == ["restart", "later"]
     over.press("later")
-    assert not over.bar.isVisible()
+    assert not over.card.isVisible()
 
 
 def test_pause_keeps_what_came_and_it_goes_on(over):
@@ -142,13 +142,13 @@ def test_a_block_by_windows_is_said_before_the_download_and_is_no_damage(over):
 
 def test_not_now_is_remembered(over, tmp_path):
     over.press("hide")
-    assert not over.bar.isVisible()
+    assert not over.card.isVisible()
     over.say()
-    assert not over.bar.isVisible()
+    assert not over.card.isVisible()
     over.program.ui_state.save()
     assert UiState(tmp_path / "window.ini").runtime_hidden == ("offer:cu130:2.13.0+cu130:",)
     over.put(torch="2.14.0+cu130")
-    assert over.bar.isVisible(), "another version is another offer"
+    assert over.card.isVisible(), "another version is another offer"
     (tmp_path / "damaged.ini").write_text("[General]\nruntime_hidden={1\n", "utf-8")
     assert UiState(tmp_path / "damaged.ini").runtime_hidden == ()
 
@@ -227,14 +227,14 @@ def test_the_keyboard_meets_the_bar_between_top_and_queue(over, qtbot):
         widget = widget.nextInFocusChain()
         assert widget is not window.top.last_control
     assert order == ["runtime-download", "runtime-file", "runtime-hide"]
-    part(over.bar, order[0]).setFocus()
-    qtbot.keyClick(part(over.bar, order[0]), Qt.Key.Key_Space)
+    part(over.card, order[0]).setFocus()
+    qtbot.keyClick(part(over.card, order[0]), Qt.Key.Key_Space)
     over.hear()
-    pause = part(over.bar, "runtime-pause")
+    pause = part(over.card, "runtime-pause")
     assert pause.isVisible()
     assert QApplication.focusWidget() is pause or not window.isActiveWindow()
     assert pause.accessibleName() == "Pause: NVIDIA runtime"
-    assert "NVIDIA runtime" in over.bar.accessibleName()
+    assert "NVIDIA runtime" in over.card.accessibleName()
 
 
 def test_nothing_is_cut_off_in_a_narrow_window(over):
@@ -254,6 +254,6 @@ def test_nothing_is_cut_off_in_a_narrow_window(over):
         ):
             over.say(listed)
             settle()
-            assert over.bar.isVisible(), listed
-            assert list(cut_off(over.bar)) == [], listed
+            assert over.card.isVisible(), listed
+            assert list(cut_off(over.card)) == [], listed
             assert over.program.window.width() == 1024, listed
