@@ -1,4 +1,5 @@
 import json
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
