@@ -1,7 +1,8 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -69,21 +70,49 @@ def test_import_rows_are_kept():
     assert done.returncode == 0, done.stdout
 
 
-def test_no_modules_import_each_other():
-    """Not even inside functions, or for types alone."""
+@cache
+def modules() -> dict[str, ast.Module]:
     root = Path(__file__).parents[1]
     files = [file for top in ("engine", "app", "tools") for file in (root / top).rglob("*.py")]
-    names = {".".join(file.relative_to(root).with_suffix("").parts): file for file in files}
+    return {
+        ".".join(file.relative_to(root).with_suffix("").parts): ast.parse(file.read_text("utf-8"))
+        for file in files
+    }
+
+
+def test_no_modules_import_each_other():
+    """Not even inside functions, or for types alone."""
+    names = set(modules())
     imported = {
-        name: set(imports_of(ast.parse(file.read_text("utf-8")), set(names))) - {name}
-        for name, file in names.items()
+        name: set(imports_of(ast.walk(module), names)) - {name}
+        for name, module in modules().items()
     }
     TopologicalSorter(imported).prepare()  # raises CycleError, which names the modules
 
 
-def imports_of(module: ast.Module, names: set[str]) -> Iterator[str]:
-    """Those among `names` that a module imports anywhere."""
-    for node in ast.walk(module):
+def test_the_fast_transformer_loads_nothing_of_the_compiler():
+    """Its switch does: see test_compiled.py."""
+    names, loaded = set(modules()), {"engine.models.seedvr2.dit.fast"}
+    rest = [*loaded]
+    while rest:
+        found = set(imports_of(outside_of_functions(modules()[rest.pop()]), names)) - loaded
+        loaded |= found
+        rest += found
+    assert {"engine.models.seedvr2.dit.fast_blocks", "engine.ops.kernels.build"} <= loaded
+    assert not {"engine.models.seedvr2.dit.compiled", "engine.ops.compiler"} & loaded
+
+
+def outside_of_functions(node: ast.AST) -> Iterator[ast.AST]:
+    """Nodes below one that run when its module is loaded, and those for types alone."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.Lambda):
+            yield child
+            yield from outside_of_functions(child)
+
+
+def imports_of(nodes: Iterable[ast.AST], names: set[str]) -> Iterator[str]:
+    """Those among `names` that are imported at some of the nodes."""
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from names & {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

@@ -146,15 +146,16 @@ class FiguresRow(QWidget):
 class WorkersRow(QWidget):
     """A figure for each GPU, process and other computer at the running job that has begun.
 
-    The last figure is for all that have no room.
+    The last figure is for all that have no room. Figures are made when they are first needed: most
+    jobs have no workers.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         named(self, "workersRow")
         self._seen: dict[int, WorkerProgress] = {}
-        self._figures = [Figure(f"worker-{place}") for place in range(_MOST_WORKERS)]
-        row(*((figure, 1) for figure in self._figures), spacing=8, on=self)
+        self._figures: list[Figure] = []
+        self._line = row(spacing=8, on=self)
         self.clear()
         bind(self, self._show)
 
@@ -182,17 +183,21 @@ class WorkersRow(QWidget):
         everyone = [self._seen[number] for number in sorted(self._seen)]
         room = max(1, min(_MOST_WORKERS, self.width() // _WORKER_WIDTH))
         alone = everyone if len(everyone) <= room else everyone[: room - 1]
+        rest = everyone[len(alone) :]
+        shown = len(alone) + bool(rest)
+        for place in range(len(self._figures), shown):
+            self._figures.append(Figure(f"worker-{place}"))
+            self._line.addWidget(self._figures[place], 1)
         for figure, event in zip(self._figures, alone, strict=False):
             figure.set_caption(_name(event))
             frame = tr("at frame {frame}", frame=event.frame)
             figure.show_value(*_speed(event.frames_per_second))
             set_tip(figure, f"{_name(event)}, {frame}")
-        if rest := everyone[len(alone) :]:
+        if rest:
             figure = self._figures[len(alone)]
             figure.set_caption(tr("{count} more", count=len(rest)))
             figure.show_value(*_speed(sum(one.frames_per_second for one in rest)))
             set_tip(figure, "\n".join(map(_name, rest)))
-        shown = len(alone) + bool(rest)
         for place, figure in enumerate(self._figures):
             figure.setVisible(place < shown)
 

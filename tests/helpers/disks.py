@@ -16,7 +16,6 @@ from typing import IO, Any
 import pytest
 
 from engine.core import file_access
-from engine.pipeline import room
 from engine.video.read import media_file
 
 
@@ -130,6 +129,8 @@ class Disk:
     """What the system says about the disk of a job."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, free: int, total: int = 10**12) -> None:
+        from engine.pipeline import room  # loads torch, which processes that read do without
+
         self.free = free
 
         def usage(_: object) -> SimpleNamespace:

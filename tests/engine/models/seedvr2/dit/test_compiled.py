@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -58,17 +57,13 @@ def test_compiled_it_equals_the_plain_form(kind: str) -> None:
     check_equality(kind)
 
 
-def test_off_nothing_of_the_compiler_is_loaded() -> None:
-    code = (
-        "import sys, torch; from engine.models.seedvr2.dit.fast import FastDit\n"
-        "from tests.helpers.seedvr2 import tiny_dit_config\n"
-        "FastDit(tiny_dit_config('3b'))\n"
-        "print([n for n in sys.modules if n.endswith(('dit.compiled', 'ops.compiler'))])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-    assert not isinstance(FastDit(tiny_dit_config("3b"))._tools.steps, CompiledOps)
+def test_off_nothing_of_the_compiler_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor with its modules: see test_imports.py."""
     assert isinstance(FastDit(tiny_dit_config("3b"), COMPILED)._tools.steps, CompiledOps)
+    monkeypatch.setitem(sys.modules, CompiledOps.__module__, None)
+    assert not isinstance(FastDit(tiny_dit_config("3b"))._tools.steps, CompiledOps)
+    with pytest.raises(ImportError):
+        FastDit(tiny_dit_config("3b"), COMPILED)
 
 
 def test_a_card_without_triton_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
