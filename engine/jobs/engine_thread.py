@@ -292,7 +292,7 @@ class EngineThread(threading.Thread):
 
 
 def _touched(command: c.Command, service: Service | None) -> frozenset[object]:
-    """All that the order of a command can matter to; of one to be refused any value may be wrong."""
+    """Everything that the order of a command can matter to; its values are not checked yet."""
     touched: set[object] = {*_SHARES.get(type(command), ())}
     match command:
         case c.Prepare():  # whether a runtime could be loaded is known then
