@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from engine.core.control import Control
 from engine.core.errors import Cancelled, EngineError, JobError, UnknownJob
@@ -20,7 +22,7 @@ from engine.jobs.checkpoint import (
     with_fate_of_segments,
 )
 from engine.jobs.job import Job, JobQueue, JobState
-from engine.jobs.job_store import JobStore
+from engine.jobs.job_store import JobStore, StoredJob
 from engine.jobs.made_results import mark_of
 from engine.jobs.reading_marks import being_read, check_safe
 from engine.jobs.stored_run import run_stored
@@ -41,9 +43,11 @@ from engine.video.film_preparation import source_notices
 
 logger = logging.getLogger(__name__)
 
+Steps = Generator[Callable[[], Any], Any, None]  # yields its long parts and receives their results
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ended(c.Command):
+class JobEnded(c.Command):
     """Outcome of a job, from its thread."""
 
     event: e.JobEvent
@@ -113,23 +117,26 @@ class JobService:
         """Whether Shutdown was asked for, and no job runs any more."""
         return self._is_closing and self._running is None
 
-    def carry_out(self, command: c.Command) -> None:
+    def carry_out(self, command: c.Command) -> Steps:
         """Carry out a command and emit what has changed.
+
+        Files are read and plans are made in what this yields: any thread may do it, while other
+        commands are carried out. The rest is done in one thread, which alone touches the jobs.
 
         Raises:
             EngineError: It cannot be done.
         """
         match command:
             case c.AddJob():
-                self._add(command)
+                yield from self._add(command)
             case c.SourceExamined():
-                self._examined(command)
+                yield from self._examined(command)
             case c.AdoptJob():
-                self._adopt(command)
+                yield from self._adopt(command)
             case c.ChangeJob():
-                self._change(command)
+                yield from self._change(command)
             case c.ShowPlan(job_id=job_id, settings=settings):
-                self._show_plan(self._jobs.get(job_id), settings)
+                yield from self._show_plan(self._jobs.get(job_id), settings)
             case c.RemoveJob(job_id=job_id, can_return=True):
                 self._set_aside(job_id)
             case c.RemoveJob(job_id=job_id):
@@ -152,45 +159,32 @@ class JobService:
             case c.CancelJob(job_id=job_id):
                 self._cancel(job_id)
             case c.ShowFrame():
-                self._show_frame(command)
+                yield from self._show_frame(command)
             case c.ExcerptMade():
                 self._take_excerpt(command)
             case c.ChangeEngine(settings=settings):
                 self._machine = replace(self._machine, settings=settings)
             case c.Shutdown():
                 self._shutdown()
-            case _Ended():
+            case JobEnded():
                 self._ended(command)
             case _:
                 raise TypeError(f"no answer to {type(command).__name__}")
 
-    def _add(self, command: c.AddJob) -> None:
+    def _add(self, command: c.AddJob) -> Steps:
         self._store.folder(command.job_id)  # refuses what is no name
         if command.job_id in self._store.ids():
             raise JobError("begun-already", job=command.job_id)
-        if command.is_automatic:
-            check_safe(command.source)
-        with being_read(command.source, "probe"):
-            media = probe_source(command.source, command.settings)
-        if command.is_automatic:
-            check_safe(media.path)  # of a sequence the first picture
-        plan = make_plan(media, command.settings, command.output, self._machine_for(command.job_id))
-        job = Job(
-            id=command.job_id,
-            media=media,
-            settings=command.settings,
-            output=command.output,
-            plan=plan,
-        )
+        job = yield partial(_read_job, command, self._machine_for(command.job_id))
         self._enqueue(job)
-        self._send(c.ExamineSource(job_id=job.id, media=media))
+        self._send(c.ExamineSource(job_id=job.id, media=job.media))
 
     def _machine_for(self, job_id: str) -> Machine:
         """The machine, with the names that results of the other jobs have."""
         others = (job.plan.output for job in self._jobs if job.id != job_id)
         return replace(self._machine, taken=frozenset(others))
 
-    def _examined(self, command: c.SourceExamined) -> None:
+    def _examined(self, command: c.SourceExamined) -> Steps:
         """Plan a job again that waits, where what its source shows changes the plan."""
         job = next((one for one in self._jobs if one.id == command.job_id), None)
         if job is None or job.state is not JobState.WAITING or job.media.findings is not None:
@@ -201,11 +195,15 @@ class JobService:
         job.media = command.media
         notices = tuple(source_notices(job.media, job.settings))
         if is_other or any(notice not in job.plan.notices for notice in notices):
-            job.plan = make_plan(job.media, job.settings, job.output, self._machine_for(job.id))
+            about = job.media, job.settings, job.output
+            plan = yield partial(make_plan, *about, self._machine_for(job.id))
+            if job not in self._jobs or job.state is not JobState.WAITING:
+                return  # it was removed, or its start plans it again
+            job.plan = plan
             media = job.media if is_other else None
             self._sink.emit(e.PlanChosen(job_id=job.id, plan=job.plan, media=media))
 
-    def _adopt(self, command: c.AdoptJob) -> None:
+    def _adopt(self, command: c.AdoptJob) -> Steps:
         job_id, accept = command.job_id, command.accept
         stored = self._store.load(job_id)
         job = Job(
@@ -220,12 +218,8 @@ class JobService:
             checkpoint = Checkpoint(self._store.folder(job_id))
             publication = checkpoint.publication
             if publication is None or not (publication.report.passed or accept):
-                check_unchanged(stored)
-                about = stored.media, stored.settings, stored.output
-                job.plan = taken_up(*about, stored.plan, self._machine_for(job_id))
-                if checkpoint.frames:
-                    now = stored, job.settings, job.plan
-                    job.plan = with_fate_of_segments(*now, checkpoint.frames)
+                now = stored, checkpoint.frames, self._machine_for(job_id)
+                job.plan = yield partial(_taken_up, *now)
         self._enqueue(job, command.position)
 
     def _enqueue(self, job: Job, position: int | None = None) -> None:
@@ -238,14 +232,13 @@ class JobService:
         self._sink.emit(e.PlanChosen(job_id=job.id, plan=job.plan))
         self.run_next()
 
-    def _change(self, command: c.ChangeJob) -> None:
+    def _change(self, command: c.ChangeJob) -> Steps:
         job = self._idle(command.job_id)
         if job.state is JobState.FINISHED:  # its plan tells where its result is
             raise JobError("finished", job=job.id)
         job.plan_error = None
         try:
-            media = described(job.media, command.settings)
-            plan = self._planned(job.id, media, command.settings, command.output)
+            media, plan = yield self._planning(job, command.settings, command.output)
         except EngineError as err:
             job.plan_error = err
             raise
@@ -257,27 +250,19 @@ class JobService:
         if is_other:
             self._send(c.ExamineSource(job_id=job.id, media=media))
 
-    def _show_plan(self, job: Job, settings: JobSettings) -> None:
+    def _show_plan(self, job: Job, settings: JobSettings) -> Steps:
         """Plan a job with other settings, as a change of them would."""
         plan = None
         with suppress(EngineError):  # a change would say why
-            media = described(job.media, settings)
-            plan = self._planned(job.id, media, settings, job.output)
+            _, plan = yield self._planning(job, settings, job.output)
         self._sink.emit(e.PlanShown(job_id=job.id, settings=settings, plan=plan))
 
-    def _planned(
-        self, job_id: str, media: MediaInfo, settings: JobSettings, output: Path | None
-    ) -> Plan:
-        """A plan for other choices; what is finished of a job stays until that starts."""
-        machine = self._machine_for(job_id)
-        checkpoint = Checkpoint(self._store.folder(job_id))
-        if not checkpoint.frames:
-            return make_plan(media, settings, output, machine)
-        stored = self._store.load(job_id)
-        goes_on = has_only_other_name(stored, settings)
-        with_model = with_model_of(settings, stored.plan) if goes_on else settings
-        plan = make_plan(media, with_model, output, machine)
-        return with_fate_of_segments(stored, settings, plan, checkpoint.frames)
+    def _planning(
+        self, job: Job, settings: JobSettings, output: Path | None
+    ) -> Callable[[], tuple[MediaInfo, Plan]]:
+        """Makes a plan of a job for other choices, which is not changed by it."""
+        about = job.id, job.media, settings, output
+        return partial(_planned, *about, self._machine_for(job.id), self._store)
 
     def _set_aside(self, job_id: str) -> None:
         """Take a job out of the queue, with its segments left as they are."""
@@ -354,9 +339,9 @@ class JobService:
         except Exception as err:  # noqa: BLE001 - logged; it becomes an event
             error = reported(err, f"job {job.id}", logger)
             state, event = JobState.FAILED, e.JobFailed(job_id=job.id, error=error.info())
-        self._send(_Ended(event=event, state=state))
+        self._send(JobEnded(event=event, state=state))
 
-    def _ended(self, command: _Ended) -> None:
+    def _ended(self, command: JobEnded) -> None:
         assert self._running is not None  # each thread sends one, as the last that it does
         self._awake.close()
         self._running.thread.join()
@@ -409,9 +394,61 @@ class JobService:
         job.excerpts.append(command.excerpt)
         self._sink.emit(e.ExcerptReady(job_id=job.id, excerpt=command.excerpt))
 
-    def _show_frame(self, command: c.ShowFrame) -> None:
-        from engine.jobs.playback import frame_events
-
+    def _show_frame(self, command: c.ShowFrame) -> Steps:
         job = self._jobs.get(command.job_id)
-        for event in frame_events(job, command, self._store.folder(job.id)):
+        now = replace(job, excerpts=[*job.excerpts])  # it may change while the frame is read
+        for event in (yield partial(_frame_events, now, command, self._store.folder(job.id))):
             self._sink.emit(event)
+
+
+# --- parts that take long: they read files and make plans, and change no job
+
+
+def _read_job(command: c.AddJob, machine: Machine) -> Job:
+    """Probe a source and plan its job."""
+    if command.is_automatic:
+        check_safe(command.source)
+    with being_read(command.source, "probe"):
+        media = probe_source(command.source, command.settings)
+    if command.is_automatic:
+        check_safe(media.path)  # of a sequence the first picture
+    return Job(
+        id=command.job_id,
+        media=media,
+        settings=command.settings,
+        output=command.output,
+        plan=make_plan(media, command.settings, command.output, machine),
+    )
+
+
+def _taken_up(stored: StoredJob, frames: int, machine: Machine) -> Plan:
+    """The plan of an unfinished job with n finished frames, on the machine as it is now."""
+    check_unchanged(stored)
+    plan = taken_up(stored.media, stored.settings, stored.output, stored.plan, machine)
+    return with_fate_of_segments(stored, stored.settings, plan, frames) if frames else plan
+
+
+def _planned(
+    job_id: str,
+    media: MediaInfo,
+    settings: JobSettings,
+    output: Path | None,
+    machine: Machine,
+    store: JobStore,
+) -> tuple[MediaInfo, Plan]:
+    """A plan for other choices; what is finished of a job stays until that starts."""
+    media = described(media, settings)
+    checkpoint = Checkpoint(store.folder(job_id))
+    if not checkpoint.frames:
+        return media, make_plan(media, settings, output, machine)
+    stored = store.load(job_id)
+    goes_on = has_only_other_name(stored, settings)
+    with_model = with_model_of(settings, stored.plan) if goes_on else settings
+    plan = make_plan(media, with_model, output, machine)
+    return media, with_fate_of_segments(stored, settings, plan, checkpoint.frames)
+
+
+def _frame_events(job: Job, command: c.ShowFrame, folder: Path) -> tuple[e.JobEvent, ...]:
+    from engine.jobs.playback import frame_events
+
+    return tuple(frame_events(job, command, folder))

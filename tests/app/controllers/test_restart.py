@@ -138,6 +138,41 @@ def test_films_that_wait_and_their_order_survive_a_crash(bench):
     assert restart.read().films, "a crash while they are read loses nothing"
 
 
+def test_a_change_is_written_before_it_is_seen_as_a_crash_may_follow_at_once(bench, monkeypatch):
+    monkeypatch.setattr(restart, "_SHARE", 0)  # as in a window where nothing else happened
+    program = bench.program
+    program.restart.keep_from_now()
+    a, b, c = (bench.add(f"{name}.mp4") for name in "abc")
+
+    def kept() -> list[tuple[str, int | None]]:
+        return [(film.source.stem, film.settings.scale) for film in restart.read().films]
+
+    usual = JobSettings().scale
+    program.controller.choose(b, JobSettings(scale=4), None)
+    assert kept() == [("a", usual), ("b", 4), ("c", usual)]
+    program.controller.move(c, -1)
+    assert kept() == [("a", usual), ("c", usual), ("b", 4)]
+    program.controller.remove([a])
+    assert kept() == [("c", usual), ("b", 4)]
+    program.controller.removals.undo()
+    assert kept() == [("a", usual), ("c", usual), ("b", 4)]
+    program.controller.remove([a, b, c])
+    assert kept() == []
+
+
+def test_many_changes_are_written_together_soon(bench, monkeypatch):
+    writes = []
+    monkeypatch.setattr(restart, "write", lambda waiting: writes.append(len(waiting.films)) or "")
+    bench.program.restart.keep_from_now()
+    for number in range(50):
+        bench.program.controller.add_file(Path(f"films/{number}.mp4"))
+    assert len(writes) < 50
+    deadline = time.monotonic() + 5
+    while writes[-1:] != [50] and time.monotonic() < deadline:
+        bench.hear()
+    assert writes[-1] == 50
+
+
 def test_films_whose_file_cannot_be_read_now_are_kept(bench):
     unsafe = SourceUnreadable("ended-program", name="one.mp4", count="2")
     for name, error in (

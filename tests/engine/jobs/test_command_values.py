@@ -104,8 +104,16 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNa
 
     monkeypatch.setattr(thread._tasks, "start", start)
     film = make_clip(tmp_path / "film.mkv", Clip(frames=3, size=(32, 16)))
-    thread._answer(c.AddJob(job_id="a", source=film, settings=FAST))
-    yield SimpleNamespace(do=thread._answer, found=found)
+
+    def do(command: c.Command) -> None:
+        thread.send(command)
+        while thread._inbox:
+            thread._answer(thread._next())
+            while not thread._parts.empty():
+                thread._do(thread._parts.get())
+
+    do(c.AddJob(job_id="a", source=film, settings=FAST))
+    yield SimpleNamespace(do=do, found=found)
     for end in thread._host.at_end:
         end(5)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import queue
 import sys
 import threading
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from engine.core.errors import EngineError, SourceMissing
 from engine.jobs import job_service
 from engine.jobs.excerpts import ExcerptService, LookService
 from engine.jobs.job import Job
-from engine.jobs.job_service import JobService
+from engine.jobs.job_service import JobService, Steps
 from engine.jobs.job_store import JobStore
 from engine.jobs.services import ExaminationService, OverviewService
 from engine.pipeline.prepare import Machine
@@ -88,6 +89,18 @@ HEAD, *ROWS = [line.split() for line in TABLE.strip().splitlines()]
 ENDED = ("finished", "failed", "cancelled")
 
 
+def _done(steps: Steps) -> None:
+    """Carry a command to its end, with its long parts in this thread."""
+    step = partial(next, steps)
+    with suppress(StopIteration):
+        while True:
+            part = step()
+            try:
+                step = partial(steps.send, part())
+            except EngineError as err:
+                step = partial(steps.throw, err)
+
+
 class Bench:
     """Jobs "a" and "b" of a service whose thread is this one, and whose jobs do as they are told.
 
@@ -133,7 +146,7 @@ class Bench:
         """Carry a command out; the code of its refusal, or ""."""
         service = next((s for s in self.services if isinstance(command, s.commands)), self.jobs)
         try:
-            service.carry_out(command) if service is self.jobs else service.answer(command)
+            _done(service.carry_out(command)) if service is self.jobs else service.answer(command)
         except EngineError as err:
             return err.code
         return ""

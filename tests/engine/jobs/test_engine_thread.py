@@ -10,8 +10,9 @@ import pytest
 from engine.api import Engine, probe, unfinished
 from engine.core.errors import EngineStopped
 from engine.core.geometry import Size
-from engine.jobs import job_service
+from engine.jobs import engine_thread, job_service
 from engine.models.seedvr2.family import SeedVr2Family
+from engine.pipeline import prepare
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.settings.schema import EngineSettings, JobSettings
@@ -377,6 +378,97 @@ def test_a_frame_is_shown_before_files_that_wait_to_be_read(source, tmp_path):
         heard.wait(e.PreviewReady)
         read = {event.job_id for event in heard.of(e.JobQueued)}
         assert len(read - {"a"}) < 5, "one may have been read meanwhile"
+
+
+@contextmanager
+def slow_drive(monkeypatch, source):
+    """A drive that does not answer inside the block; yields an event: it is being read."""
+    begun, answers = threading.Event(), threading.Event()
+
+    def probe_source(path, settings):
+        if path == source:
+            begun.set()
+            assert answers.wait(30)
+        return prepare.probe_source(path, settings)
+
+    monkeypatch.setattr(job_service, "probe_source", probe_source)
+    try:
+        yield begun
+    finally:
+        answers.set()
+
+
+def test_a_pause_and_a_cancellation_do_not_wait_for_a_file_that_is_being_read(
+    source, tmp_path, monkeypatch
+):
+    away = tmp_path / "away.mkv"
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        engine.send(c.StartQueue())
+        add(engine, source)
+        heard.wait(e.TileDone)
+        with slow_drive(monkeypatch, away) as begun:
+            for name in ("b", "c"):
+                add(engine, away, name)
+            assert begun.wait(5)
+            engine.send(c.PauseJob(job_id="a"))
+            heard.wait(e.JobPaused, timeout_s=5)
+            engine.send(c.CancelJob(job_id="a"))
+            assert heard.wait(*ENDS, timeout_s=5).job_id == "a"
+            engine.send(c.RetryJob(job_id="a"))
+            heard.finished_job()
+            assert not {"b", "c"} & {event.job_id for event in heard.of(e.JobQueued)}
+
+
+def test_what_is_removed_is_gone_from_the_disk_while_another_file_is_being_read(
+    source, tmp_path, monkeypatch
+):
+    jobs, away = tmp_path / "jobs", tmp_path / "away.mkv"
+    interrupted(source, jobs)
+    with running_engine(jobs) as (engine, heard), slow_drive(monkeypatch, away) as begun:
+        add(engine, away, "b")
+        assert begun.wait(5)
+        engine.send(c.RemoveJob(job_id="a"))
+        heard.wait(e.JobRemoved, timeout_s=5)
+        assert unfinished(jobs) == ()
+
+
+def test_the_end_carries_out_removals_and_waits_for_no_drive(source, tmp_path, monkeypatch):
+    """The window sends them when it is closed: what it removed cannot return any more."""
+    jobs, away = tmp_path / "jobs", tmp_path / "away.mkv"
+    interrupted(source, jobs)
+    monkeypatch.setattr(engine_thread, "_READ_S", 0.1)
+    engine = Engine(Listener(), jobs_folder=jobs)
+    engine.start()
+    with slow_drive(monkeypatch, away) as begun:
+        add(engine, away, "b")
+        assert begun.wait(5)
+        engine.send(c.AdoptJob(job_id="a"))
+        engine.send(c.RemoveJob(job_id="a"))
+        assert engine.close(timeout_s=10)
+        assert unfinished(jobs) == ()
+    engine._thread._reader.join(10)
+
+
+def test_commands_keep_their_order_where_it_makes_a_difference(source, tmp_path, monkeypatch):
+    away = source.rename(tmp_path / "away.mkv")
+    with running_engine(tmp_path / "jobs") as (engine, heard):
+        with slow_drive(monkeypatch, away) as begun:
+            for name in ("a", "b", "c"):
+                add(engine, away, name)
+            assert begun.wait(5)
+            engine.send(c.MoveJob(job_id="c", position=0))
+            engine.send(c.ChangeJob(job_id="c", settings=replace(FAST, scale=4)))
+            engine.send(c.RemoveJob(job_id="b"))
+            engine.send(c.StartQueue())
+            engine.send(c.StopQueue())
+            engine.send(c.ListPresets())
+            heard.wait(e.PresetsListed, timeout_s=5)
+            assert not heard.of(e.JobQueued)
+        assert heard.wait(e.JobStarted).job_id == "c"
+        assert heard.of(e.PlanChosen)[-1].plan.picture.size.width == 384
+        assert [event.job_id for event in heard.of(e.JobQueued)] == ["a", "b", "c"]
+        assert [event.job_id for event in heard.of(e.JobRemoved)] == ["b"]
+        heard.finished_job()
 
 
 def test_a_job_that_cannot_go_on_can_be_removed(source, tmp_path):

@@ -294,10 +294,10 @@ class _Walk:
             self._until(lambda: self.heard.states[name] != "removed", f"{name} runs")
 
     def _answered(self) -> None:
-        """Wait until all commands are answered."""
+        """Wait until all commands are answered that touch the queue: no job has that name."""
         self._marks += 1
         name = f"mark{self._marks}"
-        self._send(c.RemoveJob(job_id=name))
+        self._send(c.MoveJob(job_id=name, position=0))
         self._until(lambda: name in self.heard.answers, "commands are answered")
 
     def _send(self, command: c.Command) -> None:

@@ -6,7 +6,8 @@ part of it that is not scrolled away, in pixels of the screen. What is not shown
 rows of lists.
 
 All children of a node come in one answer. Asked one by one, Qt's scroll areas look up an index
-without a check, and the program crashes where a scroll bar has gone since they were counted.
+without a check, and the program crashes where a scroll bar has gone since they were counted:
+`tests/trials/qt_scroll_area_crash.py` shows it.
 """
 
 import json
@@ -19,7 +20,10 @@ _BOX = "org.a11y.atspi.Component"
 _TEXT = "org.a11y.atspi.Text"
 _ON_SCREEN = 0  # of AtspiCoordType
 _SHOWING = 25  # of AtspiStateType, as the others
-_STATES = {"checked": 4, "enabled": 8, "focused": 12, "selected": 23, "showing": _SHOWING}
+_STATES = {
+    **{"checked": 4, "enabled": 8, "focusable": 11, "focused": 12, "selected": 23},
+    **{"showing": _SHOWING, "checkable": 41},
+}
 _ROWS = ("list item", "table cell")
 _WINDOWS = ("frame", "dialog", "alert", "window", "popup menu")  # not clipped by their parent
 _PATIENCE_MS = 20_000

@@ -20,6 +20,11 @@ from tests.trials.journeys.screen import PATIENCE_S, Control, Screen, until
 
 DROP_ZONE = "Drop videos, images or folders"
 _OPENED = "opened.txt"
+_CONTROLS = (  # roles of what a user operates
+    *("push button", "check box", "radio button", "toggle button", "button menu", "combo box"),
+    *("slider", "spin button", "text", "list", "list item", "menu item", "page tab"),
+)
+_OTHERS = ("frame", "dialog", "scroll pane", "graphic", "label")  # take keys and are no controls
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +143,27 @@ class Upreel:
         assert self._process is not None
         assert self.is_running, f"ended with {self._process.returncode}:\n{self.log}"
         return self.screen.controls(self._process.pid)
+
+    def check_told(self) -> None:
+        """Insist that a screen reader is told name, role and state of every control.
+
+        A control that is not shown as usable has a state too: it lacks "enabled".
+        """
+        controls = [
+            one
+            for one in self.controls()
+            if one.role in _CONTROLS or ("focusable" in one.states and one.role not in _OTHERS)
+        ]
+        assert controls, self.log
+        bad = [one for one in controls if not one.name or one.role not in _CONTROLS]
+        bad += [
+            one
+            for one in controls
+            if "showing" not in one.states
+            or (one.role == "check box" and "checkable" not in one.states)
+            or ("focused" in one.states and "enabled" not in one.states)
+        ]
+        assert not bad, f"a screen reader is not told all of {bad}"
 
     def find(self, name: str, *, role: str = "") -> Control | None:
         """The first control whose whole name matches a regular expression."""
