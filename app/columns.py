@@ -33,7 +33,7 @@ _QUEUE_FOLDS = 160  # px below which a queue that is dragged narrow folds
 _CHOICES_FROM = 510  # px of height below which the choices fold
 _LOW = 345  # px of height below which gaps shrink
 _WHY_WIDTH = 460
-_CARD_SHARE = 0.4  # of the window's height, for the card of the plan
+_CARD_SHARE, _CARD_ALONE = 0.4, 0.5  # of the window's height, for the card below choices or not
 
 
 class Columns(QWidget):
@@ -80,10 +80,12 @@ class Columns(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Fold what has no room."""
         super().resizeEvent(event)
-        self._decision.limit_card(round(_CARD_SHARE * self.window().height()))
+        is_folded = self.height() < _CHOICES_FROM
+        share = _CARD_ALONE if is_folded else _CARD_SHARE
+        self._decision.limit_card(round(share * self.window().height()))
         self._decision.set_low(self.height() < _LOW)
         self._place_queue()
-        self._fold_choices(self.height() < _CHOICES_FROM)
+        self._fold_choices(is_folded)
 
     def _lay_out(self, stage: QWidget) -> None:
         right = named(QWidget(), "choicesColumn", has_ground=True)

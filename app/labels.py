@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from app.engine_messages import choice_text
@@ -35,6 +36,14 @@ _STAGES = {
     "wait-write": mark("Wait for writing"),
     "verify": mark("Verify"),
 }
+
+
+def counted(rows: Iterable[JobRow], count: int) -> str:
+    """A number of files of a queue: "4 videos", "4 images", or "4 files" where it has both."""
+    kinds = {row.media.kind == "image" for row in rows if row.media is not None}
+    if kinds == {True}:
+        return tr("{count} images", count=count)
+    return tr("{count} files", count=count) if len(kinds) > 1 else tr("{count} videos", count=count)
 
 
 def duration(seconds: float) -> str:

@@ -125,8 +125,9 @@ def _add(player: Player, names: list[str], **media: Any) -> None:
                     found = replace(event.media, path=Path(name), **media)
                     said.append(replace(event, job_id=name, media=found))
                 case events.PlanChosen(plan=plan):
-                    output = plan.output.with_stem(f"{Path(name).stem}_x2")
-                    said.append(replace(event, job_id=name, plan=replace(plan, output=output)))
+                    output = plan.output.with_name(f"{Path(name).stem}_x2{Path(name).suffix}")
+                    plan = replace(plan, output=output, streams=())
+                    said.append(replace(event, job_id=name, plan=plan, media=None))
     player.say(said)
 
 

@@ -1,5 +1,6 @@
 """What is done with several films at once, and with their order."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QDropEvent
 from PySide6.QtTest import QTest
 
+from app import labels
 from app.state.job_row import JobState
 from engine.core.errors import ErrorInfo
 from engine.protocol import commands
@@ -133,6 +135,11 @@ def test_cards_are_dragged_to_another_place(bench, films, dragged, onto, is_belo
 def test_the_time_of_the_whole_queue_is_shown(bench, films):
     plans = [row.plan for row in bench.program.queue.rows]
     assert bench.find("queueTime").text().startswith("4 videos · about ")
+    images = [
+        replace(row, media=replace(row.media, kind="image")) for row in bench.program.queue.rows
+    ]
+    assert labels.counted(images, 4) == "4 images"
+    assert labels.counted([*images, bench.program.queue.rows[0]], 5) == "5 files"
     assert bench.program.queue.seconds_left == pytest.approx(sum(plan.seconds for plan in plans))
     unread = bench.program.controller.add_file(Path("unread.mp4"))
     assert bench.find("queueTime").text().startswith("5 videos · at least ")

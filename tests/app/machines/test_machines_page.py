@@ -89,7 +89,9 @@ def test_a_row_says_what_a_computer_lends_and_does(bench):
     for text in ("Studio", "Ready", "RTX 4090 · RTX 3080 · 31.0 GB free"):
         assert text in shown
     assert "No other computer" not in shown
-    assert "To use them for a video: More settings › Other computers › All paired computers." in shown
+    assert (
+        "To use them for a video: More settings › Other computers › All paired computers." in shown
+    )
     working = replace(STUDIO, state="working", film="a.mkv", frames_per_second=1.923, spans_done=31)
     bench.emit(machines.MachinesKnown(state=replace(NO_MACHINES, machines=(ATTIC, working))))
     shown = whole(bench)

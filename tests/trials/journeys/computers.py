@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.helpers.program import frame_hashes, make_film, upscale
 from tests.trials.journeys.program import DROP_ZONE, Upreel
-from tests.trials.journeys.screen import Screen, until
+from tests.trials.journeys.screen import JOB_S, Screen, until
 
 _PAIR = r"Pair with (?!this address).+"
 _SIX_WORDS = r"([a-z]+ ){5}[a-z]+"
@@ -36,7 +36,7 @@ def two_computers(folder: Path) -> None:
         first.wait_for("Working")
         second.wait_for("Now working for .+.")
         first.press("Close")
-        first.wait_for_cards("it is done", lambda cards: cards[0].is_done)
+        first.wait_for_cards("it is done", lambda cards: cards[0].is_done, JOB_S)
         assert frame_hashes(folder / "film_x2.mp4") == frame_hashes(alone)
         until("nothing of it stays there", lambda: not second.lent, shown=lambda: second.lent)
         first.screen.key("ctrl+k")

@@ -11,7 +11,7 @@ from tests.helpers.clips import make_clip
 from tests.helpers.program import film_stream, frame_hashes, make_film, upscale
 from tests.trials.journeys.computers import two_computers
 from tests.trials.journeys.program import DROP_ZONE, Card, Upreel
-from tests.trials.journeys.screen import Screen, until
+from tests.trials.journeys.screen import JOB_S, Screen, until
 
 Journey = Callable[[Path], None]
 _START = r"Start( queue)?( \(\d+\))?"
@@ -40,7 +40,7 @@ def first_film(folder: Path, width: int = 1920, height: int = 1080) -> None:
         upreel.press(_START)  # 3
         upreel.wait_for_cards("runs", lambda cards: cards[0].is_running or cards[0].is_done)
         upreel.check_told()
-        upreel.wait_for_cards("done", lambda cards: cards[0].is_done)
+        upreel.wait_for_cards("done", lambda cards: cards[0].is_done, JOB_S)
         upreel.check_told()
         upreel.press("Open( result)?", role="push button")  # 4
         opened = until("the result is opened", lambda: upreel.opened)
@@ -90,7 +90,7 @@ def fifty_films(folder: Path) -> None:
         upreel.wait_for_cards(
             "all but the damaged one are done",
             lambda cards: [card.film for card in cards if card.is_done] == good,
-            patience_s=600,
+            patience_s=JOB_S,
         )
         results = {file.name for file in films.iterdir()} - set(names)
         assert len(results) == _MANY - 1
@@ -127,7 +127,7 @@ def interrupted_while_it_waits(folder: Path, end: str) -> None:
         screen.key("Delete")
         comes_back([("c.mp4", usual), ("b.mp4", larger)])
         upreel.press(_START)
-        upreel.wait_for_cards("both are done", lambda cards: all(c.is_done for c in cards))
+        upreel.wait_for_cards("both are done", lambda cards: all(c.is_done for c in cards), JOB_S)
         assert sorted(file.name for file in folder.glob("*x[24]*.mp4")) == ["b_x4.mp4", "c_x2.mp4"]
         assert not upreel.pieces
         upreel.close()
@@ -148,7 +148,7 @@ def interrupted_while_it_runs(folder: Path, end: str) -> None:
         upreel.wait_for_cards("both are read", lambda cards: _states(cards) == ["Queued"] * 2)
         upreel.press(_START)
         for count in (1, 3, 5):
-            kept = until("pieces", lambda n=count: _at_least(upreel, n), shown=upreel.shown)
+            kept = until("pieces", lambda n=count: _at_least(upreel, n), JOB_S, shown=upreel.shown)
             if count == 3:
                 screen.key("ctrl+p")
                 upreel.wait_for_cards("paused", lambda cards: "Paused" in _states(cards)[0])
@@ -156,10 +156,12 @@ def interrupted_while_it_runs(folder: Path, end: str) -> None:
             getattr(upreel, end)()
             upreel.start()
             upreel.press(rf"Continue|{_START}")
-            upreel.wait_for_cards("it runs again", lambda cards: any(c.is_running for c in cards))
+            upreel.wait_for_cards(
+                "it runs again", lambda cards: any(c.is_running for c in cards), JOB_S
+            )
             assert kept.items() <= upreel.pieces.items(), "finished pieces were made again"
         cards = upreel.wait_for_cards(
-            "both are done", lambda cards: len(cards) == 2 and all(card.is_done for card in cards)
+            "both are done", lambda cards: len(cards) == 2 and all(c.is_done for c in cards), JOB_S
         )
         assert [card.film for card in cards] == ["long.mp4", "other.mp4"]
         result = folder / "long_x2.mp4"
@@ -198,20 +200,22 @@ def killed_while_it_is_finished(folder: Path) -> None:
         upreel.drop([film])
         upreel.wait_for_cards("it is read", lambda cards: _states(cards) == ["Queued"])
         upreel.press(_START)
-        until("joining", part, 600, shown=upreel.shown, poll_s=0.005)
+        until("joining", part, JOB_S, shown=upreel.shown, poll_s=0.005)
         upreel.kill()
         kept = upreel.pieces
         assert kept
         assert not result.exists()
         upreel.start()
         upreel.press(rf"Continue|{_START}")
-        until("checking", is_joined, 600, shown=upreel.shown, poll_s=0.005)
+        until("checking", is_joined, JOB_S, shown=upreel.shown, poll_s=0.005)
         upreel.kill()
         assert upreel.pieces == kept, "finished pieces were made again"
         assert not result.exists()
         upreel.start()
         upreel.press(rf"Continue|{_START}")
-        upreel.wait_for_cards("it is done", lambda cards: len(cards) == 1 and cards[0].is_done)
+        upreel.wait_for_cards(
+            "it is done", lambda cards: len(cards) == 1 and cards[0].is_done, JOB_S
+        )
         assert frame_hashes(result) == frame_hashes(whole)
         assert not upreel.pieces
         assert part() is None

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
-PATIENCE_S = 60.0  # of a loaded machine; a journey that works never waits so long
+PATIENCE_S = 120.0  # of a loaded machine; a journey that works never waits so long
+JOB_S = 900.0  # for what a job makes: on a CPU it leaves the cores to all other programs
 _POLL_S = 0.1
 _SYSTEM_PYTHON = "/usr/bin/python3"  # Debian's, with Debian's python3-gi
 _ACCESSIBILITY_BUS = Path("/usr/libexec/at-spi-bus-launcher")
