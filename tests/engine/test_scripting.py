@@ -244,6 +244,7 @@ def test_a_vae_takes_clips_and_images(vae_file: str) -> None:
     clip, times = clip_for(vae), vae.config.upscale
     latent = vae.encode(clip)
     assert latent.shape == (1, vae.config.latent_channels, 2, 2, 4)
+    assert (latent.device.type, latent.dtype) == ("cpu", torch.float32)
     frames = vae.decode(latent)
     assert frames.shape == (1, 3, 5, times * clip.shape[3], times * clip.shape[4])
     assert not frames.requires_grad
