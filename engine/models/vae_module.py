@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,13 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from engine.core.errors import NoUsableGpu, UnsuitableTensor
+from engine.core.geometry import Size
 from engine.files.formats.open_weights import open_weights
 from engine.models import registry
 from engine.models.identify import other_model, recognise
+from engine.models.video_vae.frame_slices import as_clip
 from engine.models.video_vae.runner import FastSlicedVae
+from engine.models.video_vae.vae_use import InTiles
 
 _AnyFast = FastSlicedVae[Any, Any]
 
@@ -49,7 +52,7 @@ def load_vae(
         if use is not None and use.kind == "vae" and vaes:
             loader = vaes[0].code.loader
             plain = loader.load(path, form="plain", device=chosen, dtype=dtype)
-            return Vae(plain, loader.fast)
+            return Vae(plain, loader.fast, vaes[0].code.in_tiles)
     raise other_model("not-vae", path, content)
 
 
@@ -68,6 +71,7 @@ class Vae(nn.Module):
     Args:
         plain: Plain variant with its weights.
         fast: Class of its fast variant.
+        in_tiles: Functions that encode and decode by the fast variant in tiles.
 
     Attributes:
         config: Sizes of the VAE: `latent_channels`, `spatial_factor`, `temporal_factor` and others.
@@ -76,31 +80,40 @@ class Vae(nn.Module):
     gives back; without gradients it grows with the size of a frame.
     """
 
-    def __init__(self, plain: Any, fast: type[_AnyFast]) -> None:
+    def __init__(self, plain: Any, fast: type[_AnyFast], in_tiles: InTiles) -> None:
         super().__init__()
         for name, child in plain.named_children():
             self.add_module(name, child)
         object.__setattr__(self, "_plain", plain)  # its modules are those of this one
-        self._fast_type = fast
+        self._fast_type, self._in_tiles = fast, in_tiles
         self._fast: tuple[Hashable, _AnyFast] | None = None
         self.config = plain.config
         self.eval()
 
-    def encode(self, frames: Tensor, generator: Generator | None = None) -> Tensor:
+    def encode(
+        self, frames: Tensor, generator: Generator | None = None, *, tile: int = 0
+    ) -> Tensor:
         """Latents of a clip or of an image.
 
         Args:
             frames: Clips [B, 3, T, H, W] or images [B, 3, H, W] in [-1, 1]; T is 1 plus a multiple
                 of `config.temporal_factor`, H and W are multiples of `config.spatial_factor`.
             generator: None gives the mean; otherwise a sample is drawn.
+            tile: Width and height that are computed at a time at most, px; 0: whole frames.
 
         Returns:
             [B, L, t, h, w], or [B, L, h, w] for images.
 
         Raises:
             UnsuitableTensor: Its shape or type is another.
+            ValueError: Tiles are too small, or gradients or a sample are wanted of them.
         """
-        given, vae = self._ready(self._encodable(frames))
+        clips = self._encodable(frames)
+        if tile and generator is not None:
+            raise ValueError("tiles give the mean of a distribution, not a sample")
+        if 0 < tile < max(clips.shape[3:]):
+            return _alike(self._tiled(clips, tile, self._encoded), frames)
+        given, vae = self._ready(clips)
         with _no_autocast(given, vae):
             return _alike(vae.encode(given, generator), frames)
 
@@ -121,11 +134,13 @@ class Vae(nn.Module):
             mean, log_variance = vae.posterior(given).chunk(2, dim=1)
         return _alike(mean, frames), _alike(log_variance, frames)
 
-    def decode(self, latent: Tensor) -> Tensor:
+    def decode(self, latent: Tensor, *, tile: int = 0) -> Tensor:
         """Frames of a latent, not clipped to [-1, 1].
 
         Args:
             latent: [B, L, t, h, w], or [B, L, h, w] of images.
+            tile: Width and height of the frames that are computed at a time at most, px; 0: whole
+                ones. Those of SeedVR2 are blended, clipped and rounded to 16 bits.
 
         Returns:
             Clips [B, 3, T, H, W], T = 1 + `config.temporal_factor` * (t - 1), or images
@@ -133,8 +148,12 @@ class Vae(nn.Module):
 
         Raises:
             UnsuitableTensor: Its shape or type is another.
+            ValueError: Tiles are too small, or gradients are wanted of them.
         """
-        given, vae = self._ready(self._clips(latent, self.config.latent_channels))
+        clips = self._clips(latent, self.config.latent_channels)
+        if 0 < tile < max(clips.shape[3:]) * self.config.spatial_factor * self.config.upscale:
+            return _alike(self._tiled(clips, tile, self._decoded), latent)
+        given, vae = self._ready(clips)
         with _no_autocast(given, vae):
             return _alike(vae.decode(given), latent)
 
@@ -173,6 +192,26 @@ class Vae(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_fast": None}
+
+    def _tiled(
+        self, clips: Tensor, tile: int, run: Callable[[_AnyFast, Tensor, Size], Tensor]
+    ) -> Tensor:
+        """Clips [B, C, T, H, W] one by one in tiles; the input stays where it is."""
+        _, vae = self._ready(clips[:1, :, :1])
+        if not isinstance(vae, FastSlicedVae):
+            raise ValueError("tiles have no gradients: use torch.no_grad()")
+        device, dtype = next(self.parameters()).device, vae.dtype
+        with torch.no_grad(), _no_autocast(clips, vae):
+            found = [run(vae, clip.unsqueeze(0).to(dtype), Size(tile, tile)) for clip in clips]
+            return torch.cat([one.to(device, dtype) for one in found])
+
+    def _encoded(self, vae: _AnyFast, clip: Tensor, tile: Size) -> Tensor:
+        return self._in_tiles[0](vae, clip, tile)
+
+    def _decoded(self, vae: _AnyFast, latent: Tensor, tile: Size) -> Tensor:
+        """Frames [1, 3, T, H, W] in the VAE's dtype, on its device."""
+        pieces = self._in_tiles[1](vae, latent.to(vae.device), tile)
+        return as_clip(torch.cat([piece.to(vae.dtype) for piece in pieces]))
 
     def _encodable(self, frames: Tensor) -> Tensor:
         """Clips [B, 3, T, H, W] of sizes that the encoder takes."""

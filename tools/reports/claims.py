@@ -78,8 +78,8 @@ States {counts}.
 
 A test derives each figure under "what is known" from the figures of the row, from those of other
 pages, or from the counts of the pretended GPU. Upreel's own promises are elsewhere:
-`tests/evidence.toml` names the tests of every statement of README and manual, and tests change each
-setting and each switch alone and look for its effect.
+`tests/evidence.toml` names the tests of every statement of README, manual and
+[python.md](python.md), and tests change each setting and each switch alone and look for its effect.
 
 A ratio is the value with the switch divided by the value without it, with all other switches at
 their defaults; below 1 the switch helps. ± is the standard error.

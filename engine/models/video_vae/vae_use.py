@@ -16,9 +16,14 @@ from engine.models.planning.memory import DTYPE_BYTES, PhaseMemory
 from engine.settings.optimisations import VaeSwitches
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from engine.models.video_vae.load import VaeLoader
 
 Side = Literal["encode", "decode"]
+# Make the latent of a clip, and pieces [n, 3, H, W] of the frames of a latent: of a fast VAE, the
+# clip or latent, and the most px that are computed at a time.
+InTiles = tuple[Callable[..., "Tensor"], Callable[..., "Iterator[Tensor]"]]
 Curve = tuple[tuple[int, int], ...]  # sides of square frames, px, and what they take
 Terms = tuple[float, float, float, float]  # of operations, see `CallMemory`
 
@@ -253,6 +258,12 @@ class VaeCode:
         """Both variants and the files that they are read from. Loads torch."""
         loader: VaeLoader[Any, Any] = import_module(self.module).LOADER
         return loader
+
+    @property
+    def in_tiles(self) -> InTiles:
+        """Clips through the fast variant in tiles; of the module `streams` beside `module`."""
+        streams = import_module(f"{self.module.rpartition('.')[0]}.streams")
+        return streams.encoded_in_tiles, streams.decoded_in_tiles
 
 
 # --- streams of shots

@@ -14,7 +14,8 @@ from ctypes import Structure, c_int, c_uint8, c_uint16
 UNWRITABLE = "unwritable"  # value of the statement where no message can be written
 # United States, Samsung, ST 2094-40, application 4.
 _OWNER = b"\xb5\x00\x3c\x00\x01\x04"
-_WINDOWS, _PERCENTILES, _ANCHORS, _PEAKS = 3, 15, 15, 25 * 25
+_WINDOWS, _PERCENTILES, _ANCHORS, _ROW = 3, 15, 15, 25
+_PEAKS = _ROW * _ROW
 
 # Names and order of the fields are those of AVDynamicHDRPlus; FFmpeg keeps the values of the
 # message as numerators.
@@ -78,7 +79,8 @@ def hdr10_plus_message(side_data: bytes) -> bytes:
     if len(side_data) != ctypes.sizeof(_DynamicHdrPlus):
         return b""
     about = _DynamicHdrPlus.from_buffer_copy(side_data)
-    if about.window_count != 1:
+    sides = (*about.target_size, *about.mastering_size)
+    if about.window_count != 1 or max(sides) > _ROW:
         return b""
     fields = list(_fields(about))
     if any(not 0 <= value < 1 << width for value, width in fields):
@@ -121,7 +123,7 @@ def _fields(about: _DynamicHdrPlus) -> Iterator[tuple[int, int]]:
 def _peaks(
     is_there: int, size: ctypes.Array[c_uint8], peaks: ctypes.Array[_Rational]
 ) -> Iterator[tuple[int, int]]:
-    """Luminance that a display has in each part, row by row; FFmpeg's rows hold 25."""
+    """Luminance that a display has in each part, row by row."""
     yield is_there, 1
     if is_there:
         rows, columns = size
@@ -129,4 +131,4 @@ def _peaks(
         yield columns, 5
         for row in range(rows):
             for column in range(columns):
-                yield peaks[25 * row + column].num, 4
+                yield peaks[_ROW * row + column].num, 4

@@ -24,6 +24,18 @@ def test_a_vae_computes_on_a_gpu() -> None:
     assert torch.allclose(vae.to("cpu").encode(clip), on_cpu.encode(clip), atol=1e-4)
 
 
+@pytest.mark.real_gpu("frames of several tiles take minutes there")
+def test_tiles_on_a_gpu_are_those_of_the_cpu() -> None:
+    on_cpu, vae = load_vae(VAE, device="cpu"), load_vae(VAE, dtype=torch.float32)
+    clip = random_frames(1, 3, 5, 16, 400, dtype=torch.float32)
+    latent = vae.encode(clip, tile=176)
+    assert latent.is_cuda
+    assert torch.allclose(latent.cpu(), on_cpu.encode(clip, tile=176), atol=1e-3)
+    found, expected = vae.decode(latent, tile=176), on_cpu.decode(latent.cpu(), tile=176)
+    assert found.is_cuda
+    assert torch.allclose(found.cpu(), expected, atol=1e-3)
+
+
 @pytest.mark.real_gpu("trials of convolutions in half precision take minutes there")
 def test_a_vae_is_trained_and_computes_in_half_precision_on_a_gpu() -> None:
     on_cpu, vae = load_vae(VAE, device="cpu"), load_vae(VAE)

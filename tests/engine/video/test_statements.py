@@ -224,7 +224,13 @@ def test_metadata_of_several_windows_are_named(tmp_path: Path) -> None:
     plan = make_identity(source, result, JobSettings(model="none"))
     assert notices(probe(source), codec="hevc") == [("statement-left-out", "dynamic-hdr")]
     assert verify(source, result, plan=plan).passed
-    assert hdr10_plus_message(bytes(100)) == b""
+    with av.open(str(with_dynamic(tmp_path / "c.mkv", frames=1))) as file:
+        whole = side_data_of(next(file.decode(video=0)), "hevc")["dynamic-hdr-plus"]
+    assert hdr10_plus_message(whole) == dynamic(0)
+    assert hdr10_plus_message(whole[:-1]) == b""  # of another FFmpeg
+    assert (
+        hdr10_plus_message(whole[:3] + b"\xff" * (len(whole) - 3)) == b""
+    )  # one window of nonsense
 
 
 def test_captions_that_begin_late_are_kept_too(tmp_path: Path) -> None:

@@ -181,6 +181,24 @@ def _about(
     )
 
 
+# --- a clip in tiles
+
+
+def encoded_in_tiles(vae: FastVae, frames: Tensor, tile: Size) -> Tensor:
+    """Latent [1, L, t, h, w] float32 in host memory, unscaled, of a clip [1, 3, T, H, W]."""
+    stream = SeedVr2EncodeStream(vae, Size(*frames.shape[:-3:-1]), Tiling(tile=tile))
+    latents = stream.push(as_frames(frames), last=True)
+    return as_clip(latents.permute(0, 3, 1, 2)) / vae.config.scaling_factor
+
+
+def decoded_in_tiles(vae: FastVae, latent: Tensor, tile: Size) -> Iterator[Tensor]:
+    """Frames [n, 3, H, W] float32 in [-1, 1], of 16 bits, of a latent [1, L, t, h, w]."""
+    frame = Size(*latent.shape[:-3:-1]).scaled(vae.config.spatial_factor)
+    stream = SeedVr2DecodeStream(vae, frame, Tiling(tile=tile), lambda _tile: None)
+    scaled = as_frames(latent).permute(0, 2, 3, 1) * vae.config.scaling_factor
+    yield from stream.push(scaled, last=True)
+
+
 # --- the encoder in tiles
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from engine.core.geometry import Box, Size
 from engine.models.upscalers import Watch
-from engine.models.video_vae.frame_slices import as_clip, check_finite, cut
+from engine.models.video_vae.frame_slices import as_clip, as_frames, check_finite, cut
 from engine.models.video_vae.tile_stream import (
     About,
     DecodeStream,
@@ -148,6 +148,18 @@ class WanDecodeStream(DecodeStream):
         """The frames one by one, each brought to the device."""
         for frame in torch.split(result, 1):
             yield _wide(frame.to(device)).contiguous()
+
+
+def encoded_in_tiles(vae: FastWanVae, frames: Tensor, tile: Size) -> Tensor:
+    """Latent [1, L, t, h, w], raw, of a clip [1, 3, T, H, W]; exact."""
+    size = Size(*frames.shape[:-3:-1])
+    return WanEncodeStream(vae, size, Streaming(tile=tile)).push(as_frames(frames), last=True)
+
+
+def decoded_in_tiles(vae: FastWanVae, latent: Tensor, tile: Size) -> Iterator[Tensor]:
+    """Frames [1, 3, H, W] one by one, not clipped, of a latent [1, L, t, h, w]; exact."""
+    frame = Size(*latent.shape[:-3:-1]).scaled(vae.config.spatial_factor)
+    yield from WanDecodeStream(vae, frame, Streaming(tile=tile)).push(latent, last=True)
 
 
 def _encoder_part(vae: FastWanVae, tiles: Sequence[TileBox], streaming: Streaming) -> TiledPart:
