@@ -217,10 +217,10 @@ def test_a_list_that_cannot_be_read_is_asked_for_again(over):
     assert over.offered() == ["download", "file", "hide"]
 
 
-def test_the_keyboard_meets_the_bar_between_top_and_queue(over, qtbot):
+def test_the_keyboard_meets_the_offer_between_queue_and_stage(over, qtbot):
     window, order = over.program.window, []
-    widget = window.top.last_control
-    while widget.objectName() != "addFiles":
+    widget = part(window, "addFolder").nextInFocusChain()
+    while not window.preview.isAncestorOf(widget):
         if isinstance(widget, QPushButton) and widget.isVisible():
             assert widget.focusPolicy() & Qt.FocusPolicy.TabFocus
             order.append(widget.objectName())
@@ -239,6 +239,7 @@ def test_the_keyboard_meets_the_bar_between_top_and_queue(over, qtbot):
 
 def test_nothing_is_cut_off_in_a_narrow_window(over):
     over.program.window.resize(1024, 640)
+    over.program.window.columns.queue_sheet.open_up()
     for language in ("zh_CN", "en"):
         over.program.use_language(language)
         for listed in (
