@@ -55,7 +55,7 @@ def test_from_download_to_the_next_start(over):
     assert over.offered() == ["pause", "cancel"]
     over.advance(684.0)
     assert "684 of 1\u202f900 MB · 12.5 MB/s · 1 min 37 s left" in over.texts()
-    assert over.card.findChild(type(over.card._bar), "runtimeShare").isVisible()
+    assert part(over.card, "runtimeShare").isVisible()
     over.engine.begin(RUNTIME, "cu130", "try")
     over.hear()
     assert "virus scanners" in over.texts()
