@@ -9,7 +9,7 @@ does everywhere.
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QResizeEvent
+from PySide6.QtGui import QIcon, QResizeEvent
 from PySide6.QtWidgets import QScrollArea, QSplitter, QWidget
 
 from app.actions import Actions
@@ -22,6 +22,7 @@ from app.plan.plan_details import PlanDetails
 from app.preview.preview_view import PreviewView
 from app.state.queue_model import QueueModel
 from app.theme import tokens
+from app.theme.icons import pixmap
 from app.ui_state import UiState
 from app.widgets.layouts import STRETCH, Stretch, column, row
 from app.widgets.parts import bind_text, button, icon_button, named, scroll_area
@@ -197,6 +198,7 @@ class _Strip(QWidget):
         model.queue_changed.connect(self._show_count)
         queue.notices_changed.connect(self._show_notices)
         bind(self, self._show_count)
+        bind(self, self._draw, theme=True)
         self._show_notices()
 
     def _show_count(self) -> None:
@@ -205,6 +207,10 @@ class _Strip(QWidget):
         name = f"{tr('Queue')} · {count}"
         set_tip(self._open, name)
         self._open.setAccessibleName(name)
+
+    def _draw(self) -> None:
+        """The button of notices has their colour, since it was not there before."""
+        self._notices.setIcon(QIcon(pixmap("info", tokens.current().information, 20)))
 
     def _show_notices(self) -> None:
         self._notices.setVisible(self._queue.has_notice)

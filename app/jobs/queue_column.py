@@ -1,7 +1,8 @@
 """The left column: number of jobs, their cards, notices, and the drop zone.
 
-A notice is a question, an offer, or says what follows. One is shown at a time, above the drop zone;
-it takes its room from the end of the list: nothing moves when the program speaks by itself.
+A notice is a question, an offer, or says what follows; one is shown at a time. It stands above the
+drop zone, as do the lines about what is watched and what was removed. What comes later stands above
+the others and takes its room from the end of the list: nothing moves when the program speaks.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ class QueueColumn(QWidget):
         self._drop = named(DropZone(self), "dropZone")
         self._banner = UnfinishedBanner(self)
         self._notices: list[QWidget] = []  # the most important one first
+        self._deck = QWidget()  # of notices
         self._undo = UndoLine(removals, self)
         self._foot = QueueFoot(model, actions, self)
         self.added = AddedLine(self)
@@ -99,7 +101,7 @@ class QueueColumn(QWidget):
         self._notices.append(notice)
         place = QWidget()  # hidden while it waits
         column(notice, on=place)
-        self._places.addWidget(place)
+        layout_of(self._deck).addWidget(place)
         notice.installEventFilter(self)
         follow_in_tab_order(self._last_control, notice.findChildren(QPushButton))
         self._show_notice()
@@ -109,10 +111,15 @@ class QueueColumn(QWidget):
         self._notices.sort(key=lambda other: other is not notice)
         self._show_notice()
 
-    def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
-        """A notice shows or hides itself."""
-        if event.type() in (QEvent.Type.ShowToParent, QEvent.Type.HideToParent):
-            self._show_notice()
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """A notice or a line shows or hides itself."""
+        has_come = event.type() == QEvent.Type.ShowToParent
+        if watched in self._notices:
+            if has_come or event.type() == QEvent.Type.HideToParent:
+                self._show_notice()
+        elif has_come and isinstance(watched, QWidget):
+            self._lines.insertWidget(0, watched)
+            self._fit_below()
         return False
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -151,6 +158,7 @@ class QueueColumn(QWidget):
             place = notice.parentWidget()
             if place is not None:
                 place.setVisible(notice is first)
+        self._deck.setVisible(first is not None)
         self._fit_below()
         self.notices_changed.emit()
 
@@ -185,15 +193,18 @@ class QueueColumn(QWidget):
         body, below = QWidget(), QWidget()  # both scroll where the window is low
         above, beside = row(self.added, SCROLL_BAR, spacing=0), row(self._nothing, SCROLL_BAR)
         column(above, self.view, beside, spacing=12, on=body)
-        self._places = column()
-        parts = self._places, self.watch, self._undo, self._foot, self._drop
-        column(*parts, spacing=12, margins=(0, 0, SCROLL_BAR, 0), on=below)
+        self._lines = column(self._deck, self._undo, self.watch, spacing=12)
+        column(on=self._deck)
+        beside_bar = (0, 0, SCROLL_BAR, 0)
+        column(self._lines, self._foot, self._drop, spacing=12, margins=beside_bar, on=below)
         self._below = CompactScroll(below, is_whole=True)
-        head = row(self._heading, STRETCH, add, folder, spacing=6, margins=(0, 0, SCROLL_BAR, 0))
+        head = row(self._heading, STRETCH, add, folder, spacing=6, margins=beside_bar)
         cards, margins = CompactScroll(body), (12, 12, 12 - SCROLL_BAR, 12)
         column(head, cards, Stretch(1), self._below, spacing=12, margins=margins, on=self)
         TabStop(self, (add, folder, self._drop))
         self._last_control = folder
+        for line in (self._deck, self._undo, self.watch):
+            line.installEventFilter(self)
         self.add_notice(self._banner)
         self._banner.setVisible(False)
 

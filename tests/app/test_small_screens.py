@@ -315,12 +315,10 @@ def test_the_time_of_the_frame_is_whole_above_a_short_timeline(bench, language):
     assert list(cut_off(bench.window.preview.timeline)) == []
 
 
-def test_a_running_film_keeps_its_buttons_and_picture_below_another_bar(bench):
+def test_a_running_film_keeps_its_buttons_and_picture(bench):
     bench.add()
     bench.start()
     bench.engine.advance(10)
-    bench.program.after_queue.card.show_countdown("shut-down", "", 42)
-    bench.hear()
     resize(bench, 910, 440)
     for name in ("pauseAction", "cancelAction", "stopsAfterThis"):
         button = bench.find(name)

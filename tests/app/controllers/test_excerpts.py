@@ -221,12 +221,7 @@ def test_space_plays_what_was_tried_next_to_the_source(bench, film, monkeypatch)
     assert opened == ["source"], "nothing was made there"
 
 
-@pytest.mark.parametrize("has_second_bar", [False, True])
-def test_in_a_low_window_nothing_lies_over_the_picture_and_all_can_be_tried(
-    bench, film, has_second_bar
-):
-    if has_second_bar:
-        bench.program.after_queue.card.show_countdown("shut-down", "", 42)
+def test_in_a_low_window_nothing_lies_over_the_picture_and_all_can_be_tried(bench, film):
     bench.window.resize(910, 432)
     settle()
     bar, menu = bench.find("tryBar"), bench.find("tryMenu")
@@ -249,7 +244,6 @@ def test_in_a_low_window_nothing_lies_over_the_picture_and_all_can_be_tried(
     assert stop.isVisible()
     assert stop.mapToGlobal(QPoint(0, 0)).x() >= place - menu.width()
     assert not frame.isEnabled()
-    bench.program.after_queue.card.hide()
     bench.window.resize(1440, 900)
     settle()
     assert bar.isVisible()

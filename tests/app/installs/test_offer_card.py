@@ -55,7 +55,7 @@ def test_from_download_to_the_next_start(over):
     assert over.offered() == ["pause", "cancel"]
     over.advance(684.0)
     assert "684 of 1\u202f900 MB · 12.5 MB/s · 1 min 37 s left" in over.texts()
-    assert over.card.findChild(type(over.card._bar), "runtimeShare").isVisible()
+    assert part(over.card, "runtimeShare").isVisible()
     over.engine.begin(RUNTIME, "cu130", "try")
     over.hear()
     assert "virus scanners" in over.texts()
@@ -217,10 +217,10 @@ def test_a_list_that_cannot_be_read_is_asked_for_again(over):
     assert over.offered() == ["download", "file", "hide"]
 
 
-def test_the_keyboard_meets_the_bar_between_top_and_queue(over, qtbot):
+def test_the_keyboard_meets_the_offer_between_queue_and_stage(over, qtbot):
     window, order = over.program.window, []
-    widget = window.top.last_control
-    while widget.objectName() != "addFiles":
+    widget = part(window, "addFolder").nextInFocusChain()
+    while not window.preview.isAncestorOf(widget):
         if isinstance(widget, QPushButton) and widget.isVisible():
             assert widget.focusPolicy() & Qt.FocusPolicy.TabFocus
             order.append(widget.objectName())
@@ -239,6 +239,7 @@ def test_the_keyboard_meets_the_bar_between_top_and_queue(over, qtbot):
 
 def test_nothing_is_cut_off_in_a_narrow_window(over):
     over.program.window.resize(1024, 640)
+    over.program.window.columns.queue_sheet.open_up()
     for language in ("zh_CN", "en"):
         over.program.use_language(language)
         for listed in (
