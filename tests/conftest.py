@@ -30,6 +30,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # A machine with a GPU may have neither: there only files with GPU tests are collected.
 _BARE = any(importlib.util.find_spec(name) is None for name in ("av", "PySide6"))
 
+if not _BARE:
+    import app  # noqa: F401 - it takes away the import hook of PySide, which pytest-qt has loaded
+
 _PRETENDED = "tests.pretended_gpu.plugin"
 
 

@@ -18,7 +18,7 @@ def beginnings(path: Path) -> Iterator[str]:
     """Texts that a reader sees first: docstrings, descriptions of arguments and fields."""
     text = path.read_text("utf-8")
     lines = text.splitlines()
-    for node in ast.walk(ast.parse(text)):
+    for node in with_statements(ast.parse(text)):
         if isinstance(node, ast.ClassDef):
             fields = (one for one in node.body if isinstance(one, ast.AnnAssign))
             yield from filter(None, (described(field, lines) for field in fields))
@@ -27,6 +27,14 @@ def beginnings(path: Path) -> Iterator[str]:
             yield docstring
             for section in DESCRIBED.findall(docstring):
                 yield from re.findall(r"^ {4}[\w*, ]+: (.+)", section, re.MULTILINE)
+
+
+def with_statements(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and the statements below it, without expressions: most of a module, no docstrings."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from with_statements(child)
 
 
 def described(field: ast.AnnAssign, lines: list[str]) -> str:

@@ -1,7 +1,7 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -71,53 +71,52 @@ def test_import_rows_are_kept():
 
 
 @cache
-def modules() -> dict[str, ast.Module]:
+def imports() -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+    """Modules that each module imports anywhere, and those that it imports outside of functions."""
     root = Path(__file__).parents[1]
     files = [file for top in ("engine", "app", "tools") for file in (root / top).rglob("*.py")]
-    return {
-        ".".join(file.relative_to(root).with_suffix("").parts): ast.parse(file.read_text("utf-8"))
-        for file in files
-    }
+    names = {".".join(file.relative_to(root).with_suffix("").parts): file for file in files}
+    everywhere, outside = {}, {}
+    for name, file in names.items():
+        found = list(imports_of(ast.parse(file.read_text("utf-8")), set(names)))
+        everywhere[name] = {one for one, _ in found} - {name}
+        outside[name] = {one for one, is_inside in found if not is_inside}
+    return everywhere, outside
+
+
+def imports_of(
+    node: ast.AST, names: set[str], *, is_inside: bool = False
+) -> Iterator[tuple[str, bool]]:
+    """Those among `names` that statements below a node import, and whether inside a function."""
+    is_inside = is_inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    for child in ast.iter_child_nodes(node):
+        found = set[str]()
+        if isinstance(child, ast.Import):
+            found = {alias.name for alias in child.names}
+        elif isinstance(child, ast.ImportFrom):
+            found = {f"{child.module}.{alias.name}" for alias in child.names} | {str(child.module)}
+        elif isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from imports_of(child, names, is_inside=is_inside)
+        yield from ((name, is_inside) for name in names & found)
 
 
 def test_no_modules_import_each_other():
     """Not even inside functions, or for types alone."""
-    names = set(modules())
-    imported = {
-        name: set(imports_of(ast.walk(module), names)) - {name}
-        for name, module in modules().items()
-    }
-    TopologicalSorter(imported).prepare()  # raises CycleError, which names the modules
+    everywhere, _ = imports()
+    TopologicalSorter(everywhere).prepare()  # raises CycleError, which names the modules
 
 
 def test_the_fast_transformer_loads_nothing_of_the_compiler():
     """Its switch does: see test_compiled.py."""
-    names, loaded = set(modules()), {"engine.models.seedvr2.dit.fast"}
+    _, outside = imports()
+    loaded = {"engine.models.seedvr2.dit.fast"}
     rest = [*loaded]
     while rest:
-        found = set(imports_of(outside_of_functions(modules()[rest.pop()]), names)) - loaded
+        found = outside[rest.pop()] - loaded
         loaded |= found
         rest += found
     assert {"engine.models.seedvr2.dit.fast_blocks", "engine.ops.kernels.build"} <= loaded
     assert not {"engine.models.seedvr2.dit.compiled", "engine.ops.compiler"} & loaded
-
-
-def outside_of_functions(node: ast.AST) -> Iterator[ast.AST]:
-    """Nodes below one that run when its module is loaded, and those for types alone."""
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.FunctionDef | ast.Lambda):
-            yield child
-            yield from outside_of_functions(child)
-
-
-def imports_of(nodes: Iterable[ast.AST], names: set[str]) -> Iterator[str]:
-    """Those among `names` that are imported at some of the nodes."""
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            yield from names & {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            wanted = {f"{node.module}.{alias.name}" for alias in node.names}
-            yield from names & {str(node.module), *wanted}
 
 
 FILES_OF_A_PLAN = """

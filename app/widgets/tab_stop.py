@@ -71,11 +71,12 @@ class TabStop(QObject):
         """Move by keys, and follow the focus and what can be used."""
         if watched not in self._takes_clicks or not isinstance(watched, QWidget):
             return False  # it was replaced
-        if event.type() is QEvent.Type.FocusIn:
+        kind = event.type()  # asked once: a window has hundreds of events of controls
+        if kind is QEvent.Type.FocusIn:
             self.stay_at(watched)
-        elif event.type() in _CHANGES:
+        elif kind in _CHANGES:
             self._settle()
-        elif event.type() is QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
+        elif kind is QEvent.Type.KeyPress and isinstance(event, QKeyEvent):
             return self._is_moved(watched, event)
         return False
 

@@ -8,8 +8,6 @@ compares the two bit by bit.
 from __future__ import annotations
 
 import ctypes
-import subprocess
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from tests.helpers.program import compiled, compiled_folder
 
 _SOURCE = Path(__file__).with_suffix(".cpp")
 _ACROSS = 16  # PAIR * LANES of the source
@@ -37,11 +37,8 @@ class _Sizes(ctypes.Structure):
 
 @cache
 def _library() -> Any:
-    folder = Path(tempfile.mkdtemp())
-    library = folder / "kernel_sums.so"
-    options = "-O3", "-march=native", "-fopenmp", "-ffp-contract=fast", "-shared", "-fPIC", "-w"
-    subprocess.run(["g++", "-std=c++20", *options, str(_SOURCE), "-o", str(library)], check=True)
-    return ctypes.CDLL(str(library))
+    options = "-O3", "-march=native", "-fopenmp", "-ffp-contract=fast", "-shared"
+    return ctypes.CDLL(str(compiled(compiled_folder(), _SOURCE.read_text("utf-8"), *options)))
 
 
 def kernel_sums(

@@ -7,9 +7,7 @@ launches it and stands in for its instructions (kernels.cpp) is optimised, and c
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import re
-import subprocess
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -30,9 +28,10 @@ from engine.ops.kernels import (
 )
 from engine.ops.kernels.build import KernelFamily
 from engine.ops.kernels.group_norm import GroupNormGrid
+from tests.helpers.program import compiled
 
-_SOURCES = Path(__file__).parent
-_COMPILER = ("g++", "-std=c++20", "-fPIC", "-w", f"-I{_SOURCES}")
+_HEADER = Path(__file__).with_suffix(".h")
+_INCLUDE = f"-I{_HEADER.parent}"
 
 _ASSEMBLER = re.compile(r'asm(?: volatile)?\(\s*"(\w[\w.]*)([^;]*;)"([^;]*)\);')
 _OPERAND = re.compile(r'"[=+]?\w"\(((?:[^()]|\([^()]*\))*)\)')
@@ -53,7 +52,7 @@ class HostModule:
     """Stands in for driver.Module: the same launches, on the processor.
 
     Args:
-        folder: Where it is compiled.
+        folder: Where it is compiled, see `compiled_folder`.
         text: The source, as NVRTC gets it.
         options: Likewise.
 
@@ -68,12 +67,8 @@ class HostModule:
         text = _ASSEMBLER.sub(_called, text)
         assert not re.search(r"\basm\b.*\(", text), "an instruction without a stand-in"
         text = '#include "kernels.h"\n' + text + _calls(kernels)
-        name = hashlib.sha256("\0".join([text, *options]).encode()).hexdigest()[:16]
-        library = folder / f"{name}.so"
-        if not library.exists():
-            (folder / f"{name}.cpp").write_text(text)
-            files = [str(folder / f"{name}.cpp"), str(_threads(folder)), "-o", str(library)]
-            subprocess.run([*_COMPILER, "-shared", *options, *files], check=True)
+        parts = _threads(folder), _HEADER
+        library = compiled(folder, text, "-shared", _INCLUDE, *options, parts=parts)
         self._library = ctypes.CDLL(str(library))
         self._library.launch.restype = ctypes.c_bool
         self._library.fault.restype = ctypes.c_char_p
@@ -94,13 +89,11 @@ class HostModule:
         self.conflicts += self._library.conflicts()
 
 
+@cache
 def _threads(folder: Path) -> Path:
     """Launcher of kernels with their instructions, compiled once for a folder."""
-    threads = folder / "threads.o"
-    if not threads.exists():
-        files = ["-c", str(_SOURCES / "kernels.cpp"), "-o", str(threads)]
-        subprocess.run([*_COMPILER, "-O2", "-U_FORTIFY_SOURCE", *files], check=True)
-    return threads
+    text = _HEADER.with_suffix(".cpp").read_text("utf-8")
+    return compiled(folder, text, "-c", _INCLUDE, "-O2", "-U_FORTIFY_SOURCE", parts=[_HEADER])
 
 
 def _calls(kernels: list[tuple[str, str]]) -> str:

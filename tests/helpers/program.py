@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -218,3 +221,37 @@ def frame_hashes(path: Path) -> list[str]:
 def files_in(folder: Path) -> Sequence[str]:
     """Names in a folder, sorted."""
     return sorted(path.name for path in folder.iterdir())
+
+
+def compiled_folder() -> Path:
+    """Folder of what g++ has made for the tests of this user: later processes and runs take it."""
+    folder = Path(tempfile.gettempdir()) / f"upreel-compiled-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    assert folder.stat().st_uid == os.getuid()
+    return folder
+
+
+def compiled(folder: Path, text: str, *options: str, parts: Sequence[Path] = ()) -> Path:
+    """Library that g++ makes of a source, or object with option -c; made once in a folder.
+
+    Args:
+        folder: Its folder.
+        text: The source, in C++20.
+        options: Of the compiler.
+        parts: Files that it includes, and objects that belong to the library.
+    """
+    program = Path(shutil.which("g++") or "g++").resolve()
+    about = repr((text, options, str(program), program.stat().st_mtime_ns))
+    digest = hashlib.sha256(about.encode())
+    for part in parts:
+        digest.update(part.read_bytes())
+    file = folder / f"{digest.hexdigest()[:24]}.{'o' if '-c' in options else 'so'}"
+    if not file.exists():
+        with tempfile.TemporaryDirectory(dir=folder) as private:  # others may make it, too
+            source, made = Path(private) / "source.cpp", Path(private) / file.name
+            source.write_text(text, "utf-8")
+            objects = [part for part in parts if part.suffix == ".o"]
+            words = ["-std=c++20", "-fPIC", "-w", source, *objects, *options, "-o", made]
+            subprocess.run(["g++", *map(str, words)], check=True)
+            made.replace(file)
+    return file

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from engine.ops.kernels.conv import ConvKernel
 from engine.ops.kernels.conv_tiles import Program
 from engine.settings.optimisations import VaeSwitches
 from tests.helpers.kernels import HostModule, stand_in
+from tests.helpers.program import compiled_folder
 from tests.helpers.tensors import relative_rms
 from tests.helpers.vaes import ROWS, clip_of, latent_of
 
@@ -24,15 +24,15 @@ MOST = 10 ** (-51 / 20)  # error of half sums, in units of the RMS: 51 dB below 
 
 @pytest.mark.parametrize("name", ["seedvr2", "wan 2.1", "wan 2.2"])
 def test_half_sums_lose_less_than_a_file_of_8_bits(
-    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And sums in float32 no more than the plain variant."""
 
     def compile_for(device: torch.device, program: Program) -> ConvKernel:
         options = *program.options(), ARCH
-        return ConvKernel(HostModule(tmp_path, build.source("conv"), options), program)
+        return ConvKernel(HostModule(compiled_folder(), build.source("conv"), options), program)
 
-    stand_in(monkeypatch, tmp_path)
+    stand_in(monkeypatch, compiled_folder())
     monkeypatch.setattr(conv, "compile_for", compile_for)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 6))
     conv.cache_clear()

@@ -10,6 +10,7 @@ import torch
 
 from engine.ops.kernels import blocks, channel_norm, group_norm, heads, quantize, token_rows
 from tests.helpers.kernels import stand_in
+from tests.helpers.program import compiled_folder
 
 FAMILIES = (blocks, channel_norm, group_norm, heads, quantize, token_rows)
 
@@ -20,10 +21,10 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.programs("g++"))
 
 
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def folder() -> Path:
     """Folder of the compiled sources."""
-    return tmp_path_factory.mktemp("host")
+    return compiled_folder()
 
 
 @pytest.fixture

@@ -14,13 +14,14 @@ from engine.ops.kernels.conv_tiles import Program, Taps, tile_for
 from engine.ops.linear import promoted
 from engine.ops.linear.matmul import product
 from tests.helpers.kernels import HostModule
+from tests.helpers.program import compiled_folder
 
 TURING = "-D__CUDA_ARCH__=750"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("host")
+@pytest.fixture
+def folder() -> Path:
+    return compiled_folder()
 
 
 def kernel_of(weight: Tensor, folder: Path) -> ConvKernel:

@@ -13,14 +13,15 @@ from engine.models.seedvr2.dit.load import LoadOptions, load_dit
 from engine.ops.kernels import heads, token_rows
 from engine.settings.optimisations import DitSwitches
 from tests.helpers.kernels import stand_in
+from tests.helpers.program import compiled_folder
 from tests.helpers.seedvr2 import random_dit, random_inputs, tiny_dit_config, write_dit
 
 pytestmark = pytest.mark.programs("g++")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("host")
+@pytest.fixture
+def folder() -> Path:
+    return compiled_folder()
 
 
 def watch(monkeypatch: pytest.MonkeyPatch) -> list[object]:
