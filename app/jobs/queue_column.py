@@ -414,7 +414,7 @@ _FAILED = {
 
 
 class AfterQueueCard(QFrame):
-    """What follows the queue and the seconds until then, or a failure; else hidden."""
+    """The action after the queue with the seconds until then, or its failure; hidden otherwise."""
 
     cancelled = Signal()
 
