@@ -19,7 +19,7 @@ from app.widgets.plain import set_tip
 from app.widgets.tab_stop import TabStop
 
 _VOLUME = 72  # px of its slider
-_TITLE = 60  # px that are worth a title
+_EDGES = 4  # px of lines and margins around the title
 
 
 class Timeline(QFrame):
@@ -209,7 +209,9 @@ class Timeline(QFrame):
         """Let the title go where room is short, then the volume's slider, then the frames."""
         self.volume.slider.show()
         self._show_count(True)
-        self._title.setVisible(bool(self._note) or self._room >= _TITLE)
+        self._title.show()  # else it leaves a gap less, and comes back
+        shortest = self._title.fontMetrics().horizontalAdvance(self._title_texts()[-1])
+        self._title.setVisible(bool(self._note) or self._room >= shortest + _EDGES)
         self.volume.slider.setVisible(self._room >= 0)
         self._show_count(self._room >= 0)
 

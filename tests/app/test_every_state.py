@@ -66,7 +66,7 @@ def test_the_plan_and_what_starts_or_pauses_it_are_in_sight(
     language = ("en", "zh_CN")[len(state) % 2]
     with render.shown(qapp, recording, Shot(state, language, size=size)) as player:
         window = player.program.window
-        wanted = ("planHead", "plan-time", "plan-size", "plan-disk")
+        wanted = ("planHead", "whyThisPlan", "plan-time", "plan-size", "plan-disk")
         mains = [window.findChild(QWidget, name) for name in ("primaryAction", "pauseAction")]
         assert any(main.isVisible() and lies_inside(main) for main in mains)
         parts = [window.findChild(QWidget, name) for name in wanted]

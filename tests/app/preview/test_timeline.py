@@ -141,3 +141,17 @@ def test_where_the_result_begins_and_ends_is_whole_before_all_else(bench, langua
     settle()
     assert part(timeline, "positionLabel").text().startswith("1 / 240")
     assert part(timeline, "volumeSlider").isVisible()
+
+
+def test_the_title_is_whole_or_gone(bench):
+    bench.add()
+    timeline = bench.window.preview.timeline
+    timeline.set_trim(1.0, 2.5)
+    seen = set()
+    for width in (*range(560, 700, 6), *range(700, 560, -6)):
+        timeline.setFixedWidth(width)
+        settle()
+        if timeline._title.isVisible():
+            assert timeline._title.text() == "Timeline", width
+        seen.add(timeline._title.isVisible())
+    assert seen == {True, False}
