@@ -414,7 +414,7 @@ _FAILED = {
 
 
 class AfterQueueCard(QFrame):
-    """What follows the queue and the seconds until then, or a failure; else hidden."""
+    """Seconds until the action after the queue, or its failure; hidden while there is neither."""
 
     cancelled = Signal()
 
