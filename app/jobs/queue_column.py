@@ -272,12 +272,12 @@ class QueueFoot(QWidget):
     def _show(self) -> None:
         model = self._model
         states = (JobState.READING, JobState.WAITING, JobState.RUNNING, JobState.PAUSED)
-        left = [row for row in model.rows if row.state in states]
-        seconds = model.seconds_left if len(left) > 1 else 0.0
+        left = model.count(*states)
+        seconds = model.seconds_left if left > 1 else 0.0
         is_finished = any(row.can_clear for row in model.rows)
         known = tr("at least {time}") if model.awaits_plans else tr("about {time}")
         time = known.format(time=labels.duration(seconds)) if seconds else ""
-        self._time.setText(f"{labels.counted(left, len(left))} · {time}" if time else "")
+        self._time.setText(tr("{count} videos", count=left) + f" · {time}" if time else "")
         self._clear.setVisible(is_finished)
         self.setVisible(model.rowCount() > 0)
 
@@ -302,7 +302,7 @@ class UndoLine(QFrame):
         if last is None:
             return
         one = last.rows[0] if len(last.rows) == 1 else None
-        name = one.name if one is not None else labels.counted(last.rows, last.count)
+        name = one.name if one is not None else tr("{count} videos", count=last.count)
         self._text.setText(tr("Removed: {name}", name=name))
         held = labels.held(one) if one is not None else ""
         self._held.setText(held)
@@ -414,7 +414,7 @@ _FAILED = {
 
 
 class AfterQueueCard(QFrame):
-    """The action after the queue with the seconds until then, or its failure; hidden otherwise."""
+    """Seconds until the action after the queue, or its failure; hidden while there is neither."""
 
     cancelled = Signal()
 

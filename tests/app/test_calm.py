@@ -65,8 +65,15 @@ def test_nothing_moves_between_the_first_paint_and_ready(qapp, tmp_path, monkeyp
     assert not found
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("videos", [0, 4, 9])
+@pytest.mark.parametrize(
+    ("size", "videos"),
+    [
+        (SIZES[0], 4),
+        pytest.param(SIZES[0], 0, marks=pytest.mark.extended),
+        pytest.param(SIZES[0], 9, marks=pytest.mark.extended),
+        pytest.param(SIZES[1], 9, marks=pytest.mark.extended),
+    ],
+)
 def test_nothing_moves_when_the_program_says_something_by_itself(bench, size, videos):
     bench.window.resize(*size)
     bench.measure(GPU)

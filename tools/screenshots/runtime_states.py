@@ -114,6 +114,14 @@ def offer(player: Player) -> None:
     _say(player)
 
 
+def _offer_opened(player: Player) -> None:
+    """The offer in a narrow window, where a button shows it."""
+    player.program.window.resize(910, 472)
+    offer(player)
+    player.settle()
+    player.program.window.columns.queue_sheet.open_up()
+
+
 def _downloading(player: Player) -> None:
     queue_states.running(player)
     _say(player)
@@ -240,6 +248,7 @@ def _settings(state: Callable[[Player], None]) -> Callable[[Player], None]:
 
 STATES: dict[str, Callable[[Player], None]] = {
     "runtime_offer": offer,
+    "runtime_offer_opened": _offer_opened,
     "runtime_downloading": _downloading,
     "runtime_partial": _partial,
     "runtime_unpacking": _unpacking,

@@ -14,6 +14,7 @@ from engine.settings.schema import EngineSettings, JobSettings
 from tests.app.conftest import Bench, texts
 from tests.app.controllers.test_downloads import MODEL, refused
 from tests.app.test_narrow_window import cut_off, settle
+from tests.app.test_small_screens import lies_inside
 
 COMMAND = '"C:\\my tools\\done.cmd" --mail "to me" & echo'
 FULL = DiskFull("folder", folder="/films").info()
@@ -82,6 +83,16 @@ def test_seconds_pass_by_themselves(bench, computer, qtbot):
     bench.finish()
     bar = bench.program.after_queue.card
     qtbot.waitUntil(lambda: "in 59 s" in texts(bar), timeout=5000)
+    bench.press("cancelAfterQueue")
+
+
+def test_a_folded_queue_opens_to_show_the_seconds(bench, computer):
+    bench.window.resize(910, 472)
+    want(bench, "sleep")
+    bench.start()
+    bench.finish()
+    settle()
+    assert lies_inside(bench.find("cancelAfterQueue"))
     bench.press("cancelAfterQueue")
 
 
