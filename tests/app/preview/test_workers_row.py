@@ -30,8 +30,8 @@ def running(bench: Bench) -> str:
     return job_id
 
 
-def test_a_job_without_workers_shows_none(bench, running):
-    assert shown(bench) == []
+def test_a_job_without_workers_makes_none(bench, running):
+    assert part(bench.window, "workersRow", WorkersRow).findChildren(Figure) == []
 
 
 def test_processes_and_other_computers_are_shown_with_their_speed(bench, running):
