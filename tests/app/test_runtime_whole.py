@@ -77,6 +77,7 @@ def program(
     monkeypatch.setattr(devices, "in_use", lambda: GPU)
     catalogue.cache_clear()
     with real_program(qapp, tmp_path) as made:
+        made.window.resize(1280, 760)  # notices stand next to the queue, not in a sheet
         yield made
     catalogue.cache_clear()
 
