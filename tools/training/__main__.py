@@ -14,6 +14,7 @@ import logging
 import os
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from engine.core.errors import EngineError
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 
 _CHECK_SEED = 900_001
 _CHECK_PICTURES = 64
+_DRAWN = 4096  # pictures, where there are no others
 _CHECK_SHARE = 16  # one of 16 clips of videos is kept for validation
 _REPORTED_EVERY = 100  # steps
 # How long, how often and where: a training may go on with others.
@@ -56,6 +58,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 def train_lite(options: argparse.Namespace) -> None:
     """Train Lite, from nothing or from its weights, and measure it on drawn pictures."""
+    if options.drawn is None:
+        options.drawn = 0 if options.films else _DRAWN
     folder = TrainingFolder(options.out, _about(options), resume=options.resume)
     config = LiteConfig(scale=options.scale, channels=options.channels, layers=options.layers)
     if options.start:
@@ -139,16 +143,19 @@ def _run(
 def _pictures(options: argparse.Namespace) -> tuple[Pictures, Pictures]:
     """Images for training and for validation, uint8 [n, PICTURE, PICTURE, 3] each."""
     if not options.films:
-        learnt = _drawn(options, options.seed, options.pool)
+        learnt = _drawn(options, options.seed, options.drawn)
         return learnt, _drawn(options, _CHECK_SEED, _CHECK_PICTURES)
     clips = clips_in(options.films, frames=1, side=PICTURE, count=options.pool, seed=options.seed)
     kept = len(clips) // _CHECK_SHARE
-    return clips[kept:, 0], clips[:kept, 0]
+    learnt = clips[kept:, 0]
+    if options.drawn:
+        learnt = np.concatenate([learnt, _drawn(options, options.seed, options.drawn)])
+    return learnt, clips[:kept, 0]
 
 
 def _drawn(options: argparse.Namespace, seed: int, count: int) -> Pictures:
     folder = options.pool_folder or options.out / "pool"
-    return open_pool(folder, seed=seed, count=count, workers=options.threads or 1)
+    return open_pool(folder, seed=seed, count=count, workers=options.threads or 1)[:count]
 
 
 def _pairs(pictures: Pictures, options: argparse.Namespace, seed: int) -> tuple[Pictures, Pictures]:
@@ -174,13 +181,14 @@ def _parser() -> argparse.ArgumentParser:
     lite.add_argument("--scale", type=int, choices=(2, 4), required=True)
     lite.add_argument("--form", choices=("faithful", "restore"), required=True)
     lite.add_argument("--start", type=Path, help="weights to start from")
-    lite.add_argument("--films", type=Path, help="folder to learn from; none: drawn pictures")
-    lite.add_argument("--pool", type=int, default=4096, help="most pictures to learn from")
+    lite.add_argument("--films", type=Path, help="folder of films and pictures to learn from")
+    lite.add_argument("--pool", type=int, default=4096, help="most cuttings of it")
+    lite.add_argument("--drawn", type=int, help="drawn pictures to learn from as well")
     lite.add_argument("--pool-folder", type=Path, help="keep drawn pictures here, for other runs")
     lite.add_argument("--channels", type=int, default=32)
-    lite.add_argument("--layers", type=int, default=4)
+    lite.add_argument("--layers", type=int, default=5)
     lite.add_argument("--patch", type=int, default=64, help="side of a cutting, source px")
-    _add_common(lite, steps=20_000, rate=2e-3, batch=8, precision="bfloat16", save_every=1000)
+    _add_common(lite, steps=20_000, rate=2e-3, batch=8, precision="bfloat16", save_every=500)
     wan = commands.add_parser("wan", help="fine-tune the decoder of a Wan VAE")
     wan.add_argument("--weights", type=Path, required=True, help="the VAE, any format of Upreel's")
     wan.add_argument("--films", type=Path, required=True, help="folder of films and pictures")

@@ -90,13 +90,21 @@ def _as_batch(parts: Sequence[np.ndarray]) -> Tensor:
 
 
 def new_net(config: LiteConfig, seed: int) -> LiteNet:
-    """A network that starts as the bicubic base."""
+    """A network that starts as the bicubic base.
+
+    Hidden layers start near the identity, the nearer the more they are, so that deep networks learn
+    as well as shallow ones: a residual connection that costs nothing.
+    """
     torch.manual_seed(seed)
     net = LiteNet(config)
     values = dict(net.named_parameters())
     for index in range(len(net.convolutions)):
-        torch.nn.init.kaiming_normal_(values[f"convolutions.{index}.weight"])
+        weight = values[f"convolutions.{index}.weight"]
+        torch.nn.init.kaiming_normal_(weight)
         torch.nn.init.zeros_(values[f"convolutions.{index}.bias"])
+        if 0 < index <= config.layers:
+            with torch.no_grad():
+                weight.mul_(config.layers**-0.5).add_(torch.nn.init.dirac_(weight.clone()))
     torch.nn.init.normal_(values[f"convolutions.{len(net.convolutions) - 1}.weight"], std=1e-3)
     return net
 
