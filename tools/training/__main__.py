@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 
 from engine.core.errors import EngineError
 from engine.models.lite.files import LiteConfig
@@ -23,7 +24,7 @@ from engine.models.lite.net import LiteNet
 from engine.models.wan.vae.load import load_wan
 from engine.models.wan.vae.plain import WanVae
 from tools.training.clips import clips_in
-from tools.training.degrade import Pictures, make_pairs
+from tools.training.degrade import Pictures, Windows, make_pairs
 from tools.training.folder import TrainingFolder
 from tools.training.generated.pool import PICTURE, open_pool
 from tools.training.lite import LiteEnlargement, gain_over_base, new_net, started_from
@@ -38,7 +39,17 @@ _DRAWN = 4096  # pictures, where there are no others
 _CHECK_SHARE = 16  # one of 16 clips of videos is kept for validation
 _REPORTED_EVERY = 100  # steps
 # How long, how often and where: a training may go on with others.
-_FREE = {"out", "resume", "until", "save_every", "threads", "device", "pool_folder", "command"}
+_FREE = {
+    "out",
+    "resume",
+    "until",
+    "save_every",
+    "threads",
+    "device",
+    "pool_folder",
+    "pairs",
+    "command",
+}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -61,7 +72,9 @@ def train_lite(options: argparse.Namespace) -> None:
     if options.drawn is None:
         options.drawn = 0 if options.films else _DRAWN
     folder = TrainingFolder(options.out, _about(options), resume=options.resume)
-    config = LiteConfig(scale=options.scale, channels=options.channels, layers=options.layers)
+    config = LiteConfig(
+        scale=options.scale, channels=options.channels, layers=options.layers, frames=options.frames
+    )
     if options.start:
         net = started_from(options.start, config, options.seed)
     else:
@@ -158,8 +171,20 @@ def _drawn(options: argparse.Namespace, seed: int, count: int) -> Pictures:
     return open_pool(folder, seed=seed, count=count, workers=options.threads or 1)[:count]
 
 
-def _pairs(pictures: Pictures, options: argparse.Namespace, seed: int) -> tuple[Pictures, Pictures]:
-    return make_pairs(pictures, scale=options.scale, form=options.form, seed=seed)
+def _pairs(pictures: Pictures, options: argparse.Namespace, seed: int) -> tuple[Windows, Pictures]:
+    """Sources and targets; kept in `--pairs`, a folder, where it is named."""
+    path = options.pairs and options.pairs / f"x{options.scale}_{options.form}_{seed}.safetensors"
+    if path and path.is_file():
+        tensors = load_file(path)
+        return tensors["sources"].numpy(), tensors["targets"].numpy()
+    sources, targets = make_pairs(pictures, scale=options.scale, form=options.form, seed=seed)
+    if path:
+        options.pairs.mkdir(parents=True, exist_ok=True)
+        parts = {"sources": torch.from_numpy(sources), "targets": torch.from_numpy(targets)}
+        unfinished = path.with_suffix(".part")
+        save_file(parts, unfinished)
+        unfinished.replace(path)
+    return sources, targets
 
 
 def _about(options: argparse.Namespace) -> dict[str, str]:
@@ -185,8 +210,10 @@ def _parser() -> argparse.ArgumentParser:
     lite.add_argument("--pool", type=int, default=4096, help="most cuttings of it")
     lite.add_argument("--drawn", type=int, help="drawn pictures to learn from as well")
     lite.add_argument("--pool-folder", type=Path, help="keep drawn pictures here, for other runs")
+    lite.add_argument("--pairs", type=Path, help="keep damaged pictures here, for other runs")
     lite.add_argument("--channels", type=int, default=32)
     lite.add_argument("--layers", type=int, default=5)
+    lite.add_argument("--frames", type=int, choices=(1, 3), default=1, help="3: with neighbours")
     lite.add_argument("--patch", type=int, default=64, help="side of a cutting, source px")
     _add_common(lite, steps=20_000, rate=2e-3, batch=8, precision="bfloat16", save_every=500)
     wan = commands.add_parser("wan", help="fine-tune the decoder of a Wan VAE")
