@@ -1,6 +1,7 @@
 """Train Lite, or fine-tune the decoder of a Wan VAE; docs/fine-tuning.md describes both.
 
-    python -m tools.training lite --scale 2 --form faithful --out DIR
+    python -m tools.training photographs --out DIR
+    python -m tools.training lite --scale 2 --form faithful --films DIR --out DIR
     python -m tools.training wan --weights FILE --films DIR --out DIR
 
 The same options on the same kind of machine give the same weights up to the order of floating-point
@@ -13,6 +14,7 @@ import argparse
 import logging
 import os
 from pathlib import Path
+from subprocess import CalledProcessError
 
 import numpy as np
 import torch
@@ -28,6 +30,7 @@ from tools.training.degrade import Pictures, Windows, make_pairs
 from tools.training.folder import TrainingFolder
 from tools.training.generated.pool import PICTURE, open_pool
 from tools.training.lite import LiteEnlargement, gain_over_base, new_net, started_from
+from tools.training.photographs import WrongLicence, write_photographs
 from tools.training.trainer import PRECISIONS, Diverged, Schedule, Task, Trainer
 from tools.training.wan import WanDecoding, check_clip
 
@@ -39,17 +42,7 @@ _DRAWN = 4096  # pictures, where there are no others
 _CHECK_SHARE = 16  # one of 16 clips of videos is kept for validation
 _REPORTED_EVERY = 100  # steps
 # How long, how often and where: a training may go on with others.
-_FREE = {
-    "out",
-    "resume",
-    "until",
-    "save_every",
-    "threads",
-    "device",
-    "pool_folder",
-    "pairs",
-    "command",
-}
+_FREE = set("out resume until save_every threads device pool_folder pairs command".split())
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -57,11 +50,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser = _parser()
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    if options.threads:
+    if getattr(options, "threads", 0):
         torch.set_num_threads(options.threads)
     try:
-        {"lite": train_lite, "wan": train_wan}[options.command](options)
-    except (argparse.ArgumentError, Diverged) as err:
+        {"lite": train_lite, "wan": train_wan, "photographs": get_photographs}[options.command](
+            options
+        )
+    except (argparse.ArgumentError, Diverged, WrongLicence, CalledProcessError) as err:
         parser.error(str(err))
     except EngineError as err:
         parser.error(f"{err} {err.hint}".strip())
@@ -121,6 +116,11 @@ def train_wan(options: argparse.Namespace) -> None:
         vae.load_state_dict(trainer.average, strict=False)
         found = task.error(clips[:kept])
         log.info("%d clips that were kept: error %.3f of 255, before %.3f", kept, found, before)
+
+
+def get_photographs(options: argparse.Namespace) -> None:
+    """Get the free photographs to learn from, out of packages of Debian."""
+    log.info("%d pictures in %s", write_photographs(options.out), options.out)
 
 
 def _run(
@@ -229,6 +229,8 @@ def _parser() -> argparse.ArgumentParser:
         default=True,
         help="less memory, a third more time; the weights are the same",
     )
+    photographs = commands.add_parser("photographs", help="get free photographs to learn from")
+    photographs.add_argument("--out", type=Path, required=True, help="folder for them")
     # CPUs without matrix units for it take three times as long in bfloat16.
     precision = "bfloat16" if torch.cuda.is_available() else "float32"
     _add_common(wan, steps=2000, rate=1e-5, batch=1, precision=precision, save_every=500)

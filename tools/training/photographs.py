@@ -1,8 +1,8 @@
 """Free photographs to learn from, out of packages of Debian that carry them.
 
-Only pictures in the public domain, under CC0 or CC BY are taken: what needs the same licence for
-what is made from it is not. A picture is taken when the copyright file of its package names its
-licence as it is listed here. None of them comes with the program, and quality is measured on others
+Pictures under CC0 or CC BY are listed; others with a free licence that extends to what is made from
+them (CC BY-SA, GPL) are not. A picture is taken when the copyright file of its package still names
+the licence in this list. None comes with the program, and quality is measured on other photographs
 (tools/reports/photographs.py).
 """
 
