@@ -42,7 +42,8 @@ _DRAWN = 4096  # pictures, where there are no others
 _CHECK_SHARE = 16  # one of 16 clips of videos is kept for validation
 _REPORTED_EVERY = 100  # steps
 # How long, how often and where: a training may go on with others.
-_FREE = set("out resume until save_every threads device pool_folder pairs command".split())
+_PLACES = {"out", "pool_folder", "pairs"}
+_FREE = {"command", "resume", "until", "save_every", "threads", "device", *_PLACES}
 
 
 def main(arguments: list[str] | None = None) -> None:
