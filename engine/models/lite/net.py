@@ -54,8 +54,7 @@ class LiteNet(nn.Module):
         The residual is computed in the dtype of the weights, the base always in float32.
         Memory: see cost.py.
         """
-        seen = self.seen(frames, before, after)
-        return self.inside(self._extended(seen)).clamp_(0, 1)
+        return self.inside(self._extended(self.seen(frames, before, after))).clamp_(0, 1)
 
     def seen(self, frames: Tensor, before: Tensor | None, after: Tensor | None) -> Tensor:
         """[N, 3*config.frames, h, w]: frames, then how their neighbours differ from them.
