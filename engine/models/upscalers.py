@@ -30,8 +30,8 @@ class FrameUpscaler(Protocol):
 
         Args:
             frames: [T, 3, h, w] float32, RGB, nominally 0 to 1.
-            near: Where the plan says that the model sees neighbours: the frames before each, and
-                those after each, alike; the frame itself where its shot has none.
+            near: Frames before each and frames after each, alike, for a plan that sees neighbours;
+                the frame itself where its shot has none.
 
         Returns:
             [T, 3, scale*h, scale*w] float32 on the same device, not clipped.

@@ -201,7 +201,7 @@ def _blurred(frames: np.ndarray, rows: float, columns: float) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What happens to a group of sequences.
+    """Damage of a group of sequences.
 
     Attributes:
         name: For tests and logs.

@@ -258,7 +258,7 @@ class Device:
         target.close()
 
     def _enlarged(self, clip: Clip) -> Iterator[EnlargedClip]:
-        """What can be enlarged once a clip is known."""
+        """Clips that can be enlarged once one more is known."""
         self._context.end_piece("wait-read")
         rgb, alpha = self._colours.rgb(clip.frames)
         cleaned = self._first_pass.run(rgb, clip.first)
