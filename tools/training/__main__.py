@@ -213,7 +213,7 @@ def _parser() -> argparse.ArgumentParser:
     lite.add_argument("--pool-folder", type=Path, help="keep drawn pictures here, for other runs")
     lite.add_argument("--pairs", type=Path, help="keep damaged pictures here, for other runs")
     lite.add_argument("--channels", type=int, default=32)
-    lite.add_argument("--layers", type=int, default=5)
+    lite.add_argument("--layers", type=int, default=4)
     lite.add_argument("--frames", type=int, choices=(1, 3), default=1, help="3: with neighbours")
     lite.add_argument("--patch", type=int, default=64, help="side of a cutting, source px")
     _add_common(lite, steps=20_000, rate=2e-3, batch=8, precision="bfloat16", save_every=500)
