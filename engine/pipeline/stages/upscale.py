@@ -246,41 +246,50 @@ class Device:
         """
         progress = Progress(self._context, span.done)
         with torch.inference_mode():
-            large = chain(chain.from_iterable(map(self._enlarged, source)), self._last_enlarged())
-            steady = chain(chain.from_iterable(map(self._steadied, large)), self._last_steadied())
-            for clip in steady:
-                if clip.first not in span:
-                    continue
-                target.put(self._finished(clip))
+            clips = chain.from_iterable(self._one(clip, span) for clip in source)
+            for finished in chain(clips, self._last(span)):
+                target.put(finished)
                 self._context.end_piece("wait-write")
-                progress.add(len(clip.frames))
+                progress.add(len(finished.frames))
         self._upscale.finish()
         target.close()
 
-    def _enlarged(self, clip: Clip) -> Iterator[EnlargedClip]:
-        """Clips that can be enlarged once one more is known."""
+    def _one(self, clip: Clip, span: Span) -> Iterator[DoneClip]:
+        """Finished frames of a span once a clip is known."""
         self._context.end_piece("wait-read")
         rgb, alpha = self._colours.rgb(clip.frames)
         cleaned = self._first_pass.run(rgb, clip.first)
         found = _ReadClip(
             first=clip.first, frames=clip.frames, rgb=rgb, alpha=alpha, cleaned=cleaned
         )
+        del rgb, alpha, cleaned
         if self._neighbours is None:
-            yield self._one(found)
+            yield from self._done(self._enlarged(found), span)
         else:
-            yield from (self._one(*seen) for seen in self._neighbours.add(found))
+            for seen in self._neighbours.add(found):
+                yield from self._done(self._enlarged(*seen), span)
 
-    def _last_enlarged(self) -> Iterator[EnlargedClip]:
-        """The clip that waited for a further one."""
+    def _last(self, span: Span) -> Iterator[DoneClip]:
+        """Frames that waited for a further clip."""
         if self._neighbours is not None:
-            yield from (self._one(*seen) for seen in self._neighbours.end())
+            for seen in self._neighbours.end():
+                yield from self._done(self._enlarged(*seen), span)
+        if self._steadying is not None:
+            yield from (
+                self._finished(part) for part in self._steadying.end() if part.first in span
+            )
 
-    def _one(self, clip: _ReadClip, *near: Tensor) -> EnlargedClip:
+    def _enlarged(self, clip: _ReadClip, *near: Tensor) -> EnlargedClip:
         large = self._upscale.run(clip.cleaned, clip.first, *near)
         self._context.end_piece("upscale")
         return EnlargedClip(
             first=clip.first, frames=clip.frames, rgb=clip.rgb, alpha=clip.alpha, large=large
         )
+
+    def _done(self, clip: EnlargedClip, span: Span) -> Iterator[DoneClip]:
+        for part in self._steadied(clip):
+            if part.first in span:
+                yield self._finished(part)
 
     def _steadied(self, clip: EnlargedClip) -> list[EnlargedClip]:
         if self._steadying is None:
@@ -288,11 +297,6 @@ class Device:
         ready = self._steadying.add(clip)
         self._context.end_piece("steady")
         return ready
-
-    def _last_steadied(self) -> Iterator[EnlargedClip]:
-        """The frame that waited for a further clip."""
-        if self._steadying is not None:
-            yield from self._steadying.end()
 
     def _finished(self, clip: EnlargedClip) -> DoneClip:
         planes, result = self._restore.run(clip.large, clip.alpha)
