@@ -122,6 +122,8 @@ def frame_needs(work: FramePlan, upscaling: int, weights: int) -> MemoryRequirem
         weights: Bytes of weights.
     """
     frame, source = work.canvas.pixels * _RGB_BYTES, work.frame.pixels * _SOURCE_BYTES
+    if work.sees_neighbours:  # a clip waits for the next one, both sides of each frame are gathered
+        upscaling += (4 * work.clip_frames + 1) * work.frame.pixels * _RGB_BYTES
     clip, working = work.clip_frames * frame, {"upscale": upscaling}
     if work.steadiness == "off":
         return MemoryRequirement(

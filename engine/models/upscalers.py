@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class FrameUpscaler(Protocol):
-    """A model that enlarges frames one by one, all in one call."""
+    """A model that enlarges frames, each by itself or next to its neighbours, all in one call."""
 
     @property
     def scale(self) -> int:
@@ -25,11 +25,13 @@ class FrameUpscaler(Protocol):
         """Input pixels around a pixel that its result depends on: tiles sharing them are exact."""
         ...
 
-    def upscale(self, frames: Tensor) -> Tensor:
+    def upscale(self, frames: Tensor, *near: Tensor) -> Tensor:
         """Enlarge frames.
 
         Args:
             frames: [T, 3, h, w] float32, RGB, nominally 0 to 1.
+            near: Frames before each and frames after each, alike, for a plan that sees neighbours;
+                the frame itself where its shot has none.
 
         Returns:
             [T, 3, scale*h, scale*w] float32 on the same device, not clipped.

@@ -313,7 +313,7 @@ def _learn(context: JobContext, segments: SegmentLog, report: Report) -> Learned
 def first_misread(context: JobContext, records: Sequence[SegmentRecord]) -> int | None:
     """Number of the first segment that was made of other frames than the source has now.
 
-    Where frames are blended with the next ones it is the segment before: its last frame was, too.
+    Where frames depend on the next ones it is the segment before: its last frame was, too.
     Reads the source up to there; damage that is there each time is no difference.
 
     Args:
@@ -336,7 +336,7 @@ def first_misread(context: JobContext, records: Sequence[SegmentRecord]) -> int 
         marks = _marks(reader, context)
         for record in records:
             if any(next(marks, None) != mark for mark in record.marks):
-                return max(0, record.number - (plan.work.steadiness != "off"))
+                return max(0, record.number - (plan.work.reach > 0))
         is_longer = bool(records) and next(marks, None) is not None
     return records[-1].number if is_longer else None
 

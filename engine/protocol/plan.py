@@ -144,6 +144,19 @@ class WorkPlan:
         return "off"
 
     @property
+    def sees_neighbours(self) -> bool:
+        """Whether each frame is redrawn from it and the frames before and after it."""
+        return False
+
+    @property
+    def reach(self) -> int:
+        """Frames of the source on each side that a frame of the result depends on.
+
+        Models of shots say themselves where they begin, see `ShotModel.first_needed`.
+        """
+        return self.sees_neighbours + (self.steadiness != "off")
+
+    @property
     def weights_files(self) -> tuple[WeightsPlan, ...]:
         """Weights files that are no part of the program."""
         return ()

@@ -82,6 +82,11 @@ class ShotDetector:
         return far > _JUMP * usual or compensated_distance(a, b) > _UNLIKE * self._factor
 
 
+def are_unlike(a: SmallPicture, b: SmallPicture) -> bool:
+    """Whether two neighbours belong to different shots whatever was before them."""
+    return distance(a, b) > _SUDDEN and compensated_distance(a, b) > _UNLIKE
+
+
 class PictureReducer:
     """Reduces the frames of one video to small pictures.
 

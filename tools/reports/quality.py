@@ -20,7 +20,8 @@ from engine.core.errors import EngineError
 from engine.core.paths import resource
 from engine.models.lite.net import LiteNet, load_lite
 from tools.reports.photographs import Picture, installed_photographs, photographs_in
-from tools.training.degrade import h264_round_trip, reduced
+from tools.training.damage import coded, h264
+from tools.training.degrade import reduced
 
 FORMS = ("faithful", "restore")
 CRFS = (18, 23, 28, 33)
@@ -45,7 +46,7 @@ def score_compressed(
 ) -> dict[str, Score]:
     """Scores through H.264: a window gliding over the photograph; mean of every second frame."""
     target, source = _glide(picture, faithful.config.scale)
-    damaged = h264_round_trip(source, crf=crf)
+    damaged = coded(source, h264(crf))
     return _scores(target[1::2], damaged[1::2], {"faithful": faithful, "restore": restore})
 
 

@@ -1,6 +1,7 @@
 """Train Lite, or fine-tune the decoder of a Wan VAE; docs/fine-tuning.md describes both.
 
-    python -m tools.training lite --scale 2 --form faithful --out DIR
+    python -m tools.training photographs --out DIR
+    python -m tools.training lite --scale 2 --form faithful --films DIR --out DIR
     python -m tools.training wan --weights FILE --films DIR --out DIR
 
 The same options on the same kind of machine give the same weights up to the order of floating-point
@@ -13,8 +14,11 @@ import argparse
 import logging
 import os
 from pathlib import Path
+from subprocess import CalledProcessError
 
+import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 
 from engine.core.errors import EngineError
 from engine.models.lite.files import LiteConfig
@@ -22,10 +26,11 @@ from engine.models.lite.net import LiteNet
 from engine.models.wan.vae.load import load_wan
 from engine.models.wan.vae.plain import WanVae
 from tools.training.clips import clips_in
-from tools.training.degrade import Pictures, make_pairs
+from tools.training.degrade import Pictures, Windows, make_pairs
 from tools.training.folder import TrainingFolder
 from tools.training.generated.pool import PICTURE, open_pool
 from tools.training.lite import LiteEnlargement, gain_over_base, new_net, started_from
+from tools.training.photographs import WrongLicence, write_photographs
 from tools.training.trainer import PRECISIONS, Diverged, Schedule, Task, Trainer
 from tools.training.wan import WanDecoding, check_clip
 
@@ -33,10 +38,12 @@ log = logging.getLogger(__name__)
 
 _CHECK_SEED = 900_001
 _CHECK_PICTURES = 64
+_DRAWN = 4096  # pictures, where there are no others
 _CHECK_SHARE = 16  # one of 16 clips of videos is kept for validation
 _REPORTED_EVERY = 100  # steps
 # How long, how often and where: a training may go on with others.
-_FREE = {"out", "resume", "until", "save_every", "threads", "device", "pool_folder", "command"}
+_PLACES = {"out", "pool_folder", "pairs"}
+_FREE = {"command", "resume", "until", "save_every", "threads", "device", *_PLACES}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -44,11 +51,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser = _parser()
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    if options.threads:
+    if getattr(options, "threads", 0):
         torch.set_num_threads(options.threads)
     try:
-        {"lite": train_lite, "wan": train_wan}[options.command](options)
-    except (argparse.ArgumentError, Diverged) as err:
+        {"lite": train_lite, "wan": train_wan, "photographs": get_photographs}[options.command](
+            options
+        )
+    except (argparse.ArgumentError, Diverged, WrongLicence, CalledProcessError) as err:
         parser.error(str(err))
     except EngineError as err:
         parser.error(f"{err} {err.hint}".strip())
@@ -56,8 +65,12 @@ def main(arguments: list[str] | None = None) -> None:
 
 def train_lite(options: argparse.Namespace) -> None:
     """Train Lite, from nothing or from its weights, and measure it on drawn pictures."""
+    if options.drawn is None:
+        options.drawn = 0 if options.films else _DRAWN
     folder = TrainingFolder(options.out, _about(options), resume=options.resume)
-    config = LiteConfig(scale=options.scale, channels=options.channels, layers=options.layers)
+    config = LiteConfig(
+        scale=options.scale, channels=options.channels, layers=options.layers, frames=options.frames
+    )
     if options.start:
         net = started_from(options.start, config, options.seed)
     else:
@@ -106,6 +119,11 @@ def train_wan(options: argparse.Namespace) -> None:
         log.info("%d clips that were kept: error %.3f of 255, before %.3f", kept, found, before)
 
 
+def get_photographs(options: argparse.Namespace) -> None:
+    """Get the free photographs to learn from, out of packages of Debian."""
+    log.info("%d pictures in %s", write_photographs(options.out), options.out)
+
+
 def _run(
     task: Task,
     schedule: Schedule,
@@ -139,20 +157,35 @@ def _run(
 def _pictures(options: argparse.Namespace) -> tuple[Pictures, Pictures]:
     """Images for training and for validation, uint8 [n, PICTURE, PICTURE, 3] each."""
     if not options.films:
-        learnt = _drawn(options, options.seed, options.pool)
+        learnt = _drawn(options, options.seed, options.drawn)
         return learnt, _drawn(options, _CHECK_SEED, _CHECK_PICTURES)
     clips = clips_in(options.films, frames=1, side=PICTURE, count=options.pool, seed=options.seed)
     kept = len(clips) // _CHECK_SHARE
-    return clips[kept:, 0], clips[:kept, 0]
+    learnt = clips[kept:, 0]
+    if options.drawn:
+        learnt = np.concatenate([learnt, _drawn(options, options.seed, options.drawn)])
+    return learnt, clips[:kept, 0]
 
 
 def _drawn(options: argparse.Namespace, seed: int, count: int) -> Pictures:
     folder = options.pool_folder or options.out / "pool"
-    return open_pool(folder, seed=seed, count=count, workers=options.threads or 1)
+    return open_pool(folder, seed=seed, count=count, workers=options.threads or 1)[:count]
 
 
-def _pairs(pictures: Pictures, options: argparse.Namespace, seed: int) -> tuple[Pictures, Pictures]:
-    return make_pairs(pictures, scale=options.scale, form=options.form, seed=seed)
+def _pairs(pictures: Pictures, options: argparse.Namespace, seed: int) -> tuple[Windows, Pictures]:
+    """Sources and targets; kept in `--pairs`, a folder, where it is named."""
+    path = options.pairs and options.pairs / f"x{options.scale}_{options.form}_{seed}.safetensors"
+    if path and path.is_file():
+        tensors = load_file(path)
+        return tensors["sources"].numpy(), tensors["targets"].numpy()
+    sources, targets = make_pairs(pictures, scale=options.scale, form=options.form, seed=seed)
+    if path:
+        options.pairs.mkdir(parents=True, exist_ok=True)
+        parts = {"sources": torch.from_numpy(sources), "targets": torch.from_numpy(targets)}
+        unfinished = path.with_suffix(".part")
+        save_file(parts, unfinished)
+        unfinished.replace(path)
+    return sources, targets
 
 
 def _about(options: argparse.Namespace) -> dict[str, str]:
@@ -174,13 +207,16 @@ def _parser() -> argparse.ArgumentParser:
     lite.add_argument("--scale", type=int, choices=(2, 4), required=True)
     lite.add_argument("--form", choices=("faithful", "restore"), required=True)
     lite.add_argument("--start", type=Path, help="weights to start from")
-    lite.add_argument("--films", type=Path, help="folder to learn from; none: drawn pictures")
-    lite.add_argument("--pool", type=int, default=4096, help="most pictures to learn from")
+    lite.add_argument("--films", type=Path, help="folder of films and pictures to learn from")
+    lite.add_argument("--pool", type=int, default=4096, help="most cuttings of it")
+    lite.add_argument("--drawn", type=int, help="drawn pictures to learn from as well")
     lite.add_argument("--pool-folder", type=Path, help="keep drawn pictures here, for other runs")
+    lite.add_argument("--pairs", type=Path, help="keep damaged pictures here, for other runs")
     lite.add_argument("--channels", type=int, default=32)
     lite.add_argument("--layers", type=int, default=4)
+    lite.add_argument("--frames", type=int, choices=(1, 3), default=1, help="3: with neighbours")
     lite.add_argument("--patch", type=int, default=64, help="side of a cutting, source px")
-    _add_common(lite, steps=20_000, rate=2e-3, batch=8, precision="bfloat16", save_every=1000)
+    _add_common(lite, steps=20_000, rate=2e-3, batch=8, precision="bfloat16", save_every=500)
     wan = commands.add_parser("wan", help="fine-tune the decoder of a Wan VAE")
     wan.add_argument("--weights", type=Path, required=True, help="the VAE, any format of Upreel's")
     wan.add_argument("--films", type=Path, required=True, help="folder of films and pictures")
@@ -194,6 +230,8 @@ def _parser() -> argparse.ArgumentParser:
         default=True,
         help="less memory, a third more time; the weights are the same",
     )
+    photographs = commands.add_parser("photographs", help="get free photographs to learn from")
+    photographs.add_argument("--out", type=Path, required=True, help="folder for them")
     # CPUs without matrix units for it take three times as long in bfloat16.
     precision = "bfloat16" if torch.cuda.is_available() else "float32"
     _add_common(wan, steps=2000, rate=1e-5, batch=1, precision=precision, save_every=500)

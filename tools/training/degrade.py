@@ -1,19 +1,18 @@
-"""Turn pictures into pairs of a small, possibly damaged source and its target."""
+"""Turn pictures into pairs of small, possibly damaged sources and their targets."""
 
 from __future__ import annotations
 
 import io
-from fractions import Fraction
 
-import av
 import numpy as np
-import torch
-import torch.nn.functional as F
-from PIL import Image, ImageFilter
+from PIL import Image
+
+from tools.training.damage import Coding, Frames, Recipe, Rng, coded, drawn_recipe
 
 Pictures = np.ndarray
 """uint8 [n, h, w, 3]."""
-Rng = np.random.Generator
+Windows = np.ndarray
+"""uint8 [n, T, h, w, 3]: a frame alone (T = 1), or with the frames before and after it (T = 3)."""
 
 FRAMES = 5
 """Length of the moving sequences that are compressed."""
@@ -21,28 +20,34 @@ WINDOW = 224
 """Side of the moving part of a picture, in target px; a multiple of 16 after halving."""
 _COLUMNS, _ROWS = 6, 4
 _KERNELS = (Image.Resampling.LANCZOS, Image.Resampling.BOX, Image.Resampling.BILINEAR)
+_STILL, _ZOOMED = 0.25, 0.2  # shares of the sequences
+_MOST_ZOOM, _MOST_TURN = 0.02, 0.015  # a frame: share of the size, rad
+_MOST_BLURRED = 4  # positions that are averaged: an open shutter
+_CUT_SHARE = 0.06  # of the sequences, with another picture before or after
+_JPEG_SHARE = 0.08  # of the groups: single pictures
+_PASSES = 3  # of all pictures, each moved and damaged in another way
 
 
-def make_pairs(
-    pictures: Pictures, *, scale: int, form: str, seed: int
-) -> tuple[Pictures, Pictures]:
+def make_pairs(pictures: Pictures, *, scale: int, form: str, seed: int) -> tuple[Windows, Pictures]:
     """Sources and targets of one form.
 
     Args:
-        pictures: uint8 [n, h, w, 3]; h and w >= WINDOW for the restore form.
+        pictures: uint8 [n, h, w, 3]; h and w > WINDOW for the restore form.
         scale: Reduction, 2 or 4.
-        form: "faithful" (reduced, nothing else) or "restore" (reduced, damaged, compressed).
+        form: "faithful" (reduced, nothing else) or "restore" (moved, reduced, damaged, encoded).
         seed: Seed of the damage.
 
     Returns:
-        Sources uint8 [n, h/scale, w/scale, 3] and their targets.
+        Sources uint8 [n, 1, h/scale, w/scale, 3] and their targets; of the restore form three times
+        as many, [3*n, 3, h/scale, w/scale, 3] and the targets of their middle frames.
     """
     if form == "faithful":
-        return np.stack([reduced(picture, scale) for picture in pictures]), pictures
+        return np.stack([reduced(picture, scale) for picture in pictures])[:, None], pictures
     rng = np.random.default_rng([seed, 11])
     group = _COLUMNS * _ROWS
     pairs = [
-        _damaged_group(rng, pictures[start : start + group], scale)
+        _damaged_group(rng, pictures[order[start : start + group]], scale)
+        for order in (rng.permutation(len(pictures)) for _ in range(_PASSES))
         for start in range(0, len(pictures), group)
     ]
     return np.concatenate([p[0] for p in pairs]), np.concatenate([p[1] for p in pairs])
@@ -56,49 +61,96 @@ def reduced(
     return np.asarray(Image.fromarray(picture).resize(size, kernel))
 
 
-def _damaged_group(rng: Rng, pictures: Pictures, scale: int) -> tuple[Pictures, Pictures]:
-    """Up to 24 pictures through one encoder, side by side; one frame of each is kept."""
-    moving = [_moving_windows(rng, picture) for picture in pictures]
-    small = np.stack([_damaged_sequence(rng, windows, scale) for windows in moving])
-    if rng.random() < 0.15:
+def _damaged_group(rng: Rng, pictures: Pictures, scale: int) -> tuple[Windows, Pictures]:
+    """Up to 24 pictures through one recipe, side by side; one window of each is kept."""
+    moving = [_moving(rng, picture) for picture in pictures]
+    _cut(rng, moving)
+    recipe = drawn_recipe(rng)
+    small = np.stack([_small_sequence(rng, frames, scale, recipe) for frames in moving])
+    if rng.random() < _JPEG_SHARE:
         result = np.stack([_jpeg_frames(rng, sequence) for sequence in small])
     else:
-        result = _through_h264(rng, small)
-    chosen = rng.integers(0, FRAMES, len(pictures))
-    rows = np.arange(len(pictures))
-    return result[rows, chosen], np.stack([moving[i][chosen[i]] for i in rows])
+        result = _encoded(small, recipe.codings(rng))
+    middles = rng.integers(1, FRAMES - 1, len(pictures))
+    sources = [result[i, m - 1 : m + 2] for i, m in enumerate(middles)]
+    return np.stack(sources), np.stack([moving[i][m] for i, m in enumerate(middles)])
 
 
-def _moving_windows(rng: Rng, picture: np.ndarray) -> Pictures:
-    """A window gliding over the picture: [FRAMES, WINDOW, WINDOW, 3]."""
+# --- motion
+
+
+def _moving(rng: Rng, picture: np.ndarray) -> Frames:
+    """A window over the picture that stands, glides or zooms: [FRAMES, WINDOW, WINDOW, 3]."""
+    kind = rng.random()
+    if kind < _STILL:
+        y, x = (int(v) for v in rng.integers(0, picture.shape[0] - WINDOW + 1, 2))
+        return np.repeat(picture[None, y : y + WINDOW, x : x + WINDOW], FRAMES, axis=0)
+    if kind < _STILL + _ZOOMED:
+        return _zooming(rng, picture)
+    return _gliding(rng, picture)
+
+
+def _gliding(rng: Rng, picture: np.ndarray) -> Frames:
+    """Whole px a frame, so that no interpolation softens the targets; sometimes an open shutter."""
     room = picture.shape[0] - WINDOW
-    speed = room // (FRAMES - 1)
-    velocity = rng.integers(-speed, speed + 1, 2) * (rng.random() < 0.8)
-    start = np.where(velocity < 0, room, 0) + np.sign(velocity) * rng.integers(0, 2)
-    start = np.clip(start, 0, room)
-    corners = [np.clip(start + velocity * t, 0, room) for t in range(FRAMES)]
-    return np.stack([picture[y : y + WINDOW, x : x + WINDOW] for y, x in corners])
-
-
-def _damaged_sequence(rng: Rng, windows: Pictures, scale: int) -> Pictures:
-    """Reduce, sometimes with another kernel, blur or noise: the same for all frames."""
-    kernel = Image.Resampling.BICUBIC
-    if rng.random() < 0.2:
-        kernel = _KERNELS[int(rng.integers(len(_KERNELS)))]
-    blur = rng.uniform(0.2, 0.7) if rng.random() < 0.1 else 0.0
-    noise = rng.exponential(2.0) if rng.random() < 0.2 else 0.0
+    most = room // FRAMES
+    velocity = rng.integers(-most, most + 1, 2)
+    start = np.where(velocity < 0, room, 0)
+    shutter = int(rng.integers(1, _MOST_BLURRED + 1)) if rng.random() < 0.3 else 1
     frames = []
-    for window in windows:
-        small = Image.fromarray(reduced(window, scale, kernel))
-        if blur:
-            small = small.filter(ImageFilter.GaussianBlur(blur))
-        grain = rng.standard_normal((small.height, small.width, 3), dtype=np.float32)
-        noisy = np.asarray(small, dtype=np.float32) + grain * np.float32(noise)
-        frames.append((np.clip(noisy, 0, 255) + 0.5).astype(np.uint8))
+    for t in range(FRAMES):
+        times = t + np.arange(shutter) / (2 * shutter)
+        corners = [
+            np.clip(np.round(start + velocity * time), 0, room).astype(int) for time in times
+        ]
+        cuts = [picture[y : y + WINDOW, x : x + WINDOW].astype(np.float32) for y, x in corners]
+        frames.append(np.mean(cuts, axis=0) + 0.5)
+    return np.stack(frames).astype(np.uint8)
+
+
+def _zooming(rng: Rng, picture: np.ndarray) -> Frames:
+    """Slowly nearer or farther, and turned a little."""
+    zoom = rng.uniform(-_MOST_ZOOM, _MOST_ZOOM)
+    turn = rng.uniform(-_MOST_TURN, _MOST_TURN)
+    drift = rng.uniform(-2, 2, 2)
+    centre = picture.shape[0] / 2
+    image = Image.fromarray(picture)
+    frames = []
+    for t in range(FRAMES):
+        size, angle = 1 + zoom * (t - FRAMES // 2), turn * (t - FRAMES // 2)
+        a, b = size * np.cos(angle), size * np.sin(angle)
+        x, y = centre + drift * (t - FRAMES // 2)
+        half = WINDOW / 2
+        affine = (a, b, x - (a + b) * half, -b, a, y - (a - b) * half)
+        cut = image.transform(
+            (WINDOW, WINDOW), Image.Transform.AFFINE, affine, Image.Resampling.BICUBIC
+        )
+        frames.append(np.asarray(cut))
     return np.stack(frames)
 
 
-def _jpeg_frames(rng: Rng, frames: Pictures) -> Pictures:
+def _cut(rng: Rng, sequences: list[Frames]) -> None:
+    """Some sequences begin or end with another picture."""
+    for index in range(1, len(sequences)):
+        if rng.random() < _CUT_SHARE:
+            place = int(rng.integers(1, FRAMES))
+            before, after = sequences[index - 1].copy(), sequences[index]
+            sequences[index] = np.concatenate([before[:place], after[place:]])
+
+
+# --- damage
+
+
+def _small_sequence(rng: Rng, frames: Frames, scale: int, recipe: Recipe) -> Frames:
+    """Reduce, sometimes with another kernel, and do what the recipe does before encoding."""
+    kernel = Image.Resampling.BICUBIC
+    if rng.random() < 0.25:
+        kernel = _KERNELS[int(rng.integers(len(_KERNELS)))]
+    small = np.stack([reduced(frame, scale, kernel) for frame in frames]).astype(np.float32)
+    return (np.clip(recipe.before(rng, small), 0, 255) + 0.5).astype(np.uint8)
+
+
+def _jpeg_frames(rng: Rng, frames: Frames) -> Frames:
     quality, subsampling = int(rng.integers(30, 95)), int(rng.choice([0, 2]))
     out = []
     for frame in frames:
@@ -108,69 +160,13 @@ def _jpeg_frames(rng: Rng, frames: Pictures) -> Pictures:
     return np.stack(out)
 
 
-def _through_h264(rng: Rng, sequences: Pictures) -> Pictures:
-    """[n, FRAMES, h, w, 3] through x264 as one mosaic; n <= 24."""
+def _encoded(sequences: np.ndarray, codings: list[Coding]) -> np.ndarray:
+    """[n, FRAMES, h, w, 3] through encoders as one mosaic; n <= 24."""
     n, _, h, w, _ = sequences.shape
     mosaic = np.zeros((FRAMES, _ROWS * h, _COLUMNS * w, 3), np.uint8)
     places = [divmod(i, _COLUMNS) for i in range(n)]
     for (row, column), sequence in zip(places, sequences, strict=True):
         mosaic[:, row * h : (row + 1) * h, column * w : (column + 1) * w] = sequence
-    crf = float(np.clip(rng.normal(26, 4.5), 16, 38))
-    preset = str(rng.choice(["veryfast", "fast", "medium"]))
-    decoded = h264_round_trip(mosaic, crf=crf, preset=preset)
-    return np.stack([decoded[:, r * h : (r + 1) * h, c * w : (c + 1) * w] for r, c in places])
-
-
-def h264_round_trip(frames: Pictures, *, crf: float, preset: str = "medium") -> Pictures:
-    """Frames [t, h, w, 3] after x264 in 4:2:0 and back; h and w even, BT.601 limited range.
-
-    One encoder thread: the result does not depend on the machine. The colours are converted here
-    in float and rounded once: the fast conversion of FFmpeg shifts them by up to one step, which
-    a network would learn to undo.
-    """
-    h, w = frames.shape[1:3]
-    file = io.BytesIO()
-    with av.open(file, "w", format="matroska") as container:
-        options = {"crf": f"{crf:.1f}", "preset": preset, "threads": "1"}
-        stream = container.add_stream("libx264", rate=Fraction(25), options=options)
-        stream.height, stream.width = h, w
-        stream.pix_fmt = "yuv420p"
-        for frame in frames:
-            planes = av.VideoFrame.from_ndarray(_to_yuv420(frame), format="yuv420p")
-            container.mux(stream.encode(planes))
-        container.mux(stream.encode(None))
-    file.seek(0)
-    with av.open(file, "r") as written:
-        planes_back = [f.to_ndarray(format="yuv420p") for f in written.decode(video=0)]
-    return np.stack([_to_rgb(planes, h, w) for planes in planes_back])
-
-
-_TO_YUV = np.array(
-    [
-        [65.481, 128.553, 24.966],
-        [-37.797, -74.203, 112.0],
-        [112.0, -93.786, -18.214],
-    ],
-    np.float32,
-) / np.float32(255)
-_OFFSET = np.array([16, 128, 128], np.float32)
-_TO_RGB = np.linalg.inv(_TO_YUV).astype(np.float32)
-
-
-def _to_yuv420(frame: np.ndarray) -> np.ndarray:
-    """uint8 [h, w, 3] -> the planes under each other, [h*3/2, w], chroma sited in the centre."""
-    h, w = frame.shape[:2]
-    yuv = frame.astype(np.float32) @ _TO_YUV.T + _OFFSET
-    chroma = yuv[..., 1:].reshape(h // 2, 2, w // 2, 2, 2).mean(axis=(1, 3))
-    parts = [yuv[..., 0].ravel(), chroma[..., 0].ravel(), chroma[..., 1].ravel()]
-    rounded = np.clip(np.concatenate(parts) + 0.5, 0, 255).astype(np.uint8)
-    return rounded.reshape(h * 3 // 2, w)
-
-
-def _to_rgb(planes: np.ndarray, h: int, w: int) -> np.ndarray:
-    flat = planes.astype(np.float32).ravel()
-    small = torch.from_numpy(flat[h * w :].reshape(1, 2, h // 2, w // 2))
-    chroma = F.interpolate(small, size=(h, w), mode="bilinear", align_corners=False)[0].numpy()
-    yuv = np.stack([flat[: h * w].reshape(h, w), chroma[0], chroma[1]], axis=-1) - _OFFSET
-    rgb = yuv @ _TO_RGB.T
-    return np.asarray(np.clip(rgb + 0.5, 0, 255).astype(np.uint8))
+    for coding in codings:
+        mosaic = coded(mosaic, coding)
+    return np.stack([mosaic[:, r * h : (r + 1) * h, c * w : (c + 1) * w] for r, c in places])

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from engine.models.lite.files import LiteConfig
 from engine.models.lite.net import LiteNet, load_lite
-from tools.training.degrade import Pictures
+from tools.training.degrade import Pictures, Windows
 
 LUMA = (0.299, 0.587, 0.114)
 _FLAT_SHARE = 0.04
+_ALONE_SHARE = 0.08  # of the neighbours that lack, as at cuts
 _SQUARED_SHARE = 0.35  # of the steps, the last ones, in which the squared error is minimised
 
 
@@ -25,37 +26,50 @@ class LiteEnlargement:
 
     Args:
         net: Float32, on the CPU.
-        sources: uint8 [n, h, w, 3].
+        sources: uint8 [n, T, h, w, 3], T = 3 with the frames before and after.
         targets: uint8 [n, scale*h, scale*w, 3].
         batch: Cuttings of a step.
         patch: Side of a cutting in source px, at most that of a source.
     """
 
     def __init__(
-        self, net: LiteNet, sources: Pictures, targets: Pictures, *, batch: int, patch: int
+        self, net: LiteNet, sources: Windows, targets: Pictures, *, batch: int, patch: int
     ) -> None:
         self.net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack memory_format
         self._sources, self._targets = sources, targets
-        self._batch, self._side = batch, min(patch, sources.shape[1])
+        self._batch, self._side = batch, min(patch, sources.shape[2])
 
     def batch(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        """[B, 3, p, p] and [B, 3, s*p, s*p] in [0, 1]."""
+        """[B, 3*frames, p, p] as the network sees them and [B, 3, s*p, s*p] in [0, 1]."""
         scale, side = self.net.config.scale, self._side
         pairs = []
         for index in rng.integers(0, len(self._sources), self._batch):
-            y, x = (int(v) for v in rng.integers(0, self._sources.shape[1] - side + 1, 2))
-            small = self._sources[index, y : y + side, x : x + side]
+            y, x = (int(v) for v in rng.integers(0, self._sources.shape[2] - side + 1, 2))
+            small = self._sources[index, :, y : y + side, x : x + side]
             rows = slice(y * scale, (y + side) * scale)
-            large = self._targets[index, rows, x * scale : (x + side) * scale]
+            large = self._targets[index, None, rows, x * scale : (x + side) * scale]
             if rng.random() < _FLAT_SHARE:
                 small, large = _flat(rng, small, large)
             turns, mirrored = int(rng.integers(4)), bool(rng.integers(2))
-            pairs.append([_turned(part, turns, mirrored) for part in (small, large)])
+            small, large = (_turned(part, turns, mirrored) for part in (small, large))
+            pairs.append((self._timed(rng, small), large))
         given, wanted = zip(*pairs, strict=True)
-        return _as_batch(given), _as_batch(wanted)
+        return self._seen(_as_batch(given)), _as_batch(wanted)[:, 0]
+
+    def _timed(self, rng: np.random.Generator, window: np.ndarray) -> np.ndarray:
+        """Forwards or backwards, sometimes without a neighbour; the middle of it for one frame."""
+        middle = len(window) // 2
+        if self.net.config.frames == 1:
+            return window[middle : middle + 1]
+        order = [0, 1, 2] if rng.random() < 0.5 else [2, 1, 0]
+        order = [middle if rng.random() < _ALONE_SHARE else place for place in order]
+        return window[order]
+
+    def _seen(self, windows: Tensor) -> Tensor:
+        return seen_windows(self.net, windows)
 
     def result(self, given: Tensor) -> Tensor:
-        """[B, 3, p, p] -> [B, 3, s*(p-2r), s*(p-2r)]: what is known without extension."""
+        """[B, ..., p, p] -> [B, 3, s*(p-2r), s*(p-2r)]: what is known without extension."""
         return self.net.inside(given)
 
     def loss(self, result: Tensor, wanted: Tensor, progress: float) -> Tensor:
@@ -80,23 +94,38 @@ def _flat(rng: np.random.Generator, *parts: np.ndarray) -> list[np.ndarray]:
     return [np.full_like(part, colour) for part in parts]
 
 
+def seen_windows(net: LiteNet, windows: Tensor) -> Tensor:
+    """Windows [B, T, 3, h, w] as the network sees them; T = 1, or 3 where it sees as many."""
+    middle = windows[:, windows.shape[1] // 2]
+    return net.seen(middle, windows[:, 0], windows[:, -1])
+
+
 def _turned(part: np.ndarray, turns: int, mirrored: bool) -> np.ndarray:
-    part = np.rot90(part, turns)
-    return part[:, ::-1] if mirrored else part
+    part = np.rot90(part, turns, axes=(1, 2))
+    return part[:, :, ::-1] if mirrored else part
 
 
 def _as_batch(parts: Sequence[np.ndarray]) -> Tensor:
-    return torch.from_numpy(np.stack(parts)).permute(0, 3, 1, 2).float().div_(255)
+    """uint8 [T, h, w, 3] each -> [B, T, 3, h, w] in [0, 1]."""
+    return torch.from_numpy(np.stack(parts)).permute(0, 1, 4, 2, 3).float().div_(255)
 
 
 def new_net(config: LiteConfig, seed: int) -> LiteNet:
-    """A network that starts as the bicubic base."""
+    """A network that starts as the bicubic base.
+
+    Hidden layers start near the identity, the nearer the more they are, so that deep networks learn
+    as well as shallow ones: a residual connection that costs nothing.
+    """
     torch.manual_seed(seed)
     net = LiteNet(config)
     values = dict(net.named_parameters())
     for index in range(len(net.convolutions)):
-        torch.nn.init.kaiming_normal_(values[f"convolutions.{index}.weight"])
+        weight = values[f"convolutions.{index}.weight"]
+        torch.nn.init.kaiming_normal_(weight)
         torch.nn.init.zeros_(values[f"convolutions.{index}.bias"])
+        if 0 < index <= config.layers:
+            with torch.no_grad():
+                weight.mul_(config.layers**-0.5).add_(torch.nn.init.dirac_(weight.clone()))
     torch.nn.init.normal_(values[f"convolutions.{len(net.convolutions) - 1}.weight"], std=1e-3)
     return net
 
@@ -107,18 +136,19 @@ def started_from(path: Path, config: LiteConfig, seed: int) -> LiteNet:
     Raises:
         WeightsError: It is no network of Lite.
     """
-    trained, net = load_lite(path), new_net(config, seed)
+    trained, net = load_lite(path).state_dict(), new_net(config, seed)
     wanted = config.shapes()
-    same = {
-        name: value
-        for name, value in trained.state_dict().items()
-        if wanted.get(name) == tuple(value.shape)
-    }
+    first = "convolutions.0.weight"
+    if wanted[first][1] > trained[first].shape[1]:  # it begins without looking at neighbours
+        blind = torch.zeros(wanted[first])
+        blind[:, : trained[first].shape[1]] = trained[first]
+        trained[first] = blind
+    same = {name: value for name, value in trained.items() if wanted.get(name) == value.shape}
     net.load_state_dict(same, strict=False)
     return net
 
 
-def gain_over_base(net: LiteNet, sources: Pictures, targets: Pictures) -> float:
+def gain_over_base(net: LiteNet, sources: Windows, targets: Pictures) -> float:
     """Mean luma PSNR of the network minus that of the plain bicubic base, in dB."""
     plain = LiteNet(net.config)
     for parameter in plain.parameters():
@@ -126,8 +156,9 @@ def gain_over_base(net: LiteNet, sources: Pictures, targets: Pictures) -> float:
     gains = []
     with torch.inference_mode():
         for source, target in zip(sources, targets, strict=True):
-            frames, wanted = _as_batch([source]), _as_batch([target])
-            errors = [_luma_error(model(frames), wanted) for model in (net, plain)]
+            windows, wanted = _as_batch([source]), _as_batch([target[None]])[:, 0]
+            before, frame, after = windows[:, 0], windows[:, len(source) // 2], windows[:, -1]
+            errors = [_luma_error(model(frame, before, after), wanted) for model in (net, plain)]
             gains.append(10 * np.log10((errors[1] + 1e-7) / (errors[0] + 1e-7)))
     return float(np.mean(gains))
 

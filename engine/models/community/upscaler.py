@@ -48,7 +48,7 @@ class CommunityUpscaler:
         """Factor of both sides."""
         return self._facts.scale
 
-    def upscale(self, frames: Tensor) -> Tensor:
+    def upscale(self, frames: Tensor, *near: Tensor) -> Tensor:
         """Enlarge frames [T, 3, h, w] float32 to [T, 3, scale*h, scale*w] float32, 0 to 1.
 
         Raises:

@@ -41,7 +41,7 @@ def lite_cost(config: LiteConfig, tile: Size, frames: int = 1, dtype_bytes: int 
     """
     padded, inner = _padded_pixels(config, tile) * frames, tile.pixels * frames
     phases = COLOURS * config.scale**2
-    source = padded * COLOURS * _FLOAT32  # extended, as channels last
+    source = padded * COLOURS * config.frames * _FLOAT32  # extended, as channels last
     base = inner * phases * _FLOAT32
     body = padded * 2 * config.channels * dtype_bytes
     ending = max(padded * config.channels * dtype_bytes, base) + inner * phases * dtype_bytes

@@ -25,11 +25,13 @@ class LiteConfig:
         scale: Factor of enlargement on each side, 2 or 4.
         channels: Width of the hidden layers.
         layers: Number of hidden layers between the first and the last one.
+        frames: Frames it sees to make one: 1, or 3 with the ones before and after it.
     """
 
     scale: int
     channels: int = 32
     layers: int = 4
+    frames: int = 1
 
     @property
     def receptive_radius(self) -> int:
@@ -48,7 +50,7 @@ class LiteConfig:
         """Channels in and out of every convolution, first to last."""
         hidden = [(self.channels, self.channels)] * self.layers
         last = (self.channels, COLOURS * self.scale * self.scale)
-        return [(COLOURS, self.channels), *hidden, last]
+        return [(COLOURS * self.frames, self.channels), *hidden, last]
 
 
 def config_from_shapes(shapes: Mapping[str, tuple[int, ...]]) -> LiteConfig:
@@ -58,12 +60,13 @@ def config_from_shapes(shapes: Mapping[str, tuple[int, ...]]) -> LiteConfig:
         UnknownKeys: Tensors are missing, left over or misshapen; they are named.
     """
     depth = sum(1 for name in shapes if name.endswith(".weight"))
-    first = shapes.get("convolutions.0.weight", (0,))
+    first = shapes.get("convolutions.0.weight", (0, 0))
     last = shapes.get(f"convolutions.{depth - 1}.weight", (0,))
     scale = round((last[0] / COLOURS) ** 0.5)
     if depth < 2 or first[0] < 1 or scale not in (2, 4):
         raise UnknownKeys("not-lite", tensors=", ".join(sorted(shapes)[:8]))
-    config = LiteConfig(scale=scale, channels=first[0], layers=depth - 2)
+    frames = 3 if first[1] == 3 * COLOURS else 1
+    config = LiteConfig(scale=scale, channels=first[0], layers=depth - 2, frames=frames)
     check_shapes(config, shapes)
     return config
 

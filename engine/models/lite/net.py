@@ -14,6 +14,7 @@ from engine.models.lite.files import COLOURS, KERNEL, LiteConfig, config_from_sh
 from engine.models.load import shapes_alone
 
 _BASE_REACH = 2  # source px that the bicubic base looks to each side
+_HAS_FUSED = hasattr(torch.ops.mkldnn, "_convolution_pointwise")  # not on every CPU
 
 
 class LiteNet(nn.Module):
@@ -36,11 +37,16 @@ class LiteNet(nn.Module):
         """Source px a tile needs around it to equal the whole frame."""
         return self.config.receptive_radius
 
-    def forward(self, frames: Tensor) -> Tensor:
+    def forward(
+        self, frames: Tensor, before: Tensor | None = None, after: Tensor | None = None
+    ) -> Tensor:
         """Upscale frames and keep the result within [0, 1].
 
         Args:
             frames: [N, 3, h, w], float32, RGB in [0, 1], any memory format.
+            before: The frame before each, alike; None at the start of a shot, and for networks
+                that see frames alone.
+            after: The frame after each.
 
         Returns:
             [N, 3, scale*h, scale*w], float32, RGB in [0, 1].
@@ -48,47 +54,66 @@ class LiteNet(nn.Module):
         The residual is computed in the dtype of the weights, the base always in float32.
         Memory: see cost.py.
         """
-        return self.inside(self._extended(frames)).clamp_(0, 1)
+        return self.inside(self._extended(self.seen(frames, before, after))).clamp_(0, 1)
+
+    def seen(self, frames: Tensor, before: Tensor | None, after: Tensor | None) -> Tensor:
+        """[N, 3*config.frames, h, w]: frames, then how their neighbours differ from them.
+
+        Differences keep small changes exact in 16 bits, and are 0 where there is no neighbour.
+        """
+        if self.config.frames == 1:
+            return frames
+        near = [
+            torch.zeros_like(frames) if one is None else one - frames for one in (before, after)
+        ]
+        return torch.cat([frames, *near], dim=1)
 
     def _extended(self, frames: Tensor) -> Tensor:
         return F.pad(frames, (self.receptive_radius,) * 4, mode="replicate")
 
     def inside(self, frames: Tensor) -> Tensor:
-        """Upscale without extension: [N, 3, h, w] -> [N, 3, scale*(h-2r), scale*(w-2r)], unclamped.
+        """Upscale `seen` frames [N, ..., h, w] to [N, 3, scale*(h-2r), scale*(w-2r)], unclamped.
 
         r is `receptive_radius`. Training uses it on cuttings, whose real surroundings are known.
         """
         frames = frames.contiguous(memory_format=torch.channels_last)
         crop = self.receptive_radius - _BASE_REACH
-        middle = frames[:, :, crop : frames.shape[2] - crop, crop : frames.shape[3] - crop]
+        middle = frames[:, :COLOURS, crop : frames.shape[2] - crop, crop : frames.shape[3] - crop]
         with torch.autocast(frames.device.type, enabled=False):  # training must see the same base
             base = _bicubic_phases(middle, self.config.scale)
         residual = self._residual(frames)
         return _shuffled(base.add_(residual), self.config.scale)
 
     def _residual(self, frames: Tensor) -> Tensor:
-        """[N, 3, h, w] -> [N, 3*scale**2, h-2r, w-2r] in the dtype of the weights."""
+        """[N, 3*config.frames, h, w] -> [N, 3*scale**2, h-2r, w-2r] in the dtype of the weights."""
         *hidden, last = self.convolutions
         features = frames.to(next(last.parameters()).dtype)
         for convolution in hidden:
-            features = F.relu(convolution(features), inplace=True)
+            features = _rectified(convolution, features)
         return torch.as_tensor(last(features))
+
+
+def _rectified(convolution: nn.Module, features: Tensor) -> Tensor:
+    """Convolution and ReLU; on a CPU in one operator, which saves a pass over the memory."""
+    if features.device.type != "cpu" or torch.is_grad_enabled() or not _HAS_FUSED:
+        return F.relu(convolution(features), inplace=True)
+    weight, bias = convolution.get_parameter("weight"), convolution.get_parameter("bias")
+    fused = torch.ops.mkldnn._convolution_pointwise
+    return torch.as_tensor(fused(features, weight, bias, [0, 0], [1, 1], [1, 1], 1, "relu", [], ""))
 
 
 def _shuffled(phases: Tensor, scale: int) -> Tensor:
     """`pixel_shuffle`: [N, 3*scale**2, h, w] -> [N, 3, scale*h, scale*w], contiguous.
 
-    One copy for each phase: on a CPU three times as fast as torch's own for channels last.
+    On a CPU neighbours of a row are moved in pairs, as if they were numbers of 8 bytes: 15 (x2) and
+    twice (x4) as fast as torch's own for channels last.
     """
     if phases.device.type != "cpu" or phases.requires_grad:
         return F.pixel_shuffle(phases, scale)
     count, _, height, width = phases.shape
-    result = phases.new_empty((count, COLOURS, height * scale, width * scale))
-    for row in range(scale):
-        for column in range(scale):
-            source = phases[:, row * scale + column :: scale * scale]
-            result[:, :, row::scale, column::scale] = source
-    return result
+    parts = phases.permute(0, 2, 3, 1).reshape(count, height, width, COLOURS, scale, scale)
+    pairs = parts.view(torch.float64).permute(0, 3, 1, 4, 2, 5).contiguous()
+    return pairs.view(torch.float32).reshape(count, COLOURS, height * scale, width * scale)
 
 
 def _bicubic_phases(frames: Tensor, scale: int) -> Tensor:

@@ -55,6 +55,11 @@ class LitePlan(FramePlan):
         return self.factor
 
     @property
+    def sees_neighbours(self) -> bool:
+        """Whether the network of its weights file was made for three frames."""
+        return bool(self.weights) and files.config_of(self.weights).frames > 1
+
+    @property
     def decided(self) -> dict[str, str]:
         """The treatment."""
         return {"treatment": self.treatment}

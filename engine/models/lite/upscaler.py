@@ -32,9 +32,9 @@ class LiteUpscaler:
         """Input pixels around a pixel that its result depends on."""
         return self._net.receptive_radius
 
-    def upscale(self, frames: Tensor) -> Tensor:
+    def upscale(self, frames: Tensor, *near: Tensor) -> Tensor:
         """Enlarge frames [T, 3, h, w] float32 to [T, 3, scale*h, scale*w] float32, 0 to 1."""
-        return torch.as_tensor(self._net(frames))
+        return torch.as_tensor(self._net(frames, *near))
 
 
 _FRAMES = 2

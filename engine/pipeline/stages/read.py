@@ -52,11 +52,10 @@ def read(reader: Reader, plan: Plan, span: Span, target: Stream[Clip], control: 
     """Send the frames of a span, `plan.work.clip_frames` at a time.
 
     No clip reaches over the end of a segment, so that the same clips are made wherever a span
-    begins. Where frames are blended with their neighbours the clip before the span and the one
-    after it are sent, too.
+    begins. Frames before and after the span that those in it depend on are sent, too.
     """
-    is_blended = plan.work.steadiness != "off"
-    first = span.done - _warm_up(plan.work, span)
+    blended = span.done - _frames_blended(plan.work, span)
+    first = max(0, blended - plan.work.sees_neighbours)
     mark = span.mark_before(first)
     waiting: list[PlanarFrame] = []
     for number, frame in enumerate(frames_behind(reader, mark), start=mark.count if mark else 0):
@@ -65,19 +64,19 @@ def read(reader: Reader, plan: Plan, span: Span, target: Stream[Clip], control: 
             continue
         waiting.append(frame)
         end = number + 1
-        ends_segment = end % plan.segment_frames == 0 or end == span.done
-        if len(waiting) == plan.work.clip_frames or ends_segment:
+        ends_clip = end % plan.segment_frames == 0 or end in (blended, span.done)
+        if len(waiting) == plan.work.clip_frames or ends_clip:
             target.put(Clip(first=end - len(waiting), frames=tuple(waiting)))
             first, waiting = end, []
-            if span.stop is not None and end >= span.stop + is_blended:
+            if span.stop is not None and end >= span.stop + plan.work.reach:
                 break
     if waiting:
         target.put(Clip(first=first, frames=tuple(waiting)))
     target.close()
 
 
-def _warm_up(work: WorkPlan, span: Span) -> int:
-    """Frames of the last clip before a span, where those after it depend on them."""
+def _frames_blended(work: WorkPlan, span: Span) -> int:
+    """Frames of the last clip before a span, where those after it are blended with it."""
     if work.steadiness == "off" or not span.marks:
         return 0
     return (span.frames_of_last - 1) % work.clip_frames + 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from itertools import chain
+from dataclasses import dataclass
+from itertools import chain, pairwise
 from typing import ClassVar
 
 import torch
@@ -24,9 +25,12 @@ from engine.pipeline.stages.steady import EnlargedClip, Steadying
 from engine.pipeline.stages.write import DoneClip
 from engine.pipeline.stream import Stream
 from engine.planner.downgrade import next_plan
+from engine.protocol.media import VideoInfo
 from engine.protocol.plan import PassName
 from engine.tiling.blend import Blender
 from engine.tiling.grid import tile_grid
+from engine.video.read.frames import PlanarFrame
+from engine.video.shots import PictureReducer, are_unlike
 
 logger = logging.getLogger(__name__)
 
@@ -44,12 +48,13 @@ class FramePass:
         self._context = context
         self._shown = shown
 
-    def run(self, frames: Tensor, first: int) -> Tensor:
+    def run(self, frames: Tensor, first: int, *near: Tensor) -> Tensor:
         """Redraw one clip.
 
         Args:
             frames: [T, 3, h, w] float32, RGB.
             first: Number of its first frame.
+            near: Neighbours of its frames, see `FrameUpscaler.upscale`.
 
         Returns:
             [T, 3, scale*h, scale*w] float32 on the same device.
@@ -63,7 +68,7 @@ class FramePass:
             return frames
         while True:
             try:
-                return self._tiled(self._model, frames, first)
+                return self._tiled(self._model, first, frames, *near)
             except Exception as err:
                 if not self._shrink(err):
                     raise
@@ -98,22 +103,22 @@ class FramePass:
         change_plan(self._context, smaller, failure)
         return True
 
-    def _tiled(self, model: FrameUpscaler, frames: Tensor, first: int) -> Tensor:
+    def _tiled(self, model: FrameUpscaler, first: int, *seen: Tensor) -> Tensor:
         clip = self._plan.clip_frames
         parts = [
-            self._one_clip(model, frames[i : i + clip], first + i)
-            for i in range(0, len(frames), clip)
+            self._one_clip(model, first + i, *(one[i : i + clip] for one in seen))
+            for i in range(0, len(seen[0]), clip)
         ]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _one_clip(self, model: FrameUpscaler, frames: Tensor, first: int) -> Tensor:
-        plan = self._plan
+    def _one_clip(self, model: FrameUpscaler, first: int, *seen: Tensor) -> Tensor:
+        plan, frames = self._plan, seen[0]
         frame = Size(frames.shape[-1], frames.shape[-2])
         boxes = tile_grid(frame, plan.tile, plan.overlap)
         blender = Blender(frame.scaled(model.scale), margin=model.halo * model.scale)
         for index, box in enumerate(boxes):
             self._context.check(self.kind)
-            tile = model.upscale(frames[..., box.y : box.bottom, box.x : box.right])
+            tile = model.upscale(*(one[..., box.y : box.bottom, box.x : box.right] for one in seen))
             large = box.scaled(model.scale)
             blender.add(tile, large, plan.overlap * model.scale)
             if self._shown is not None:
@@ -138,7 +143,7 @@ class FirstPass(FramePass):
         """Whether it changes anything."""
         return self._model is not None
 
-    def run(self, frames: Tensor, first: int) -> Tensor:
+    def run(self, frames: Tensor, first: int, *near: Tensor) -> Tensor:
         """Clean frames [T, 3, h, w], 0 to 1; unchanged where there is no such pass.
 
         Raises:
@@ -165,6 +170,57 @@ class Upscale(FramePass):
         self._tiles.finish()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ReadClip:
+    """A clip on its way to the model."""
+
+    first: int  # number of its first frame
+    frames: tuple[PlanarFrame, ...]
+    rgb: Tensor  # [T, 3, h, w]
+    alpha: Tensor | None
+    cleaned: Tensor  # `rgb` after the first pass
+
+
+class Neighbours:
+    """Finds the frames before and after each frame, as a model sees them.
+
+    A clip waits for the next one. What a frame sees depends on it and the two beside it alone, so
+    no result depends on where clips or spans begin; across a cut, which is judged by two frames, a
+    frame sees itself.
+
+    Memory: the clip that waits, one frame of the clip before it, and two clips of neighbours.
+    """
+
+    def __init__(self, video: VideoInfo) -> None:
+        self._reducer = PictureReducer(video)
+        self._waiting: _ReadClip | None = None
+        self._before: tuple[PlanarFrame, Tensor] | None = None  # the last frame before it
+
+    def add(self, clip: _ReadClip) -> Iterator[tuple[_ReadClip, Tensor, Tensor]]:
+        """The clip before this one, with the frames before and after each of its frames."""
+        ready, self._waiting = self._waiting, clip
+        if ready is not None:
+            yield self._seen(ready, (clip.frames[0], clip.cleaned[0]))
+
+    def end(self) -> Iterator[tuple[_ReadClip, Tensor, Tensor]]:
+        """The last clip."""
+        if self._waiting is not None:
+            yield self._seen(self._waiting, None)
+
+    def _seen(
+        self, clip: _ReadClip, after: tuple[PlanarFrame, Tensor] | None
+    ) -> tuple[_ReadClip, Tensor, Tensor]:
+        before = self._before or (clip.frames[0], clip.cleaned[0])
+        after = after or (clip.frames[-1], clip.cleaned[-1])
+        small = map(self._reducer.small, (before[0], *clip.frames, after[0]))
+        cuts = [are_unlike(*pair) for pair in pairwise(small)]
+        row = (before[1], *clip.cleaned, after[1])
+        earlier = [row[i] if cut else row[i - 1] for i, cut in enumerate(cuts[:-1], start=1)]
+        later = [row[i] if cut else row[i + 1] for i, cut in enumerate(cuts[1:], start=1)]
+        self._before = (clip.frames[-1], clip.cleaned[-1].clone())
+        return clip, torch.stack(earlier), torch.stack(later)
+
+
 class Device:
     """The device's work on clips, one after the other."""
 
@@ -174,10 +230,11 @@ class Device:
         self._context = context
         self._first_pass = first_pass
         self._upscale = Upscale(model, context)
+        work = context.plan.work
         self._restore = Restore(context.media.video, context.plan)
         self._colours = SourceColours.of_job(context.media.video, context.plan)
-        is_steadied = context.plan.work.steadiness != "off"
-        self._steadying = Steadying() if is_steadied else None
+        self._neighbours = Neighbours(context.media.video) if work.sees_neighbours else None
+        self._steadying = Steadying() if work.steadiness != "off" else None
 
     def run(self, source: Stream[Clip], target: Stream[DoneClip], span: Span) -> None:
         """Work until the source ends.
@@ -200,23 +257,39 @@ class Device:
     def _one(self, clip: Clip, span: Span) -> Iterator[DoneClip]:
         """Finished frames of a span once a clip is known."""
         self._context.end_piece("wait-read")
-        for part in self._steadied(self._enlarged(clip)):
-            if part.first in span:
-                yield self._finished(part)
+        rgb, alpha = self._colours.rgb(clip.frames)
+        cleaned = self._first_pass.run(rgb, clip.first)
+        found = _ReadClip(
+            first=clip.first, frames=clip.frames, rgb=rgb, alpha=alpha, cleaned=cleaned
+        )
+        del rgb, alpha, cleaned
+        if self._neighbours is None:
+            yield from self._done(self._enlarged(found), span)
+        else:
+            for seen in self._neighbours.add(found):
+                yield from self._done(self._enlarged(*seen), span)
 
     def _last(self, span: Span) -> Iterator[DoneClip]:
         """Frames that waited for a further clip."""
+        if self._neighbours is not None:
+            for seen in self._neighbours.end():
+                yield from self._done(self._enlarged(*seen), span)
         if self._steadying is not None:
             yield from (
                 self._finished(part) for part in self._steadying.end() if part.first in span
             )
 
-    def _enlarged(self, clip: Clip) -> EnlargedClip:
-        rgb, alpha = self._colours.rgb(clip.frames)
-        cleaned = self._first_pass.run(rgb, clip.first)
-        large = self._upscale.run(cleaned, clip.first)
+    def _enlarged(self, clip: _ReadClip, *near: Tensor) -> EnlargedClip:
+        large = self._upscale.run(clip.cleaned, clip.first, *near)
         self._context.end_piece("upscale")
-        return EnlargedClip(first=clip.first, frames=clip.frames, rgb=rgb, alpha=alpha, large=large)
+        return EnlargedClip(
+            first=clip.first, frames=clip.frames, rgb=clip.rgb, alpha=clip.alpha, large=large
+        )
+
+    def _done(self, clip: EnlargedClip, span: Span) -> Iterator[DoneClip]:
+        for part in self._steadied(clip):
+            if part.first in span:
+                yield self._finished(part)
 
     def _steadied(self, clip: EnlargedClip) -> list[EnlargedClip]:
         if self._steadying is None:

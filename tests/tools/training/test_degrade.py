@@ -1,6 +1,8 @@
 import numpy as np
+import pytest
 
-from tools.training.degrade import WINDOW, h264_round_trip, make_pairs, reduced
+from tools.training.damage import RECIPES, coded, h264
+from tools.training.degrade import FRAMES, WINDOW, make_pairs, reduced
 
 
 def smooth_pictures(count: int) -> np.ndarray:
@@ -14,11 +16,11 @@ def test_sources_are_reduced_targets_and_damaged_ones_lie_over_theirs():
     for scale in (2, 4):
         sources, targets = make_pairs(pictures, scale=scale, form="faithful", seed=1)
         assert targets is pictures
-        np.testing.assert_array_equal(sources[1], reduced(pictures[1], scale))
+        np.testing.assert_array_equal(sources[1, 0], reduced(pictures[1], scale))
         sources, targets = make_pairs(smooth_pictures(5), scale=scale, form="restore", seed=2)
-        assert sources.shape == (5, WINDOW // scale, WINDOW // scale, 3)
-        assert targets.shape == (5, WINDOW, WINDOW, 3)
-        for source, target in zip(sources, targets, strict=True):
+        assert sources.shape == (15, 3, WINDOW // scale, WINDOW // scale, 3)
+        assert targets.shape == (15, WINDOW, WINDOW, 3)
+        for source, target in zip(sources[:, 1], targets, strict=True):
             wanted = reduced(target, scale).astype(float)
             error = np.abs(source - wanted).mean()
             moved = np.abs(np.roll(source, 3, (0, 1)) - wanted).mean()
@@ -37,7 +39,19 @@ def test_damage_depends_on_the_seed_only():
 def test_stronger_compression_loses_more():
     rng = np.random.default_rng(1)
     frames = rng.integers(0, 255, (3, 32, 48, 3)).astype(np.uint8)
-    errors = [
-        np.abs(h264_round_trip(frames, crf=crf).astype(int) - frames).mean() for crf in (10, 40)
-    ]
+    errors = [np.abs(coded(frames, h264(crf)).astype(int) - frames).mean() for crf in (10, 40)]
     assert errors[0] < errors[1]
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+def test_every_recipe_damages_frames_and_leaves_them_in_place(recipe):
+    ys, xs = np.mgrid[0:64, 0:96]
+    shapes = np.sin(xs / 7) * np.cos(ys / 5) * 60 + np.where(xs > 50, 60, 0) + 90
+    frames = np.repeat(shapes[None, :, :, None], FRAMES, axis=0).repeat(3, axis=3)
+    rng = np.random.default_rng(3)
+    found = recipe.before(rng, frames.astype(np.float32)).clip(0, 255).astype(np.uint8)
+    for coding in recipe.codings(rng):
+        found = coded(found, coding)
+    assert found.shape == frames.shape
+    error = np.abs(found - frames).mean()
+    assert 0.1 < error < 0.5 * np.abs(np.roll(frames, 3, axis=2) - frames).mean()

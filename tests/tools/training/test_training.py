@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -27,6 +28,7 @@ from tests.helpers.wan import tiny_wan, tiny_wan_config, write_wan
 from tools.training.__main__ import main
 from tools.training.checkpointing import checkpoint_parts
 from tools.training.clips import clips_in
+from tools.training.generated.pool import CHUNK, PICTURE
 from tools.training.trainer import Schedule, Trainer
 from tools.training.wan import WanDecoding
 
@@ -231,19 +233,47 @@ def test_gradients_too_large_for_float16_leave_a_step_out_and_halve_the_scale() 
         assert second.scale == first.scale * (1 if is_taken else 0.5)
 
 
-def test_lite_learns_from_pictures(tmp_path: Path) -> None:
-    folder, ys_xs = tmp_path / "pictures", np.mgrid[0:256, 0:256]
+def write_pictures(folder: Path) -> Path:
+    """Three pictures of waves."""
+    ys_xs = np.mgrid[0:256, 0:256]
     folder.mkdir()
     for number in range(3):
         wave = np.sin(ys_xs[0] / (1.5 + number)) * np.cos(ys_xs[1] / (2 + number)) * 110 + 128
         Image.fromarray(np.repeat(wave[..., None], 3, 2).astype(np.uint8)).save(
             folder / f"{number}.png"
         )
+    return folder
+
+
+def test_lite_learns_from_pictures(tmp_path: Path) -> None:
+    folder, out = write_pictures(tmp_path / "pictures"), tmp_path / "out"
     sizes = ("--channels", "8", "--layers", "1", "--patch", "32", "--threads", "1")
     rest = ("--steps", "60", "--rate", "1e-2", "--pool", "3", "--device", "cpu")
-    out = tmp_path / "out"
     main(["lite", "--scale", "2", "--form", "faithful", "--films", str(folder), "--out", str(out),
           *sizes, *rest])  # fmt: skip
     found = losses(out)
     assert np.mean(found[25:35]) < 0.8 * np.mean(found[:10])
     load_lite(out / "lite_x2_faithful.safetensors")
+
+
+def test_lite_of_three_frames_goes_on_from_one_of_one_and_learns_from_moving_pictures(
+    tmp_path: Path,
+) -> None:
+    folder, pool = write_pictures(tmp_path / "pictures"), tmp_path / "pool"
+    drawn = np.random.default_rng(3).integers(0, 256, (CHUNK, PICTURE, PICTURE, 3), np.uint8)
+    pool.mkdir()
+    np.save(pool / "seed1_00000.npy", drawn)  # as if it had been drawn
+    common = ["lite", "--scale", "2", "--films", str(folder), "--drawn", "4", "--channels", "8",
+              "--layers", "1", "--patch", "32", "--threads", "1", "--steps", "2", "--batch", "2",
+              "--pool-folder", str(pool), "--device", "cpu"]  # fmt: skip
+    first, second, pairs = tmp_path / "first", tmp_path / "second", tmp_path / "pairs"
+    main([*common, "--form", "faithful", "--out", str(first)])
+    start = first / "lite_x2_faithful.safetensors"
+    main([*common, "--form", "restore", "--frames", "3", "--pairs", str(pairs),
+          "--start", str(start), "--rate", "0", "--out", str(second)])  # fmt: skip
+    one, three = load_lite(start), load_lite(second / "lite_x2_restore.safetensors")
+    frames = torch.rand(3, 2, 3, 12, 9)
+    assert three.config.frames == 3
+    torch.testing.assert_close(three(*frames), one(frames[0]))  # learning rate 0: not looked at yet
+    with safe_open(pairs / "x2_restore_1.safetensors", "numpy") as kept:
+        assert kept.get_slice("sources").get_shape() == [3 * (3 + 4), 3, 112, 112, 3]

@@ -10,8 +10,8 @@ from engine.models.lite.files import LiteConfig, config_from_shapes
 
 def test_shapes_give_back_the_configuration() -> None:
     for scale in (2, 4):
-        for layers in (0, 1, 5):
-            config = LiteConfig(scale=scale, channels=8, layers=layers)
+        for layers, frames in ((0, 1), (1, 3), (5, 3)):
+            config = LiteConfig(scale=scale, channels=8, layers=layers, frames=frames)
             assert config_from_shapes(config.shapes()) == config
     assert LiteConfig(scale=2, layers=4).receptive_radius == 6
 

@@ -72,6 +72,25 @@ def test_result_is_scale_times_as_large(scale: int) -> None:
         assert 0 <= float(result.min()) <= float(result.max()) <= 1
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("scale", [2, 4])
+def test_shorter_way_without_gradients_changes_no_bit(scale: int, dtype: torch.dtype) -> None:
+    with torch.inference_mode(False):
+        net, frames = small_net(scale).to(dtype), torch.rand(2, 3, 9, 14)
+        with torch.enable_grad():
+            plain = net(frames).detach()
+    assert torch.equal(net(frames), plain)
+
+
+def test_frames_without_neighbours_are_seen_as_if_those_were_alike() -> None:
+    torch.manual_seed(4)
+    net = LiteNet(LiteConfig(scale=2, channels=8, layers=1, frames=3))
+    frames, other = torch.rand(2, 2, 3, 9, 12)
+    assert torch.equal(net(frames), net(frames, frames, frames))
+    assert torch.equal(net(frames, None, other), net(frames, frames, other))
+    assert not torch.equal(net(frames, other, None), net(frames, None, other))
+
+
 def tile_error(net: LiteNet, halo: int) -> float:
     """Largest difference between a tile with so many pixels around it and the whole frame."""
     frames, r, s = torch.rand(1, 3, 40, 44), halo, net.config.scale
