@@ -9,33 +9,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
 
 from engine.core.errors import Cancelled
 from engine.core.geometry import Size
-from engine.models.lite import files
 from engine.models.lite.files import LiteConfig
-from engine.models.lite.net import LiteNet
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from tests.engine.pipeline.test_steadiness import write_film
 from tests.helpers.jobs import plan_of, planes_of, run
+from tests.helpers.lite import another_lite
 
 FRAMES, SIZE, CUT = 9, Size(40, 32), 5
 
 
 @pytest.fixture(autouse=True)
-def weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Random weights of a network of three frames, in the place of those that come with Lite."""
-    torch.manual_seed(2)
-    path = tmp_path / "three.safetensors"
-    save_file(dict(LiteNet(LiteConfig(scale=2, channels=8, layers=1, frames=3)).state_dict()), path)
-    monkeypatch.setattr(files, "weights_path", lambda name: path)
-    files.config_of.cache_clear()
-    files.weights_sha256.cache_clear()
-    yield path
-    files.config_of.cache_clear()
-    files.weights_sha256.cache_clear()
+def _three_frames(tmp_path: Path) -> Iterator[None]:
+    config = LiteConfig(scale=2, channels=8, layers=1, frames=3)
+    with another_lite(tmp_path / "three.safetensors", config):
+        yield
 
 
 @pytest.fixture

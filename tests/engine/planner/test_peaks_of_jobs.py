@@ -14,6 +14,7 @@ import torch
 from engine.bench.workload import write_seedvr2
 from engine.models.community.plan import CommunityPlan
 from engine.models.community.upscaler import with_cost
+from engine.models.lite.files import LiteConfig
 from engine.pipeline.stages.restore import Restore
 from engine.pipeline.stages.steady import Steadying
 from engine.pipeline.stages.upscale import Upscale
@@ -24,6 +25,7 @@ from tests.helpers import program
 from tests.helpers.community import write_network
 from tests.helpers.extended import rest_extended
 from tests.helpers.jobs import BY_FRAMES, plan_of, run, settings_of
+from tests.helpers.lite import another_lite
 from tests.helpers.memory import Allocations, marked, seedvr2_plan, wan_plan
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg, upscale
 
@@ -96,6 +98,15 @@ def test_a_job_with_a_model_of_frames(
     assert_predicted(plan, tmp_path, monkeypatch)
     plan = replace(plan, work=in_tiles(plan.work, 288), output=tmp_path / "tiled.mkv")
     assert_predicted(plan, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("steadiness", rest_extended(["off", "mild"], "off"))
+def test_a_job_with_a_model_that_sees_neighbours(
+    steadiness: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with another_lite(tmp_path / "three.safetensors", LiteConfig(scale=2, frames=3)):
+        plan = job(tmp_path, "480x360", 9, replace(LITE, scale=2, steadiness=steadiness))
+        assert_predicted(plan, tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("features", [8, 64])
