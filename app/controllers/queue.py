@@ -193,11 +193,13 @@ class QueueController(QObject):
         if row is None or not row.state.can_change:
             return
         changes = changes_for_others(row.settings, settings)
-        self._plan_with(row, settings, output)
-        for other in self._queue.rows:
-            if other.job_id in others and other is not row and other.state.can_change and changes:
-                requested = with_values(other.settings, changes)
-                self._plan_with(other, requested, other.output)
+        with self._queue.together():
+            self._plan_with(row, settings, output)
+            for other in self._queue.rows:
+                can_change = other is not row and other.state.can_change
+                if other.job_id in others and can_change and changes:
+                    requested = with_values(other.settings, changes)
+                    self._plan_with(other, requested, other.output)
 
     def _plan_with(self, row: JobRow, settings: JobSettings, output: Path | None) -> None:
         job_id = row.job_id

@@ -2,10 +2,11 @@
 
 Videos that wait for a download start by themselves once that has ended.
 
-Each change is written to a file before the window shows it, so that a crash at any time loses none;
-changes in quick succession are written together. Begun videos are not in it: the engine keeps those
-itself, and offers to continue them. The end of the program adds the running video of the watched
-folder, which can go on by itself. After a crash it must not: it may have caused the crash.
+What the user changes is written to a file before the window shows it, so that a crash at any time
+loses none of it; other changes in quick succession are written together. Begun videos are not in
+it: the engine keeps those itself, and offers to continue them. The end of the program adds the
+running video of the watched folder, which can go on by itself. After a crash it must not: it may
+have caused the crash.
 """
 
 from __future__ import annotations
@@ -81,13 +82,14 @@ class RestartController(QObject):
     def keep_from_now(self) -> None:
         """Write down every change from now on: the videos of the last run were taken over."""
         queue, downloads = self._queue, self._downloads
+        queue.user_changed.connect(self.keep)
         for changed in (queue.queue_changed, queue.job_changed, downloads.changed):
             changed.connect(lambda *_: self._follow())
         self.keeps = True
         self._follow()
 
     def _follow(self) -> None:
-        """Write a change down at once, or soon where a look at the queue was a moment ago."""
+        """Write what else has changed, soon where a look at the queue was a moment ago."""
         if self._soon.isActive():
             return
         begin = time.monotonic()

@@ -35,11 +35,12 @@ class QueueModel(QAbstractListModel):
 
     job_changed = Signal(str)  # job_id
     queue_changed = Signal()  # a job came, went, moved or reached another state
+    user_changed = Signal()  # the user took a job away, put it back, moved it or chose for it
 
     def __init__(self, hub: EventHub, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._rows: list[JobRow] = []
-        self._reports_later = self._has_to_report = False
+        self._reports_later = self._has_to_report = self._user_has_changed = False
         hub.subscribe(events.JobEvent, self._update)
 
     # Qt's side
@@ -135,6 +136,8 @@ class QueueModel(QAbstractListModel):
         finally:
             if is_outermost:
                 self._reports_later = False
+                if self._user_has_changed:
+                    self._report_user()
                 if self._has_to_report:
                     self._report()
 
@@ -143,11 +146,14 @@ class QueueModel(QAbstractListModel):
     ) -> None:
         """Add a row for a file that the engine is about to read."""
         row = JobRow(job_id=job_id, source=source, settings=settings, output=output)
-        self.insert(row, len(self._rows))
+        self._insert(row, len(self._rows))
 
     def insert(self, row: JobRow, at: int) -> None:
         """Show a row at a place: one that was taken away, or that an earlier run has begun."""
-        at = min(at, len(self._rows))
+        self._insert(row, min(at, len(self._rows)))
+        self._report_user()
+
+    def _insert(self, row: JobRow, at: int) -> None:
         self.beginInsertRows(QModelIndex(), at, at)
         self._rows.insert(at, row)
         self.endInsertRows()
@@ -167,6 +173,7 @@ class QueueModel(QAbstractListModel):
             row.settings, row.output = settings, output
             row.awaits_plan, row.error = True, None
             self._emit_changed(row)
+            self._report_user()
 
     def accept(self, job_id: str) -> None:
         """Remember that the user keeps the result of a job as it is."""
@@ -197,6 +204,7 @@ class QueueModel(QAbstractListModel):
         self.beginRemoveRows(QModelIndex(), at, at)
         del self._rows[at]
         self.endRemoveRows()
+        self._report_user()
         self._report()
 
     def move(self, job_id: str, to: int) -> bool:
@@ -209,6 +217,7 @@ class QueueModel(QAbstractListModel):
         self.beginMoveRows(QModelIndex(), at, at, QModelIndex(), below)
         self._rows.insert(to, self._rows.pop(at))
         self.endMoveRows()
+        self._report_user()
         self._report()
         return True
 
@@ -240,6 +249,12 @@ class QueueModel(QAbstractListModel):
         self._has_to_report = self._reports_later
         if not self._reports_later:
             self.queue_changed.emit()
+
+    def _report_user(self) -> None:
+        """Say, before all else is said, that the user has changed the queue."""
+        self._user_has_changed = self._reports_later
+        if not self._reports_later:
+            self.user_changed.emit()
 
     def _emit_changed(self, row: JobRow) -> None:
         index = self.index(self.position(row.job_id))

@@ -138,8 +138,7 @@ def test_films_that_wait_and_their_order_survive_a_crash(bench):
     assert restart.read().films, "a crash while they are read loses nothing"
 
 
-def test_a_change_is_written_before_it_is_seen_as_a_crash_may_follow_at_once(bench, monkeypatch):
-    monkeypatch.setattr(restart, "_SHARE", 0)  # as in a window where nothing else happened
+def test_a_change_is_written_before_it_is_seen_as_a_crash_may_follow_at_once(bench):
     program = bench.program
     program.restart.keep_from_now()
     a, b, c = (bench.add(f"{name}.mp4") for name in "abc")
