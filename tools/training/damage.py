@@ -152,7 +152,7 @@ def _jittered(rng: Rng, frames: Floats, spread: float) -> Floats:
 
 
 def _moved(frames: np.ndarray, columns: int) -> np.ndarray:
-    """Frames to the right by so many px; borders repeat."""
+    """Frames that are moved to the right by some columns; borders repeat."""
     width = frames.shape[2]
     return frames[:, :, np.clip(np.arange(width) - columns, 0, width - 1)]
 

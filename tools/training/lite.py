@@ -15,7 +15,7 @@ from tools.training.degrade import Pictures, Windows
 
 LUMA = (0.299, 0.587, 0.114)
 _FLAT_SHARE = 0.04
-_ALONE_SHARE = 0.08  # of the neighbours that lack, as at cuts
+_ALONE_SHARE = 0.08  # of the neighbours that are left out, as at cuts
 _SQUARED_SHARE = 0.35  # of the steps, the last ones, in which the squared error is minimised
 
 
