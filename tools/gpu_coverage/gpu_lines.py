@@ -55,8 +55,7 @@ GPU_ONLY = {
     "ops/transfer/tile_canvas.py:_pinned": "pins memory",
     "ops/trials.py:gpu_seconds": "events of a GPU",
     "ops/transfer/weight_streaming.py:GpuBuffers": "a stream of a GPU",
-    "models/seedvr2/family.py:_blocks_chosen": "blocks on the GPU",
-    "models/seedvr2/candidates.py:_blocks_text": "blocks on the GPU",
+    "models/planning/transformers.py:_blocks_text": "blocks on the GPU",
     "pipeline/gpu_guard.py:_guard": "watches the GPU's memory",
     "pipeline/gpu_guard.py:expected_seconds": "for the guard",
 }

@@ -16,6 +16,7 @@ import pytest
 
 from engine.cli.main import main, run
 from engine.core import paths
+from engine.core.errors import EngineError
 from engine.farm import commands
 from engine.farm.identity import Peers, own_identity
 from engine.farm.pairing import ask
@@ -131,6 +132,7 @@ def test_a_pairing_shows_the_words_and_asks(
     assert other.user.is_shown.wait(10)
     assert "Paired computers can run code on each other" in ended.err
     assert ended.err.count(" ".join(other.user.offers[0].words)) == 2 - status
+    assert isinstance(other.ended, EngineError) == (status == 1)
     assert len(Peers().all()) == len(other.peers) == 1 - status
     assert ("paired" in ended.out) == (status == 0)
     assert ("error[pairing-failed]" in ended.err) == (status == 1)
