@@ -87,7 +87,7 @@ def imports() -> tuple[dict[str, set[str]], dict[str, set[str]]]:
 def imports_of(
     node: ast.AST, names: set[str], *, is_inside: bool = False
 ) -> Iterator[tuple[str, bool]]:
-    """Those among `names` that statements below a node import, and whether inside a function."""
+    """Imported modules among `names` below a node, and whether a function imports them."""
     is_inside = is_inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     for child in ast.iter_child_nodes(node):
         found = set[str]()

@@ -52,7 +52,7 @@ class HostModule:
     """Stands in for driver.Module: the same launches, on the processor.
 
     Args:
-        folder: Where it is compiled, see `compiled_folder`.
+        folder: Folder of compiled files, see `compiled_folder`.
         text: The source, as NVRTC gets it.
         options: Likewise.
 

@@ -235,9 +235,9 @@ def compiled(folder: Path, text: str, *options: str, parts: Sequence[Path] = ())
     """Library that g++ makes of a source, or object with option -c; made once in a folder.
 
     Args:
-        folder: Its folder.
+        folder: Folder of the library.
         text: The source, in C++20.
-        options: Of the compiler.
+        options: Options of the compiler.
         parts: Files that it includes, and objects that belong to the library.
     """
     program = Path(shutil.which("g++") or "g++").resolve()

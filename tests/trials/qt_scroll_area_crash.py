@@ -86,8 +86,8 @@ def show() -> int:
         is_gone = not area.verticalScrollBar().isVisible()
         print("the scroll bar has gone" if is_gone else "the scroll bar stays", flush=True)
 
-    told = QSocketNotifier(sys.stdin.fileno(), QSocketNotifier.Type.Read, area)
-    told.activated.connect(shorten)
+    notifier = QSocketNotifier(sys.stdin.fileno(), QSocketNotifier.Type.Read, area)
+    notifier.activated.connect(shorten)
     return app.exec()
 
 

@@ -34,7 +34,7 @@ class Coding:
     Attributes:
         codec: Name in FFmpeg.
         options: Options of the encoder.
-        quality: Quantiser of codecs that are told it for each picture, as MPEG-2; 0: by `options`.
+        quality: Quantiser that is set on each frame, as MPEG-2 needs it; 0: that of `options`.
     """
 
     codec: str

@@ -72,7 +72,7 @@ OF_PROGRAM = [name for name in describe(EngineSettings) if name not in ELSEWHERE
 
 
 def planned(**settings: Any) -> object:
-    """What a plan on an RTX 4090 decides, without what it says; or why there is none."""
+    """Decisions of a plan for an RTX 4090, without notices; the error where there is no plan."""
     budget = pretended_budget(gpu_table.find("RTX 4090"), ram_bytes=24 * 2**30)
     request = Request(media=a_media(), settings=JobSettings(**settings))
     try:
@@ -94,7 +94,7 @@ def another(name: str, about: Setting) -> object:
     if about.choices or about.values:
         return [value for value in about.choices or about.values if value != now][-1]
     if about.kind == "path":
-        return "a file that is not here.safetensors"
+        return "missing.safetensors"
     if isinstance(now, bool):
         return not now
     assert about.low is not None

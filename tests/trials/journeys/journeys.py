@@ -26,22 +26,22 @@ def first_film(folder: Path, width: int = 1920, height: int = 1080) -> None:
     with Screen(folder / "screen", width, height) as screen, Upreel(screen, folder / "p") as upreel:
         upreel.start()
         upreel.wait_for(DROP_ZONE)
-        upreel.check_told()
+        upreel.check_accessible()
         start = upreel.find(_START)
         assert start is not None
         assert "enabled" not in start.states, "there is nothing to start"
         upreel.drop([film])  # 1
         upreel.wait_for_cards("planned", lambda cards: [c.state for c in cards] == ["Queued"])
-        upreel.check_told()
+        upreel.check_accessible()
         upreel.press("×4")  # 2
         upreel.wait_for_cards("a result of 4 times", lambda cards: "→ 384×256" in cards[0].sizes)
         sizes = [upreel.find(name) for name in ("×2", "×4")]
         assert ["checked" in size.states for size in sizes if size] == [False, True]
         upreel.press(_START)  # 3
         upreel.wait_for_cards("runs", lambda cards: cards[0].is_running or cards[0].is_done)
-        upreel.check_told()
+        upreel.check_accessible()
         upreel.wait_for_cards("done", lambda cards: cards[0].is_done, JOB_S)
-        upreel.check_told()
+        upreel.check_accessible()
         upreel.press("Open( result)?", role="push button")  # 4
         opened = until("the result is opened", lambda: upreel.opened)
         result = folder / opened[0].rsplit("/", 1)[1]

@@ -144,8 +144,8 @@ class Upreel:
         assert self.is_running, f"ended with {self._process.returncode}:\n{self.log}"
         return self.screen.controls(self._process.pid)
 
-    def check_told(self) -> None:
-        """Insist that a screen reader is told name, role and state of every control.
+    def check_accessible(self) -> None:
+        """Check that every control has a name, a role and a state for a screen reader.
 
         A control that is not shown as usable has a state too: it lacks "enabled".
         """
@@ -163,7 +163,7 @@ class Upreel:
             or (one.role == "check box" and "checkable" not in one.states)
             or ("focused" in one.states and "enabled" not in one.states)
         ]
-        assert not bad, f"a screen reader is not told all of {bad}"
+        assert not bad, f"without name, role or state for a screen reader: {bad}"
 
     def find(self, name: str, *, role: str = "") -> Control | None:
         """The first control whose whole name matches a regular expression."""
