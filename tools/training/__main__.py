@@ -26,9 +26,9 @@ from engine.models.lite.net import LiteNet
 from engine.models.wan.vae.load import load_wan
 from engine.models.wan.vae.plain import WanVae
 from tools.training.clips import clips_in
-from tools.training.degrade import Pictures, Windows, make_pairs
+from tools.training.degrade import SOURCE, Pictures, Windows, make_pairs
 from tools.training.folder import TrainingFolder
-from tools.training.generated.pool import PICTURE, open_pool
+from tools.training.generated.pool import open_pool
 from tools.training.lite import LiteEnlargement, gain_over_base, new_net, started_from
 from tools.training.photographs import WrongLicence, write_photographs
 from tools.training.trainer import PRECISIONS, Diverged, Schedule, Task, Trainer
@@ -77,7 +77,13 @@ def train_lite(options: argparse.Namespace) -> None:
         net = new_net(config, options.seed)
     learnt, kept = _pictures(options)
     pairs = _pairs(learnt, options, options.seed)
-    task = LiteEnlargement(net, *pairs, batch=options.batch, patch=options.patch)
+    task = LiteEnlargement(
+        net,
+        *pairs,
+        batch=options.batch,
+        patch=options.patch,
+        keeps_texture=options.form == "restore",
+    )
     schedule = Schedule(steps=options.steps, rate=options.rate)
     name = f"lite_x{options.scale}_{options.form}.safetensors"
     trainer = _run(task, schedule, options, folder, name)
@@ -155,11 +161,12 @@ def _run(
 
 
 def _pictures(options: argparse.Namespace) -> tuple[Pictures, Pictures]:
-    """Images for training and for validation, uint8 [n, PICTURE, PICTURE, 3] each."""
+    """Images for training and for validation, uint8 [n, side, side, 3] each."""
+    side = SOURCE * options.scale
     if not options.films:
         learnt = _drawn(options, options.seed, options.drawn)
         return learnt, _drawn(options, _CHECK_SEED, _CHECK_PICTURES)
-    clips = clips_in(options.films, frames=1, side=PICTURE, count=options.pool, seed=options.seed)
+    clips = clips_in(options.films, frames=1, side=side, count=options.pool, seed=options.seed)
     kept = len(clips) // _CHECK_SHARE
     learnt = clips[kept:, 0]
     if options.drawn:
@@ -169,7 +176,13 @@ def _pictures(options: argparse.Namespace) -> tuple[Pictures, Pictures]:
 
 def _drawn(options: argparse.Namespace, seed: int, count: int) -> Pictures:
     folder = options.pool_folder or options.out / "pool"
-    return open_pool(folder, seed=seed, count=count, workers=options.threads or 1)[:count]
+    return open_pool(
+        folder,
+        seed=seed,
+        count=count,
+        side=SOURCE * options.scale,
+        workers=options.threads or 1,
+    )[:count]
 
 
 def _pairs(pictures: Pictures, options: argparse.Namespace, seed: int) -> tuple[Windows, Pictures]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from engine.models.lite.files import LiteConfig
@@ -16,13 +17,16 @@ from tools.training.degrade import Pictures, Windows
 LUMA = (0.299, 0.587, 0.114)
 _FLAT_SHARE = 0.04
 _ALONE_SHARE = 0.08  # of the neighbours that are left out, as at cuts
+_TEXTURE = 0.5  # weight of its amount in the loss
 _SQUARED_SHARE = 0.35  # of the steps, the last ones, in which the squared error is minimised
 
 
 class LiteEnlargement:
     """Enlargement of random aligned cuttings, turned and mirrored.
 
-    The loss is the error of luma plus a share of the error of the colours.
+    The loss is the error of luma plus a share of the error of the colours; of the last steps the
+    squared errors. Errors alone make noise-like texture smooth, as its mean is nearest to what it
+    may have been: where texture is to be kept, the amount of it counts, too, and squares do not.
 
     Args:
         net: Float32, on the CPU.
@@ -30,14 +34,29 @@ class LiteEnlargement:
         targets: uint8 [n, scale*h, scale*w, 3].
         batch: Cuttings of a step.
         patch: Side of a cutting in source px, at most that of a source.
+        keeps_texture: Texture is to be kept, rather than the largest PSNR to be reached.
     """
 
     def __init__(
-        self, net: LiteNet, sources: Windows, targets: Pictures, *, batch: int, patch: int
+        self,
+        net: LiteNet,
+        sources: Windows,
+        targets: Pictures,
+        *,
+        batch: int,
+        patch: int,
+        keeps_texture: bool = False,
     ) -> None:
         self.net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack memory_format
         self._sources, self._targets = sources, targets
         self._batch, self._side = batch, min(patch, sources.shape[2])
+        self._keeps_texture = keeps_texture
+
+    @property
+    def matrices(self) -> set[str]:
+        """Weights of the hidden layers."""
+        hidden = range(1, self.net.config.layers + 1)
+        return {f"convolutions.{index}.weight" for index in hidden}
 
     def batch(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         """[B, 3*frames, p, p] as the network sees them and [B, 3, s*p, s*p] in [0, 1]."""
@@ -73,19 +92,34 @@ class LiteEnlargement:
         return self.net.inside(given)
 
     def loss(self, result: Tensor, wanted: Tensor, progress: float) -> Tensor:
-        """See the class; squares at last."""
+        """See the class."""
         reach = self.net.receptive_radius * self.net.config.scale
-        error = result - wanted[..., reach:-reach, reach:-reach]
-        luma = torch.einsum("bchw,c->bhw", error, torch.tensor(LUMA, device=error.device))
-        if progress >= 1 - _SQUARED_SHARE:
+        wanted = wanted[..., reach:-reach, reach:-reach]
+        error, luma = result - wanted, _luma(result) - _luma(wanted)
+        if progress >= 1 - _SQUARED_SHARE and not self._keeps_texture:
             return 100 * (luma.square().mean() + 0.15 * error.square().mean())
         eps = 1e-3
         colours = (error.square() + eps**2).sqrt().mean()
-        return (luma.square() + eps**2).sqrt().mean() + 0.25 * colours
+        loss = (luma.square() + eps**2).sqrt().mean() + 0.25 * colours
+        if self._keeps_texture:
+            loss = loss + _TEXTURE * (_texture(result) - _texture(wanted)).abs().mean()
+        return loss
 
     def weights(self, learnt: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """All of the network."""
         return dict(learnt)
+
+
+def _luma(pictures: Tensor) -> Tensor:
+    """[B, 3, h, w] -> [B, h, w]."""
+    return torch.einsum("bchw,c->bhw", pictures, torch.tensor(LUMA, device=pictures.device))
+
+
+def _texture(pictures: Tensor) -> Tensor:
+    """Mean steps between neighbouring px, down and across, of places of 8 px: [B, 2, h/4, w/4]."""
+    luma = _luma(pictures)
+    steps = [luma.diff(dim=1)[:, :, :-1].abs(), luma.diff(dim=2)[:, :-1].abs()]
+    return F.avg_pool2d(torch.stack(steps, dim=1), 8, stride=4)
 
 
 def _flat(rng: np.random.Generator, *parts: np.ndarray) -> list[np.ndarray]:

@@ -28,7 +28,8 @@ from tests.helpers.wan import tiny_wan, tiny_wan_config, write_wan
 from tools.training.__main__ import main
 from tools.training.checkpointing import checkpoint_parts
 from tools.training.clips import clips_in
-from tools.training.generated.pool import CHUNK, PICTURE
+from tools.training.degrade import SOURCE
+from tools.training.generated.pool import CHUNK
 from tools.training.trainer import Schedule, Trainer
 from tools.training.wan import WanDecoding
 
@@ -260,9 +261,10 @@ def test_lite_of_three_frames_goes_on_from_one_of_one_and_learns_from_moving_pic
     tmp_path: Path,
 ) -> None:
     folder, pool = write_pictures(tmp_path / "pictures"), tmp_path / "pool"
-    drawn = np.random.default_rng(3).integers(0, 256, (CHUNK, PICTURE, PICTURE, 3), np.uint8)
+    side = 2 * SOURCE
+    drawn = np.random.default_rng(3).integers(0, 256, (CHUNK, side, side, 3), np.uint8)
     pool.mkdir()
-    np.save(pool / "seed1_00000.npy", drawn)  # as if it had been drawn
+    np.save(pool / f"seed1_{side}px_00000.npy", drawn)  # as if it had been drawn
     common = ["lite", "--scale", "2", "--films", str(folder), "--drawn", "4", "--channels", "8",
               "--layers", "1", "--patch", "32", "--threads", "1", "--steps", "2", "--batch", "2",
               "--pool-folder", str(pool), "--device", "cpu"]  # fmt: skip
