@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -165,20 +166,37 @@ def new_net(config: LiteConfig, seed: int) -> LiteNet:
 
 
 def started_from(path: Path, config: LiteConfig, seed: int) -> LiteNet:
-    """Take over the weights of a trained network; the last layer only if the scale is the same.
+    """A network that gives what a trained one gives, which may be smaller.
+
+    Neighbouring frames and new channels do not count yet, new layers pass on what they get; with
+    another scale only the last layer is new.
 
     Raises:
+        argparse.ArgumentError: The trained network is larger.
         WeightsError: It is no network of Lite.
     """
-    trained, net = load_lite(path).state_dict(), new_net(config, seed)
-    wanted = config.shapes()
-    first = "convolutions.0.weight"
-    if wanted[first][1] > trained[first].shape[1]:  # it begins without looking at neighbours
-        blind = torch.zeros(wanted[first])
-        blind[:, : trained[first].shape[1]] = trained[first]
-        trained[first] = blind
-    same = {name: value for name, value in trained.items() if wanted.get(name) == value.shape}
-    net.load_state_dict(same, strict=False)
+    trained, net = load_lite(path), new_net(config, seed)
+    old, wanted = trained.config, dict(net.named_parameters())
+    if old.channels > config.channels or old.layers > config.layers or old.frames > config.frames:
+        text = f"{path.name} is larger than the network to train"
+        raise argparse.ArgumentError(None, text)
+    kept = dict(trained.named_parameters())
+    with torch.no_grad():
+        for index in range(config.layers + 2):
+            weight, bias = (wanted[f"convolutions.{index}.{kind}"] for kind in ("weight", "bias"))
+            is_last, is_new = index > config.layers, old.layers < index <= config.layers
+            if is_last and old.scale != config.scale:
+                continue
+            rows = len(bias) if is_last else old.channels
+            weight[:rows] = 0
+            bias[:rows] = 0
+            if is_new:
+                torch.nn.init.dirac_(weight[:rows])
+            else:
+                place = f"convolutions.{old.layers + 1 if is_last else index}"
+                known = kept[f"{place}.weight"]
+                weight[:rows, : known.shape[1]] = known
+                bias[:rows] = kept[f"{place}.bias"]
     return net
 
 
