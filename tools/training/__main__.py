@@ -18,7 +18,8 @@ from subprocess import CalledProcessError
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import safe_open
+from safetensors.numpy import save_file
 
 from engine.core.errors import EngineError
 from engine.models.lite.files import LiteConfig
@@ -186,17 +187,23 @@ def _drawn(options: argparse.Namespace, seed: int, count: int) -> Pictures:
 
 
 def _pairs(pictures: Pictures, options: argparse.Namespace, seed: int) -> tuple[Windows, Pictures]:
-    """Sources and targets; kept in `--pairs`, a folder, where it is named."""
+    """Sources and targets; kept in `--pairs`, a folder, where it is named.
+
+    Raises:
+        argparse.ArgumentError: The folder has them of other images.
+    """
     path = options.pairs and options.pairs / f"x{options.scale}_{options.form}_{seed}.safetensors"
+    about = {name: str(getattr(options, name)) for name in ("films", "pool", "drawn", "seed")}
     if path and path.is_file():
-        tensors = load_file(path)
-        return tensors["sources"].numpy(), tensors["targets"].numpy()
+        with safe_open(path, "np") as file:
+            if file.metadata() != about:
+                raise argparse.ArgumentError(None, f"{path} was made of other images")
+            return file.get_tensor("sources"), file.get_tensor("targets")
     sources, targets = make_pairs(pictures, scale=options.scale, form=options.form, seed=seed)
     if path:
         options.pairs.mkdir(parents=True, exist_ok=True)
-        parts = {"sources": torch.from_numpy(sources), "targets": torch.from_numpy(targets)}
         unfinished = path.with_suffix(".part")
-        save_file(parts, unfinished)
+        save_file({"sources": sources, "targets": targets}, unfinished, metadata=about)
         unfinished.replace(path)
     return sources, targets
 
