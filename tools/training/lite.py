@@ -19,15 +19,18 @@ LUMA = (0.299, 0.587, 0.114)
 _FLAT_SHARE = 0.04
 _ALONE_SHARE = 0.08  # of the neighbours that are left out, as at cuts
 _TEXTURE = 0.5  # weight of its amount in the loss
-_SQUARED_SHARE = 0.35  # of the steps, the last ones, in which the squared error is minimised
+_SQUARED_SHARE = 0.35  # of the steps, the last ones, in which PSNR is maximised
+_LEAST_SQUARE = 1e-5  # about half a step of 8 bits: flat cuttings count no more than that
 
 
 class LiteEnlargement:
     """Enlargement of random aligned cuttings, turned and mirrored.
 
     The loss is the error of luma plus a share of the error of the colours; of the last steps the
-    squared errors. Errors alone make noise-like texture smooth, as its mean is nearest to what it
-    may have been: where texture is to be kept, the amount of it counts, too, and squares do not.
+    logarithm of the squared errors of each cutting, which is its PSNR: soft pictures count as much
+    as those of high contrast. Errors alone make noise-like texture smooth, as its mean is nearest
+    to what it may have been: where texture is to be kept, the amount of it counts, too, and PSNR
+    does not.
 
     Args:
         net: Float32, on the CPU.
@@ -98,7 +101,8 @@ class LiteEnlargement:
         wanted = wanted[..., reach:-reach, reach:-reach]
         error, luma = result - wanted, _luma(result) - _luma(wanted)
         if progress >= 1 - _SQUARED_SHARE and not self._keeps_texture:
-            return 100 * (luma.square().mean() + 0.15 * error.square().mean())
+            squares = luma.square().mean((1, 2)) + 0.15 * error.square().mean((1, 2, 3))
+            return 0.01 * (squares / _LEAST_SQUARE).log1p().mean()
         eps = 1e-3
         colours = (error.square() + eps**2).sqrt().mean()
         loss = (luma.square() + eps**2).sqrt().mean() + 0.25 * colours
