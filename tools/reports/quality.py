@@ -38,7 +38,7 @@ class Score:
 def score_faithful(net: LiteNet, picture: Picture) -> dict[str, Score]:
     """Reduce by Pillow's bicubic, enlarge again by Pillow's Lanczos and by the network."""
     target, source = _pair(picture, net.config.scale)
-    return _scores(target[None], source[None], {"lite": net})
+    return _scores(target[None], source[None], {"lite": net}, slice(None))
 
 
 def score_compressed(
@@ -47,27 +47,42 @@ def score_compressed(
     """Scores through H.264: a window gliding over the photograph; mean of every second frame."""
     target, source = _glide(picture, faithful.config.scale)
     damaged = coded(source, h264(crf))
-    return _scores(target[1::2], damaged[1::2], {"faithful": faithful, "restore": restore})
+    nets = {"faithful": faithful, "restore": restore}
+    return _scores(target[1::2], damaged, nets, slice(1, None, 2))
 
 
-def enlarge(net: LiteNet, picture: Picture) -> Picture:
-    """uint8 [h, w, 3] -> uint8 [scale*h, scale*w, 3]."""
-    frames = torch.from_numpy(picture.copy()).permute(2, 0, 1)[None].float() / 255
+def enlarge(net: LiteNet, *pictures: Picture) -> Picture:
+    """uint8 [h, w, 3] -> uint8 [scale*h, scale*w, 3].
+
+    Args:
+        net: The network.
+        pictures: The picture, the one before it and the one after it; those alone are seen that
+            the network was made for.
+    """
+    frames = [
+        torch.from_numpy(picture.copy()).permute(2, 0, 1)[None].float() / 255
+        for picture in pictures[: net.config.frames]
+    ]
     with torch.inference_mode():
-        large = net(frames)[0].mul(255).round_().to(torch.uint8)
+        large = net(*frames)[0].mul(255).round_().to(torch.uint8)
     return np.asarray(large.permute(1, 2, 0).numpy(), dtype=np.uint8)
 
 
-def _scores(targets: Picture, sources: Picture, nets: Mapping[str, LiteNet]) -> dict[str, Score]:
+def _scores(
+    targets: Picture, sources: Picture, nets: Mapping[str, LiteNet], which: slice
+) -> dict[str, Score]:
+    """Scores of the results of some sources, which follow each other."""
+    before = [*sources[:1], *sources[:-1]]
+    seen = [*zip(sources, before, [*sources[1:], *sources[-1:]], strict=True)][which]
     size = (targets.shape[2], targets.shape[1])
     results: dict[str, list[Picture]] = {
         "lanczos": [
             np.asarray(Image.fromarray(source).resize(size, Image.Resampling.LANCZOS))
-            for source in sources
+            for source, _, _ in seen
         ]
     }
     for name, net in nets.items():
-        results[name] = [enlarge(net, source) for source in sources]
+        results[name] = [enlarge(net, *pictures) for pictures in seen]
     return {name: _mean_score(pictures, targets) for name, pictures in results.items()}
 
 

@@ -83,7 +83,7 @@ def train_lite(options: argparse.Namespace) -> None:
         *pairs,
         batch=options.batch,
         patch=options.patch,
-        keeps_texture=options.form == "restore",
+        keeps_detail=options.form == "restore",
     )
     schedule = Schedule(steps=options.steps, rate=options.rate)
     name = f"lite_x{options.scale}_{options.form}.safetensors"

@@ -355,10 +355,18 @@ def _lite_rows(options: BenchOptions) -> Iterator[Row]:
             about: Row = {"shot": name, "noise": noise, "still": f"{source.still:.0%}"}
             about["source flicker"] = source.levels
             for treatment in files.TREATMENTS:
-                large = upscaler(_SCALE, treatment=treatment).upscale(shot.source)
+                large = _shot_enlarged(treatment, shot.source)
                 for steadiness in ("off", "mild"):
                     row: Row = {"treatment": treatment, "steadiness": steadiness}
                     yield about | row | _result(shot, large, steadiness)
+
+
+def _shot_enlarged(treatment: str, frames: Tensor) -> Tensor:
+    """A shot [T, 3, H, W], in which each frame sees those beside it where the network does."""
+    near = []
+    if files.config_of(files.weights_name(_SCALE, treatment)).frames > 1:
+        near = [torch.cat([frames[:1], frames[:-1]]), torch.cat([frames[1:], frames[-1:]])]
+    return upscaler(_SCALE, treatment=treatment).upscale(frames, *near)
 
 
 def _shots(noise: float, frames: int) -> Iterator[tuple[str, _Shot]]:
