@@ -12,20 +12,16 @@ import torch.nn.functional as F
 from PIL import Image
 from safetensors.torch import save_file
 
-from engine.core.errors import UnknownKeys, WeightsMissing
-from engine.core.paths import resource
+from engine.core.errors import Cancelled, UnknownKeys, WeightsMissing
+from engine.models.lite import files
 from engine.models.lite.files import LiteConfig
 from engine.models.lite.net import LiteNet, load_lite
 from tools.training.generated.scenes import Surfaces, random_picture
 
-FILES = [
-    resource("weights", f"lite_x{scale}_{form}.safetensors")
-    for scale in (2, 4)
-    for form in ("faithful", "restore")
-]
+PATHS = [files.weights_path(file.name) for file in files.FILES]
 
 
-EACH = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+EACH = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +100,7 @@ def tile_error(net: LiteNet, halo: int) -> float:
 def test_tiles_with_halo_equal_the_whole_frame(path: Path) -> None:
     net = load_lite(path)
     assert tile_error(net, net.receptive_radius) < 1e-5
-    if path == FILES[0]:
+    if path == PATHS[0]:
         assert tile_error(net, net.receptive_radius - 1) > 1e-5
 
 
@@ -138,10 +134,25 @@ def test_shipped_weights_beat_bicubic_on_a_generated_picture(path: Path) -> None
     assert np.median(gains) > 1.02
 
 
+def test_a_call_can_be_stopped_after_each_hidden_layer() -> None:
+    net, calls = small_net(), list[int]()
+
+    def between() -> None:
+        calls.append(1)
+        if len(calls) == 5:
+            raise Cancelled
+
+    net.between = between
+    net(torch.rand(1, 3, 8, 8))
+    assert len(calls) == net.config.layers + 1
+    with pytest.raises(Cancelled):
+        net(torch.rand(1, 3, 8, 8))
+
+
 def test_bfloat16_residual_costs_little() -> None:
     frames = torch.rand(1, 3, 32, 32)
-    exact = load_lite(FILES[0])(frames)
-    short = load_lite(FILES[0], dtype=torch.bfloat16)(frames)
+    exact = load_lite(PATHS[0])(frames)
+    short = load_lite(PATHS[0], dtype=torch.bfloat16)(frames)
     assert short.dtype == torch.float32
     assert float((exact - short).square().mean().sqrt()) < 0.5 / 255
 
