@@ -131,8 +131,8 @@ def test_costs_of_both_sizes_of_the_built_in_model_have_titles():
     rates = Rates(costs={"lite-2-float32": 2.0, "lite-plus-bfloat16": 5.0})
     shown = [(str(one.title), str(one.value)) for one in calibration.figures(rates)]
     assert shown == [
-        ("Lite ×2 · float32", "0.5 million pixels/s"),
-        ("Lite Plus · bfloat16", "200 billion operations/s"),
+        ("Lite ×2 · float32", "0.5 million px/s"),
+        ("Lite Plus · bfloat16", "200 GFLOP/s"),
     ]
 
 
