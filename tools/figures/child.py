@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,10 @@ class Children:
     root: Path
     folder: Path
     bytecode: Path
+
+    def with_new_data(self) -> Children:
+        """Processes that find no data of earlier ones, such as a queue to go on with."""
+        return replace(self, folder=Path(tempfile.mkdtemp(dir=self.folder)))
 
     def run(self, *arguments: str, accepts: tuple[int, ...] = (0,)) -> list[Any]:
         """Run this Python with arguments; what it wrote, line by line, where it is JSON.

@@ -43,7 +43,7 @@ def measure(children: Children) -> dict[str, float]:
         FigureFailed: The job did not end well.
     """
     children.run("-c", "import app.application, engine.pipeline.run")  # compiles them
-    found = children.figures("-m", "tools.figures.idle")
+    found = children.with_new_data().figures("-m", "tools.figures.idle")
     if not found.pop("finished"):
         raise FigureFailed("The window's job did not end well.")
     return {f"idle.{name}": value for name, value in found.items()}

@@ -38,8 +38,8 @@ _MIB = 2**20
 
 def measure(children: Children) -> dict[str, float]:
     """Figures of two processes."""
-    found = children.figures("-m", "tools.figures.load", "queue")
-    found |= children.figures("-m", "tools.figures.load", "hour")
+    found = children.with_new_data().figures("-m", "tools.figures.load", "queue")
+    found |= children.with_new_data().figures("-m", "tools.figures.load", "hour")
     return {f"load.{name}": value for name, value in found.items()}
 
 

@@ -40,7 +40,9 @@ def measure(children: Children) -> dict[str, float]:
     video = children.folder / "look.mp4"
     if not video.is_file():
         children.run("-c", _CLIP, str(video))
-    found = children.figures("-m", "tools.figures.window", str(time.time()), str(video))
+    found = children.with_new_data().figures(
+        "-m", "tools.figures.window", str(time.time()), str(video)
+    )
     if not found.pop("finished"):
         raise FigureFailed("The window's job did not end well.")
     return {f"window.{name}": value for name, value in found.items()}

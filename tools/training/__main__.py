@@ -18,7 +18,8 @@ from subprocess import CalledProcessError
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import safe_open
+from safetensors.numpy import save_file
 
 from engine.core.errors import EngineError
 from engine.models.lite.files import LiteConfig
@@ -26,9 +27,9 @@ from engine.models.lite.net import LiteNet
 from engine.models.wan.vae.load import load_wan
 from engine.models.wan.vae.plain import WanVae
 from tools.training.clips import clips_in
-from tools.training.degrade import Pictures, Windows, make_pairs
+from tools.training.degrade import SOURCE, Pictures, Windows, make_pairs
 from tools.training.folder import TrainingFolder
-from tools.training.generated.pool import PICTURE, open_pool
+from tools.training.generated.pool import open_pool
 from tools.training.lite import LiteEnlargement, gain_over_base, new_net, started_from
 from tools.training.photographs import WrongLicence, write_photographs
 from tools.training.trainer import PRECISIONS, Diverged, Schedule, Task, Trainer
@@ -77,7 +78,13 @@ def train_lite(options: argparse.Namespace) -> None:
         net = new_net(config, options.seed)
     learnt, kept = _pictures(options)
     pairs = _pairs(learnt, options, options.seed)
-    task = LiteEnlargement(net, *pairs, batch=options.batch, patch=options.patch)
+    task = LiteEnlargement(
+        net,
+        *pairs,
+        batch=options.batch,
+        patch=options.patch,
+        keeps_texture=options.form == "restore",
+    )
     schedule = Schedule(steps=options.steps, rate=options.rate)
     name = f"lite_x{options.scale}_{options.form}.safetensors"
     trainer = _run(task, schedule, options, folder, name)
@@ -155,11 +162,12 @@ def _run(
 
 
 def _pictures(options: argparse.Namespace) -> tuple[Pictures, Pictures]:
-    """Images for training and for validation, uint8 [n, PICTURE, PICTURE, 3] each."""
+    """Images for training and for validation, uint8 [n, side, side, 3] each."""
+    side = SOURCE * options.scale
     if not options.films:
         learnt = _drawn(options, options.seed, options.drawn)
         return learnt, _drawn(options, _CHECK_SEED, _CHECK_PICTURES)
-    clips = clips_in(options.films, frames=1, side=PICTURE, count=options.pool, seed=options.seed)
+    clips = clips_in(options.films, frames=1, side=side, count=options.pool, seed=options.seed)
     kept = len(clips) // _CHECK_SHARE
     learnt = clips[kept:, 0]
     if options.drawn:
@@ -169,21 +177,33 @@ def _pictures(options: argparse.Namespace) -> tuple[Pictures, Pictures]:
 
 def _drawn(options: argparse.Namespace, seed: int, count: int) -> Pictures:
     folder = options.pool_folder or options.out / "pool"
-    return open_pool(folder, seed=seed, count=count, workers=options.threads or 1)[:count]
+    return open_pool(
+        folder,
+        seed=seed,
+        count=count,
+        side=SOURCE * options.scale,
+        workers=options.threads or 1,
+    )[:count]
 
 
 def _pairs(pictures: Pictures, options: argparse.Namespace, seed: int) -> tuple[Windows, Pictures]:
-    """Sources and targets; kept in `--pairs`, a folder, where it is named."""
+    """Sources and targets; kept in `--pairs`, a folder, where it is named.
+
+    Raises:
+        argparse.ArgumentError: The folder has them of other images.
+    """
     path = options.pairs and options.pairs / f"x{options.scale}_{options.form}_{seed}.safetensors"
+    about = {name: str(getattr(options, name)) for name in ("films", "pool", "drawn", "seed")}
     if path and path.is_file():
-        tensors = load_file(path)
-        return tensors["sources"].numpy(), tensors["targets"].numpy()
+        with safe_open(path, "np") as file:
+            if file.metadata() != about:
+                raise argparse.ArgumentError(None, f"{path} was made of other images")
+            return file.get_tensor("sources"), file.get_tensor("targets")
     sources, targets = make_pairs(pictures, scale=options.scale, form=options.form, seed=seed)
     if path:
         options.pairs.mkdir(parents=True, exist_ok=True)
-        parts = {"sources": torch.from_numpy(sources), "targets": torch.from_numpy(targets)}
         unfinished = path.with_suffix(".part")
-        save_file(parts, unfinished)
+        save_file({"sources": sources, "targets": targets}, unfinished, metadata=about)
         unfinished.replace(path)
     return sources, targets
 

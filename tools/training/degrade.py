@@ -16,8 +16,10 @@ Windows = np.ndarray
 
 FRAMES = 5
 """Length of the moving sequences that are compressed."""
-WINDOW = 224
-"""Side of the moving part of a picture, in target px; a multiple of 16 after halving."""
+SOURCE = 128
+"""Side of the reduced pictures, px: large enough for networks that see 18 px to each side."""
+WINDOW = 112
+"""Side of the moving part of a picture after reduction, px; a multiple of 16."""
 _COLUMNS, _ROWS = 6, 4
 _KERNELS = (Image.Resampling.LANCZOS, Image.Resampling.BOX, Image.Resampling.BILINEAR)
 _STILL, _ZOOMED = 0.25, 0.2  # shares of the sequences
@@ -32,7 +34,7 @@ def make_pairs(pictures: Pictures, *, scale: int, form: str, seed: int) -> tuple
     """Sources and targets of one form.
 
     Args:
-        pictures: uint8 [n, h, w, 3]; h and w > WINDOW for the restore form.
+        pictures: uint8 [n, h, w, 3]; h and w above scale*WINDOW for the restore form.
         scale: Reduction, 2 or 4.
         form: "faithful" (reduced, nothing else) or "restore" (moved, reduced, damaged, encoded).
         seed: Seed of the damage.
@@ -63,7 +65,7 @@ def reduced(
 
 def _damaged_group(rng: Rng, pictures: Pictures, scale: int) -> tuple[Windows, Pictures]:
     """Up to 24 pictures through one recipe, side by side; one window of each is kept."""
-    moving = [_moving(rng, picture) for picture in pictures]
+    moving = [_moving(rng, picture, WINDOW * scale) for picture in pictures]
     _cut(rng, moving)
     recipe = drawn_recipe(rng)
     small = np.stack([_small_sequence(rng, frames, scale, recipe) for frames in moving])
@@ -79,20 +81,20 @@ def _damaged_group(rng: Rng, pictures: Pictures, scale: int) -> tuple[Windows, P
 # --- motion
 
 
-def _moving(rng: Rng, picture: np.ndarray) -> Frames:
-    """A window over the picture that stands, glides or zooms: [FRAMES, WINDOW, WINDOW, 3]."""
+def _moving(rng: Rng, picture: np.ndarray, side: int) -> Frames:
+    """A window over the picture that stands, glides or zooms: [FRAMES, side, side, 3]."""
     kind = rng.random()
     if kind < _STILL:
-        y, x = (int(v) for v in rng.integers(0, picture.shape[0] - WINDOW + 1, 2))
-        return np.repeat(picture[None, y : y + WINDOW, x : x + WINDOW], FRAMES, axis=0)
+        y, x = (int(v) for v in rng.integers(0, picture.shape[0] - side + 1, 2))
+        return np.repeat(picture[None, y : y + side, x : x + side], FRAMES, axis=0)
     if kind < _STILL + _ZOOMED:
-        return _zooming(rng, picture)
-    return _gliding(rng, picture)
+        return _zooming(rng, picture, side)
+    return _gliding(rng, picture, side)
 
 
-def _gliding(rng: Rng, picture: np.ndarray) -> Frames:
+def _gliding(rng: Rng, picture: np.ndarray, side: int) -> Frames:
     """Whole px a frame, so that no interpolation softens the targets; sometimes an open shutter."""
-    room = picture.shape[0] - WINDOW
+    room = picture.shape[0] - side
     most = room // FRAMES
     velocity = rng.integers(-most, most + 1, 2)
     start = np.where(velocity < 0, room, 0)
@@ -103,12 +105,12 @@ def _gliding(rng: Rng, picture: np.ndarray) -> Frames:
         corners = [
             np.clip(np.round(start + velocity * time), 0, room).astype(int) for time in times
         ]
-        cuts = [picture[y : y + WINDOW, x : x + WINDOW].astype(np.float32) for y, x in corners]
+        cuts = [picture[y : y + side, x : x + side].astype(np.float32) for y, x in corners]
         frames.append(np.mean(cuts, axis=0) + 0.5)
     return np.stack(frames).astype(np.uint8)
 
 
-def _zooming(rng: Rng, picture: np.ndarray) -> Frames:
+def _zooming(rng: Rng, picture: np.ndarray, side: int) -> Frames:
     """Slowly nearer or farther, and turned a little."""
     zoom = rng.uniform(-_MOST_ZOOM, _MOST_ZOOM)
     turn = rng.uniform(-_MOST_TURN, _MOST_TURN)
@@ -120,10 +122,10 @@ def _zooming(rng: Rng, picture: np.ndarray) -> Frames:
         size, angle = 1 + zoom * (t - FRAMES // 2), turn * (t - FRAMES // 2)
         a, b = size * np.cos(angle), size * np.sin(angle)
         x, y = centre + drift * (t - FRAMES // 2)
-        half = WINDOW / 2
+        half = side / 2
         affine = (a, b, x - (a + b) * half, -b, a, y - (a - b) * half)
         cut = image.transform(
-            (WINDOW, WINDOW), Image.Transform.AFFINE, affine, Image.Resampling.BICUBIC
+            (side, side), Image.Transform.AFFINE, affine, Image.Resampling.BICUBIC
         )
         frames.append(np.asarray(cut))
     return np.stack(frames)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from engine.models.lite.files import LiteConfig
@@ -16,13 +18,19 @@ from tools.training.degrade import Pictures, Windows
 LUMA = (0.299, 0.587, 0.114)
 _FLAT_SHARE = 0.04
 _ALONE_SHARE = 0.08  # of the neighbours that are left out, as at cuts
-_SQUARED_SHARE = 0.35  # of the steps, the last ones, in which the squared error is minimised
+_TEXTURE = 0.5  # weight of its amount in the loss
+_SQUARED_SHARE = 0.35  # of the steps, the last ones, in which PSNR is maximised
+_LEAST_SQUARE = 1e-5  # about half a step of 8 bits: flat cuttings count no more than that
 
 
 class LiteEnlargement:
     """Enlargement of random aligned cuttings, turned and mirrored.
 
-    The loss is the error of luma plus a share of the error of the colours.
+    The loss is the error of luma plus a share of the error of the colours; of the last steps the
+    logarithm of the squared errors of each cutting, which is its PSNR: soft pictures count as much
+    as those of high contrast. Errors alone make noise-like texture smooth, as its mean is nearest
+    to what it may have been: where texture is to be kept, the amount of it counts, too, and PSNR
+    does not.
 
     Args:
         net: Float32, on the CPU.
@@ -30,14 +38,29 @@ class LiteEnlargement:
         targets: uint8 [n, scale*h, scale*w, 3].
         batch: Cuttings of a step.
         patch: Side of a cutting in source px, at most that of a source.
+        keeps_texture: Texture is to be kept, rather than the largest PSNR to be reached.
     """
 
     def __init__(
-        self, net: LiteNet, sources: Windows, targets: Pictures, *, batch: int, patch: int
+        self,
+        net: LiteNet,
+        sources: Windows,
+        targets: Pictures,
+        *,
+        batch: int,
+        patch: int,
+        keeps_texture: bool = False,
     ) -> None:
         self.net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack memory_format
         self._sources, self._targets = sources, targets
         self._batch, self._side = batch, min(patch, sources.shape[2])
+        self._keeps_texture = keeps_texture
+
+    @property
+    def matrices(self) -> set[str]:
+        """Weights of the hidden layers."""
+        hidden = range(1, self.net.config.layers + 1)
+        return {f"convolutions.{index}.weight" for index in hidden}
 
     def batch(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         """[B, 3*frames, p, p] as the network sees them and [B, 3, s*p, s*p] in [0, 1]."""
@@ -73,19 +96,35 @@ class LiteEnlargement:
         return self.net.inside(given)
 
     def loss(self, result: Tensor, wanted: Tensor, progress: float) -> Tensor:
-        """See the class; squares at last."""
+        """See the class."""
         reach = self.net.receptive_radius * self.net.config.scale
-        error = result - wanted[..., reach:-reach, reach:-reach]
-        luma = torch.einsum("bchw,c->bhw", error, torch.tensor(LUMA, device=error.device))
-        if progress >= 1 - _SQUARED_SHARE:
-            return 100 * (luma.square().mean() + 0.15 * error.square().mean())
+        wanted = wanted[..., reach:-reach, reach:-reach]
+        error, luma = result - wanted, _luma(result) - _luma(wanted)
+        if progress >= 1 - _SQUARED_SHARE and not self._keeps_texture:
+            squares = luma.square().mean((1, 2)) + 0.15 * error.square().mean((1, 2, 3))
+            return 0.01 * (squares / _LEAST_SQUARE).log1p().mean()
         eps = 1e-3
         colours = (error.square() + eps**2).sqrt().mean()
-        return (luma.square() + eps**2).sqrt().mean() + 0.25 * colours
+        loss = (luma.square() + eps**2).sqrt().mean() + 0.25 * colours
+        if self._keeps_texture:
+            loss = loss + _TEXTURE * (_texture(result) - _texture(wanted)).abs().mean()
+        return loss
 
     def weights(self, learnt: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """All of the network."""
         return dict(learnt)
+
+
+def _luma(pictures: Tensor) -> Tensor:
+    """[B, 3, h, w] -> [B, h, w]."""
+    return torch.einsum("bchw,c->bhw", pictures, torch.tensor(LUMA, device=pictures.device))
+
+
+def _texture(pictures: Tensor) -> Tensor:
+    """Mean steps between neighbouring px, down and across, of places of 8 px: [B, 2, h/4, w/4]."""
+    luma = _luma(pictures)
+    steps = [luma.diff(dim=1)[:, :, :-1].abs(), luma.diff(dim=2)[:, :-1].abs()]
+    return F.avg_pool2d(torch.stack(steps, dim=1), 8, stride=4)
 
 
 def _flat(rng: np.random.Generator, *parts: np.ndarray) -> list[np.ndarray]:
@@ -131,20 +170,37 @@ def new_net(config: LiteConfig, seed: int) -> LiteNet:
 
 
 def started_from(path: Path, config: LiteConfig, seed: int) -> LiteNet:
-    """Take over the weights of a trained network; the last layer only if the scale is the same.
+    """A network that gives what a trained one gives, which may be smaller.
+
+    Neighbouring frames and new channels do not count yet, new layers pass on what they get; with
+    another scale only the last layer is new.
 
     Raises:
+        argparse.ArgumentError: The trained network is larger.
         WeightsError: It is no network of Lite.
     """
-    trained, net = load_lite(path).state_dict(), new_net(config, seed)
-    wanted = config.shapes()
-    first = "convolutions.0.weight"
-    if wanted[first][1] > trained[first].shape[1]:  # it begins without looking at neighbours
-        blind = torch.zeros(wanted[first])
-        blind[:, : trained[first].shape[1]] = trained[first]
-        trained[first] = blind
-    same = {name: value for name, value in trained.items() if wanted.get(name) == value.shape}
-    net.load_state_dict(same, strict=False)
+    trained, net = load_lite(path), new_net(config, seed)
+    old, wanted = trained.config, dict(net.named_parameters())
+    if old.channels > config.channels or old.layers > config.layers or old.frames > config.frames:
+        text = f"{path.name} is larger than the network to train"
+        raise argparse.ArgumentError(None, text)
+    kept = dict(trained.named_parameters())
+    with torch.no_grad():
+        for index in range(config.layers + 2):
+            weight, bias = (wanted[f"convolutions.{index}.{kind}"] for kind in ("weight", "bias"))
+            is_last, is_new = index > config.layers, old.layers < index <= config.layers
+            if is_last and old.scale != config.scale:
+                continue
+            rows = len(bias) if is_last else old.channels
+            weight[:rows] = 0
+            bias[:rows] = 0
+            if is_new:
+                torch.nn.init.dirac_(weight[:rows])
+            else:
+                place = f"convolutions.{old.layers + 1 if is_last else index}"
+                known = kept[f"{place}.weight"]
+                weight[:rows, : known.shape[1]] = known
+                bias[:rows] = kept[f"{place}.bias"]
     return net
 
 

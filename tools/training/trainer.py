@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from tools.training.muon import Muon
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -28,6 +30,11 @@ class Task(Protocol):
     @property
     def net(self) -> nn.Module:
         """The network; its parameters that need gradients are trained."""
+        ...
+
+    @property
+    def matrices(self) -> Collection[str]:
+        """Names of the parameters that Muon trains; AdamW trains the others."""
         ...
 
     def batch(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
@@ -118,11 +125,17 @@ class Trainer:
         parameters = task.net.named_parameters()
         self._learnt = {name: value for name, value in parameters if value.requires_grad}
         self.average = {name: value.detach().clone() for name, value in self._learnt.items()}
-        self._optimiser = torch.optim.AdamW(
-            self._learnt.values(), lr=schedule.rate, betas=(0.9, 0.99), weight_decay=1e-6
-        )
+        self._optimisers = list(self._made_optimisers())
         self._scaler = torch.amp.GradScaler(device.type, enabled=self._dtype is torch.float16)
         self._rng = np.random.default_rng([seed, 7])
+
+    def _made_optimisers(self) -> Iterator[torch.optim.Optimizer]:
+        rate = self.schedule.rate
+        matrices = [value for name, value in self._learnt.items() if name in self.task.matrices]
+        others = [value for name, value in self._learnt.items() if name not in self.task.matrices]
+        if matrices:
+            yield Muon(matrices, lr=rate)
+        yield torch.optim.AdamW(others, lr=rate, betas=(0.9, 0.99), weight_decay=1e-6)
 
     def advance(self) -> StepRecord:
         """Take a step.
@@ -131,14 +144,17 @@ class Trainer:
             Diverged: Of no use any more; the state is the one after the step.
         """
         rate, scale = self.schedule.rate_at(self.step), self._scaler.get_scale()
-        for group in self._optimiser.param_groups:
+        for group in (group for one in self._optimisers for group in one.param_groups):
             group["lr"] = rate
         loss = self._loss()
-        self._optimiser.zero_grad(set_to_none=True)
+        for optimiser in self._optimisers:
+            optimiser.zero_grad(set_to_none=True)
         torch.autograd.backward(self._scaler.scale(loss))
-        self._scaler.unscale_(self._optimiser)
+        for optimiser in self._optimisers:
+            self._scaler.unscale_(optimiser)
         nn.utils.clip_grad_norm_(self._learnt.values(), self.schedule.longest)
-        self._scaler.step(self._optimiser)
+        for optimiser in self._optimisers:
+            self._scaler.step(optimiser)
         self._scaler.update()
         self._take_average()
         self.step += 1
@@ -166,7 +182,7 @@ class Trainer:
             "step": self.step,
             "weights": {name: value.detach() for name, value in self._learnt.items()},
             "average": self.average,
-            "optimiser": self._optimiser.state_dict(),
+            "optimisers": [optimiser.state_dict() for optimiser in self._optimisers],
             "scaler": self._scaler.state_dict(),
             "generator": json.dumps(self._rng.bit_generator.state),
         }
@@ -178,6 +194,7 @@ class Trainer:
             for name, value in self._learnt.items():
                 value.copy_(state["weights"][name])
                 self.average[name].copy_(state["average"][name])
-        self._optimiser.load_state_dict(state["optimiser"])
+        for optimiser, kept in zip(self._optimisers, state["optimisers"], strict=True):
+            optimiser.load_state_dict(kept)
         self._scaler.load_state_dict(state["scaler"])
         self._rng.bit_generator.state = json.loads(state["generator"])

@@ -42,6 +42,11 @@ class WanDecoding:
         if has_checkpoints:
             checkpoint_parts(_parts(vae.decoder))
 
+    @property
+    def matrices(self) -> tuple[str, ...]:
+        """None: trained weights are only tuned."""
+        return ()
+
     def batch(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         """Clips [B, 3, T, h, w] for the encoder, [B, 3, T, H, W] as wanted, both in [-1, 1]."""
         chosen = self._clips[rng.integers(0, len(self._clips), self._batch)]

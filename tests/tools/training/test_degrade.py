@@ -2,24 +2,26 @@ import numpy as np
 import pytest
 
 from tools.training.damage import RECIPES, coded, h264
-from tools.training.degrade import FRAMES, WINDOW, make_pairs, reduced
+from tools.training.degrade import FRAMES, SOURCE, WINDOW, make_pairs, reduced
 
 
-def smooth_pictures(count: int) -> np.ndarray:
-    ys, xs = np.mgrid[0:256, 0:256]
+def smooth_pictures(count: int, side: int = 2 * SOURCE) -> np.ndarray:
+    ys, xs = np.mgrid[0:side, 0:side]
     waves = [np.sin(xs / (9 + i)) * np.cos(ys / (13 + i)) for i in range(count)]
     return np.stack([np.repeat((w * 90 + 128)[..., None], 3, 2) for w in waves]).astype(np.uint8)
 
 
 def test_sources_are_reduced_targets_and_damaged_ones_lie_over_theirs():
-    pictures = smooth_pictures(2)
     for scale in (2, 4):
+        pictures = smooth_pictures(2, SOURCE * scale)
         sources, targets = make_pairs(pictures, scale=scale, form="faithful", seed=1)
         assert targets is pictures
         np.testing.assert_array_equal(sources[1, 0], reduced(pictures[1], scale))
-        sources, targets = make_pairs(smooth_pictures(5), scale=scale, form="restore", seed=2)
-        assert sources.shape == (15, 3, WINDOW // scale, WINDOW // scale, 3)
-        assert targets.shape == (15, WINDOW, WINDOW, 3)
+        sources, targets = make_pairs(
+            smooth_pictures(5, SOURCE * scale), scale=scale, form="restore", seed=2
+        )
+        assert sources.shape == (15, 3, WINDOW, WINDOW, 3)
+        assert targets.shape == (15, WINDOW * scale, WINDOW * scale, 3)
         for source, target in zip(sources[:, 1], targets, strict=True):
             wanted = reduced(target, scale).astype(float)
             error = np.abs(source - wanted).mean()
@@ -28,7 +30,7 @@ def test_sources_are_reduced_targets_and_damaged_ones_lie_over_theirs():
 
 
 def test_damage_depends_on_the_seed_only():
-    pictures = smooth_pictures(3)
+    pictures = smooth_pictures(3, 4 * SOURCE)
     first, again, other = (
         make_pairs(pictures, scale=4, form="restore", seed=s)[0] for s in (3, 3, 4)
     )

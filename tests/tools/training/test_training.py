@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,12 @@ import pytest
 import torch
 from PIL import Image
 from safetensors import safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from engine.bench.jobs import make_clip
 from engine.core.geometry import Size
+from engine.models.lite.files import LiteConfig
 from engine.models.lite.net import load_lite
 from engine.models.wan.files import files_of_wan
 from engine.models.wan.vae.load import load_wan
@@ -28,7 +31,9 @@ from tests.helpers.wan import tiny_wan, tiny_wan_config, write_wan
 from tools.training.__main__ import main
 from tools.training.checkpointing import checkpoint_parts
 from tools.training.clips import clips_in
-from tools.training.generated.pool import CHUNK, PICTURE
+from tools.training.degrade import SOURCE
+from tools.training.generated.pool import CHUNK
+from tools.training.lite import new_net, started_from
 from tools.training.trainer import Schedule, Trainer
 from tools.training.wan import WanDecoding
 
@@ -256,13 +261,34 @@ def test_lite_learns_from_pictures(tmp_path: Path) -> None:
     load_lite(out / "lite_x2_faithful.safetensors")
 
 
+def test_a_larger_lite_begins_with_what_a_smaller_one_gives(tmp_path: Path) -> None:
+    small = new_net(LiteConfig(scale=2, channels=8, layers=1), 3)
+    for parameter in small.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    path = tmp_path / "small.safetensors"
+    save_file(small.state_dict(), path)
+    frames = torch.rand(3, 2, 3, 12, 9)
+    with torch.no_grad():
+        wanted = small(frames[1])
+        for more in ({"channels": 12}, {"layers": 3}, {"frames": 3}, {"channels": 16, "layers": 2}):
+            config = replace(small.config, **more)
+            grown = started_from(path, config, 4)
+            found = grown(frames[1], frames[0], frames[2])
+            torch.testing.assert_close(found, wanted, rtol=0, atol=1e-6)
+        other = started_from(path, replace(small.config, scale=4), 4)
+        assert torch.equal(other.convolutions[1].weight, small.convolutions[1].weight)
+    with pytest.raises(argparse.ArgumentError, match="larger"):
+        started_from(path, replace(small.config, channels=4), 4)
+
+
 def test_lite_of_three_frames_goes_on_from_one_of_one_and_learns_from_moving_pictures(
     tmp_path: Path,
 ) -> None:
     folder, pool = write_pictures(tmp_path / "pictures"), tmp_path / "pool"
-    drawn = np.random.default_rng(3).integers(0, 256, (CHUNK, PICTURE, PICTURE, 3), np.uint8)
+    side = 2 * SOURCE
+    drawn = np.random.default_rng(3).integers(0, 256, (CHUNK, side, side, 3), np.uint8)
     pool.mkdir()
-    np.save(pool / "seed1_00000.npy", drawn)  # as if it had been drawn
+    np.save(pool / f"seed1_{side}px_00000.npy", drawn)  # as if it had been drawn
     common = ["lite", "--scale", "2", "--films", str(folder), "--drawn", "4", "--channels", "8",
               "--layers", "1", "--patch", "32", "--threads", "1", "--steps", "2", "--batch", "2",
               "--pool-folder", str(pool), "--device", "cpu"]  # fmt: skip
@@ -277,3 +303,6 @@ def test_lite_of_three_frames_goes_on_from_one_of_one_and_learns_from_moving_pic
     torch.testing.assert_close(three(*frames), one(frames[0]))  # learning rate 0: not looked at yet
     with safe_open(pairs / "x2_restore_1.safetensors", "numpy") as kept:
         assert kept.get_slice("sources").get_shape() == [3 * (3 + 4), 3, 112, 112, 3]
+    with pytest.raises(SystemExit, match="2"):  # pairs of other images
+        main([*common, "--form", "restore", "--drawn", "3", "--pairs", str(pairs),
+              "--out", str(tmp_path / "third")])  # fmt: skip
