@@ -22,7 +22,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from engine.core.errors import EngineError
-from engine.models.lite.files import LiteConfig
+from engine.models.lite.files import LiteConfig, WeightsFile
 from engine.models.lite.net import LiteNet
 from engine.models.wan.vae.load import load_wan
 from engine.models.wan.vae.plain import WanVae
@@ -37,6 +37,7 @@ from tools.training.wan import WanDecoding, check_clip
 
 log = logging.getLogger(__name__)
 
+_SIZES = {"lite": (32, 4), "lite-plus": (64, 16)}  # channels and hidden layers
 _CHECK_SEED = 900_001
 _CHECK_PICTURES = 64
 _DRAWN = 4096  # pictures, where there are no others
@@ -69,8 +70,12 @@ def train_lite(options: argparse.Namespace) -> None:
     if options.drawn is None:
         options.drawn = 0 if options.films else _DRAWN
     folder = TrainingFolder(options.out, _about(options), resume=options.resume)
+    channels, layers = _SIZES[options.model]
     config = LiteConfig(
-        scale=options.scale, channels=options.channels, layers=options.layers, frames=options.frames
+        scale=options.scale,
+        channels=options.channels or channels,
+        layers=options.layers or layers,
+        frames=options.frames,
     )
     if options.start:
         net = started_from(options.start, config, options.seed)
@@ -84,9 +89,10 @@ def train_lite(options: argparse.Namespace) -> None:
         batch=options.batch,
         patch=options.patch,
         keeps_texture=options.form == "restore",
+        stored=torch.float16 if options.model == "lite-plus" else torch.float32,
     )
     schedule = Schedule(steps=options.steps, rate=options.rate)
-    name = f"lite_x{options.scale}_{options.form}.safetensors"
+    name = WeightsFile(options.model, options.scale, options.form).name
     trainer = _run(task, schedule, options, folder, name)
     if len(kept):
         trained = LiteNet(config)
@@ -232,8 +238,9 @@ def _parser() -> argparse.ArgumentParser:
     lite.add_argument("--drawn", type=int, help="drawn pictures to learn from as well")
     lite.add_argument("--pool-folder", type=Path, help="keep drawn pictures here, for other runs")
     lite.add_argument("--pairs", type=Path, help="keep damaged pictures here, for other runs")
-    lite.add_argument("--channels", type=int, default=32)
-    lite.add_argument("--layers", type=int, default=4)
+    lite.add_argument("--model", choices=tuple(_SIZES), default="lite", help="size, and file name")
+    lite.add_argument("--channels", type=int, help="in place of the size's own")
+    lite.add_argument("--layers", type=int, help="in place of the size's own")
     lite.add_argument("--frames", type=int, choices=(1, 3), default=1, help="3: with neighbours")
     lite.add_argument("--patch", type=int, default=64, help="side of a cutting, source px")
     _add_common(lite, steps=20_000, rate=2e-3, batch=8, precision="bfloat16", save_every=500)

@@ -39,6 +39,7 @@ class LiteEnlargement:
         batch: Cuttings of a step.
         patch: Side of a cutting in source px, at most that of a source.
         keeps_texture: Texture is to be kept, rather than the largest PSNR to be reached.
+        stored: Type of the weights in their file.
     """
 
     def __init__(
@@ -50,11 +51,12 @@ class LiteEnlargement:
         batch: int,
         patch: int,
         keeps_texture: bool = False,
+        stored: torch.dtype = torch.float32,
     ) -> None:
         self.net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack memory_format
         self._sources, self._targets = sources, targets
         self._batch, self._side = batch, min(patch, sources.shape[2])
-        self._keeps_texture = keeps_texture
+        self._keeps_texture, self._stored = keeps_texture, stored
 
     @property
     def matrices(self) -> set[str]:
@@ -111,8 +113,8 @@ class LiteEnlargement:
         return loss
 
     def weights(self, learnt: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """All of the network."""
-        return dict(learnt)
+        """All of the network, as its file has it."""
+        return {name: value.to(self._stored) for name, value in learnt.items()}
 
 
 def _luma(pictures: Tensor) -> Tensor:

@@ -27,6 +27,26 @@ def test_bfloat16_is_known_without_torch_on_linux() -> None:
     assert had_torch or sys.platform != "linux" or "torch" not in sys.modules
 
 
+@pytest.mark.parametrize(
+    ("name", "flags", "expected"),
+    [
+        ("AMD EPYC 9R45", "avx512f avx512_bf16", True),
+        ("AMD EPYC 7R13", "avx2", False),
+        ("Intel(R) Xeon(R) Processor", "avx512f avx512_bf16", False),  # slower than float32
+        ("Intel(R) Xeon(R) Processor", "avx512f avx512_bf16 amx_bf16", True),
+    ],
+)
+def test_bfloat16_is_used_where_it_is_faster(
+    monkeypatch: pytest.MonkeyPatch, name: str, flags: str, expected: bool
+) -> None:
+    monkeypatch.setattr(devices, "cpu_name", lambda: name)
+    monkeypatch.setattr(devices, "cpu_flags", lambda: flags)
+    monkeypatch.setattr(devices, "_linux_cpu", lambda *_: iter([flags]))
+    devices.cpu_has_bf16.cache_clear()
+    assert devices.cpu_has_bf16() is expected
+    devices.cpu_has_bf16.cache_clear()
+
+
 @pytest.fixture(autouse=True)
 def fresh_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml, "_session", None)
