@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 import torch
-from skimage.metrics import structural_similarity
 
 from engine.bench import accuracy
 
@@ -30,6 +29,8 @@ def test_psnr_of_a_known_difference() -> None:
 
 
 def test_ssim_equals_the_published_definition() -> None:
+    from skimage.metrics import structural_similarity  # loads SciPy: not to collect tests
+
     first, second = noisy(20)
     a, b = (accuracy.luma(p)[4:-4, 4:-4] for p in (first, second))
     # Full Gaussian window, as here; scikit-image then averages without the 5 px border.

@@ -1,4 +1,5 @@
 from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -58,12 +59,15 @@ def starts(frames: Sequence[PlanarFrame], video: VideoInfo | None = None, **opti
     return [number for number, frame in enumerate(frames) if detector.starts_shot(frame)]
 
 
-THREE = pan(1, 14) + pan(2, 9) + pan(3, 20)
+@cache
+def three() -> list[Picture]:
+    """Pictures of three shots."""
+    return pan(1, 14) + pan(2, 9) + pan(3, 20)
 
 
 def test_three_shots_are_found_exactly_also_with_grain_and_in_the_dark():
     for light, grain in ((1, 0), (1, 0.08), (0.3, 0.004), (0.08, 0.004)):
-        frames = frames_of((picture * light for picture in THREE), grain=grain)
+        frames = frames_of((picture * light for picture in three()), grain=grain)
         assert starts(frames) == [0, 14, 23], (light, grain)
     assert starts(frames, sensitivity=None) == [0]
     for value in (-1, 101):
@@ -89,7 +93,7 @@ def test_what_is_a_cut_and_what_is_not():
 
 
 def test_other_depths_and_kinds_of_planes_give_the_same():
-    frames = frames_of(THREE)
+    frames = frames_of(three())
     assert starts(frames, video_of("rgb")) == [0, 14, 23]
     half, veiled = [], []
     for frame in frames:
@@ -99,7 +103,7 @@ def test_other_depths_and_kinds_of_planes_give_the_same():
         veiled.append(PlanarFrame(planes=(y, u, v, alpha), pts=frame.pts))
     assert starts(half, video_of("420")) == [0, 14, 23]
     assert starts(veiled) == [0, 14, 23], "alpha is ignored"
-    deep = frames_of((picture[:1] for picture in THREE), peak=4095)
+    deep = frames_of((picture[:1] for picture in three()), peak=4095)
     assert starts(deep, video_of("gray", bit_depth=12)) == [0, 14, 23]
 
 
@@ -123,23 +127,28 @@ def test_a_fade_is_no_cut_but_perhaps_where_it_begins():
     assert len(starts(frames_of(pictures, grain=0.004))) <= 3
 
 
-RESTLESS = frames_of(
-    pan(11, 9) + pan(12, 3, 8) + pan(13, 1) + pan(14, 22, 6) + pan(15, 4) + pan(16, 11, 3),
-    grain=0.02,
-)
+@cache
+def restless() -> list[PlanarFrame]:
+    """Fifty frames of six shots."""
+    return frames_of(
+        pan(11, 9) + pan(12, 3, 8) + pan(13, 1) + pan(14, 22, 6) + pan(15, 4) + pan(16, 11, 3),
+        grain=0.02,
+    )
 
 
 @settings(max_examples=12, deadline=None)
-@given(begin=st.integers(0, len(RESTLESS) - HISTORY), sensitivity=st.integers(0, 100))
+@given(begin=st.integers(0, 50 - HISTORY), sensitivity=st.integers(0, 100))
 def test_a_short_history_gives_the_same_cuts_as_all_frames(begin, sensitivity):
-    whole = starts(RESTLESS, sensitivity=sensitivity)
-    late = starts(RESTLESS[begin:], sensitivity=sensitivity)
+    frames = restless()
+    assert len(frames) == 50
+    whole = starts(frames, sensitivity=sensitivity)
+    late = starts(frames[begin:], sensitivity=sensitivity)
     known = begin + HISTORY
     assert [i + begin for i in late if i + begin >= known] == [i for i in whole if i >= known]
 
 
 def test_more_sensitivity_never_loses_a_cut():
-    found = [set(starts(RESTLESS, sensitivity=value)) for value in (0, 30, 60, 90, 100)]
+    found = [set(starts(restless(), sensitivity=value)) for value in (0, 30, 60, 90, 100)]
     assert all(less <= more for less, more in pairwise(found))
     assert found[0] < found[-1]
 
