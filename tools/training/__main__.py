@@ -88,7 +88,7 @@ def train_lite(options: argparse.Namespace) -> None:
         *pairs,
         batch=options.batch,
         patch=options.patch,
-        keeps_texture=options.form == "restore",
+        keeps_detail=options.form == "restore",
         stored=torch.float16 if options.model == "lite-plus" else torch.float32,
     )
     schedule = Schedule(steps=options.steps, rate=options.rate)

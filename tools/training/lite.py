@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from engine.models.lite.files import LiteConfig
@@ -18,7 +17,6 @@ from tools.training.degrade import Pictures, Windows
 LUMA = (0.299, 0.587, 0.114)
 _FLAT_SHARE = 0.04
 _ALONE_SHARE = 0.08  # of the neighbours that are left out, as at cuts
-_TEXTURE = 0.5  # weight of its amount in the loss
 _SQUARED_SHARE = 0.35  # of the steps, the last ones, in which PSNR is maximised
 _LEAST_SQUARE = 1e-5  # about half a step of 8 bits: flat cuttings count no more than that
 
@@ -28,9 +26,8 @@ class LiteEnlargement:
 
     The loss is the error of luma plus a share of the error of the colours; of the last steps the
     logarithm of the squared errors of each cutting, which is its PSNR: soft pictures count as much
-    as those of high contrast. Errors alone make noise-like texture smooth, as its mean is nearest
-    to what it may have been: where texture is to be kept, the amount of it counts, too, and PSNR
-    does not.
+    as those of high contrast. Where detail is to be kept, errors of the steps between neighbouring
+    px count, too, in which fine detail is as much as all else.
 
     Args:
         net: Float32, on the CPU.
@@ -38,7 +35,7 @@ class LiteEnlargement:
         targets: uint8 [n, scale*h, scale*w, 3].
         batch: Cuttings of a step.
         patch: Side of a cutting in source px, at most that of a source.
-        keeps_texture: Texture is to be kept, rather than the largest PSNR to be reached.
+        keeps_detail: Fine detail counts more than for PSNR.
         stored: Type of the weights in their file.
     """
 
@@ -50,13 +47,13 @@ class LiteEnlargement:
         *,
         batch: int,
         patch: int,
-        keeps_texture: bool = False,
+        keeps_detail: bool = False,
         stored: torch.dtype = torch.float32,
     ) -> None:
         self.net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack memory_format
         self._sources, self._targets = sources, targets
         self._batch, self._side = batch, min(patch, sources.shape[2])
-        self._keeps_texture, self._stored = keeps_texture, stored
+        self._keeps_detail, self._stored = keeps_detail, stored
 
     @property
     def matrices(self) -> set[str]:
@@ -101,32 +98,24 @@ class LiteEnlargement:
         """See the class."""
         reach = self.net.receptive_radius * self.net.config.scale
         wanted = wanted[..., reach:-reach, reach:-reach]
-        error, luma = result - wanted, _luma(result) - _luma(wanted)
-        if progress >= 1 - _SQUARED_SHARE and not self._keeps_texture:
+        error = result - wanted
+        luma = torch.einsum("bchw,c->bhw", error, torch.tensor(LUMA, device=error.device))
+        steps = [luma.diff(dim=1), luma.diff(dim=2)] if self._keeps_detail else []
+        if progress >= 1 - _SQUARED_SHARE:
             squares = luma.square().mean((1, 2)) + 0.15 * error.square().mean((1, 2, 3))
+            for step in steps:
+                squares = squares + step.square().mean((1, 2))
             return 0.01 * (squares / _LEAST_SQUARE).log1p().mean()
         eps = 1e-3
-        colours = (error.square() + eps**2).sqrt().mean()
-        loss = (luma.square() + eps**2).sqrt().mean() + 0.25 * colours
-        if self._keeps_texture:
-            loss = loss + _TEXTURE * (_texture(result) - _texture(wanted)).abs().mean()
+        loss = (luma.square() + eps**2).sqrt().mean()
+        loss = loss + 0.25 * (error.square() + eps**2).sqrt().mean()
+        for step in steps:
+            loss = loss + 0.5 * step.abs().mean()
         return loss
 
     def weights(self, learnt: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """All of the network, as its file has it."""
         return {name: value.to(self._stored) for name, value in learnt.items()}
-
-
-def _luma(pictures: Tensor) -> Tensor:
-    """[B, 3, h, w] -> [B, h, w]."""
-    return torch.einsum("bchw,c->bhw", pictures, torch.tensor(LUMA, device=pictures.device))
-
-
-def _texture(pictures: Tensor) -> Tensor:
-    """Mean steps between neighbouring px, down and across, of places of 8 px: [B, 2, h/4, w/4]."""
-    luma = _luma(pictures)
-    steps = [luma.diff(dim=1)[:, :, :-1].abs(), luma.diff(dim=2)[:, :-1].abs()]
-    return F.avg_pool2d(torch.stack(steps, dim=1), 8, stride=4)
 
 
 def _flat(rng: np.random.Generator, *parts: np.ndarray) -> list[np.ndarray]:
