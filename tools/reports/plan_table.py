@@ -80,7 +80,7 @@ between tensors. The presets Fast, Balanced and Best use SeedVR2 7B sharp at a w
 result each preset takes at least 1.4 times as long as the one before it, which a test asserts.
 
 Without a GPU on which SeedVR2 fits, Fast is Lite and Best is Lite Plus. Balanced is automatic
-there: Lite Plus for jobs that take ten minutes at most, else Lite.
+there: Lite Plus for jobs that take a minute at most, else Lite.
 
 Fast is SwiftVR where its files are installed; the same test asserts 1.4 between it and Balanced.
 Its prompt has not been read yet, so its plans count 512 different rows of it: a converted file may
