@@ -17,8 +17,8 @@ from tools.training.degrade import Pictures, Windows
 LUMA = (0.299, 0.587, 0.114)
 _FLAT_SHARE = 0.04
 _ALONE_SHARE = 0.08  # of the neighbours that are left out, as at cuts
-_SQUARED_SHARE = 0.35  # of the steps, the last ones, in which PSNR is maximised
-_LEAST_SQUARE = 1e-5  # about half a step of 8 bits: flat cuttings count no more than that
+_PSNR_SHARE = 0.35  # of the steps, the last ones, in which PSNR is maximised
+_LEAST_SQUARE = 1e-5  # an error of 0.8 steps of 8 bits: flat cuttings count no more than that
 
 
 class LiteEnlargement:
@@ -99,7 +99,7 @@ class LiteEnlargement:
         error = result - wanted
         luma = torch.einsum("bchw,c->bhw", error, torch.tensor(LUMA, device=error.device))
         steps = [luma.diff(dim=1), luma.diff(dim=2)] if self._keeps_detail else []
-        if progress >= 1 - _SQUARED_SHARE:
+        if progress >= 1 - _PSNR_SHARE:
             squares = luma.square().mean((1, 2)) + 0.15 * error.square().mean((1, 2, 3))
             for step in steps:
                 squares = squares + step.square().mean((1, 2))

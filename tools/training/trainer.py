@@ -152,9 +152,10 @@ class Trainer:
         torch.autograd.backward(self._scaler.scale(loss))
         for optimiser in self._optimisers:
             self._scaler.unscale_(optimiser)
-        nn.utils.clip_grad_norm_(self._learnt.values(), self.schedule.longest)
-        for optimiser in self._optimisers:
-            self._scaler.step(optimiser)
+        length = nn.utils.clip_grad_norm_(self._learnt.values(), self.schedule.longest)
+        if length.isfinite() or not self._scaler.is_enabled():  # both optimisers, or none
+            for optimiser in self._optimisers:
+                self._scaler.step(optimiser)
         self._scaler.update()
         self._take_average()
         self.step += 1

@@ -208,10 +208,12 @@ def test_clips_are_the_same_for_a_seed_and_reach_over_no_cut(tmp_path: Path) -> 
 
 
 class Line:
-    """Learns one factor; the loss is as large as asked for."""
+    """Learns a factor by Muon and a bias by AdamW; the loss is as large as asked for."""
+
+    matrices = ("weight",)
 
     def __init__(self, size: float) -> None:
-        self.net: nn.Module = nn.Linear(1, 1, bias=False)
+        self.net: nn.Module = nn.Linear(1, 1)
         self._size = size
 
     def batch(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
