@@ -31,7 +31,7 @@ class Muon(torch.optim.Optimizer):
         super().__init__(weights, {"lr": lr})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # takes no closure
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # torch lets a closure give a loss
         """Move all weights that have a gradient."""
         for group in self.param_groups:
             for weight in group["params"]:
