@@ -31,8 +31,8 @@ class Muon(torch.optim.Optimizer):
         super().__init__(weights, {"lr": lr})
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]  # torch lets a closure give a loss
-        """Move all weights that have a gradient."""
+    def step(self, closure: Any = None) -> Any:
+        """Move all weights that have a gradient; a closure is not called."""
         for group in self.param_groups:
             for weight in group["params"]:
                 if weight.grad is None:
@@ -48,7 +48,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
-    """The matrix with singular values of about 1 (0.7 to 1.2), by Newton-Schulz iteration."""
+    """The matrix with singular values near 1, but for tiny ones, by Newton-Schulz iteration."""
     a, b, c = _FACTORS
     is_tall = matrix.shape[0] > matrix.shape[1]
     found = matrix.T if is_tall else matrix
