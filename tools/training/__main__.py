@@ -83,7 +83,8 @@ def train_lite(options: argparse.Namespace) -> None:
         *pairs,
         batch=options.batch,
         patch=options.patch,
-        keeps_detail=options.form == "restore",
+        psnr_share=options.psnr_share,
+        has_structure=options.form == "restore",
     )
     schedule = Schedule(steps=options.steps, rate=options.rate)
     name = f"lite_x{options.scale}_{options.form}.safetensors"
@@ -236,6 +237,8 @@ def _parser() -> argparse.ArgumentParser:
     lite.add_argument("--layers", type=int, default=4)
     lite.add_argument("--frames", type=int, choices=(1, 3), default=1, help="3: with neighbours")
     lite.add_argument("--patch", type=int, default=64, help="side of a cutting, source px")
+    text = "share of the steps, the last ones, that maximise PSNR (default: 0.35)"
+    lite.add_argument("--psnr-share", type=float, default=0.35, help=text)
     _add_common(lite, steps=20_000, rate=2e-3, batch=8, precision="bfloat16", save_every=500)
     wan = commands.add_parser("wan", help="fine-tune the decoder of a Wan VAE")
     wan.add_argument("--weights", type=Path, required=True, help="the VAE, any format of Upreel's")

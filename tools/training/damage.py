@@ -207,7 +207,7 @@ class Recipe:
         name: For tests and logs.
         share: Share of all groups.
         before: Done to each sequence before it is encoded.
-        codings: Encoders one after the other, drawn for a group.
+        codings: Encoders one after the other, drawn for a group; none for what was kept raw.
     """
 
     name: str
@@ -242,14 +242,15 @@ def _web(rng: Rng) -> list[Coding]:
 
 
 RECIPES = (
-    Recipe(name="h264", share=0.34, codings=_x264),
-    Recipe(name="noise", share=0.14, before=_grain, codings=_lightly),
+    Recipe(name="h264", share=0.26, codings=_x264),
+    Recipe(name="noise", share=0.12, before=_grain, codings=_lightly),
+    Recipe(name="raw-noise", share=0.08, before=_grain, codings=lambda _: []),
     Recipe(name="dvd", share=0.12, before=_deinterlaced, codings=_dvd),
     Recipe(
         name="dv", share=0.06, before=_deinterlaced, codings=lambda _: [Coding(codec="dvvideo")]
     ),
-    Recipe(name="vhs", share=0.10, before=_tape, codings=_tape_transfer),
-    Recipe(name="phone", share=0.10, before=_sharpened, codings=_x264),
+    Recipe(name="vhs", share=0.08, before=_tape, codings=_tape_transfer),
+    Recipe(name="phone", share=0.14, before=_sharpened, codings=_x264),
     Recipe(name="web", share=0.08, codings=_web),
     Recipe(name="soft", share=0.04, before=_soft, codings=_lightly),
     Recipe(name="banding", share=0.02, before=_banded, codings=_lightly),

@@ -8,17 +8,21 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from engine.models.lite.files import LiteConfig
 from engine.models.lite.net import LiteNet, load_lite
 from tools.training.degrade import Pictures, Windows
+from tools.training.symmetry import ORDER, is_symmetric, make_symmetric
 
 LUMA = (0.299, 0.587, 0.114)
 _FLAT_SHARE = 0.04
 _ALONE_SHARE = 0.08  # of the neighbours that are left out, as at cuts
-_PSNR_SHARE = 0.35  # of the steps, the last ones, in which PSNR is maximised
 _LEAST_SQUARE = 1e-5  # an error of 0.8 steps of 8 bits: flat cuttings count no more than that
+_STRUCTURE = 0.2  # weight of 1 - SSIM: 0.001 of it count as much as 0.1 dB
+_EDGES = 0.3  # weight of the deviation of the steepness of edges
+_STRUCTURE_SIDE = 7  # px of its windows
 
 
 class LiteEnlargement:
@@ -26,8 +30,8 @@ class LiteEnlargement:
 
     The loss is the error of luma plus a share of the error of the colours; of the last steps the
     logarithm of the squared errors of each cutting, which is its PSNR: soft pictures count as much
-    as those of high contrast. Where detail is to be kept, errors of the steps between neighbouring
-    px count, too, in which fine detail is as much as all else.
+    as those of high contrast. Where structure counts, what luma lacks of SSIM is added, in which
+    faint texture counts as much as a strong one, and how much edges differ in steepness (GMSD).
 
     Args:
         net: Float32, on the CPU.
@@ -35,7 +39,8 @@ class LiteEnlargement:
         targets: uint8 [n, scale*h, scale*w, 3].
         batch: Cuttings of a step.
         patch: Side of a cutting in source px, at most that of a source.
-        keeps_detail: Fine detail counts more than for PSNR.
+        psnr_share: Share of the steps, the last ones, in which PSNR is maximised.
+        has_structure: Structure counts besides PSNR.
     """
 
     def __init__(
@@ -46,12 +51,13 @@ class LiteEnlargement:
         *,
         batch: int,
         patch: int,
-        keeps_detail: bool = False,
+        psnr_share: float = 0.35,
+        has_structure: bool = False,
     ) -> None:
         self.net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack memory_format
         self._sources, self._targets = sources, targets
         self._batch, self._side = batch, min(patch, sources.shape[2])
-        self._keeps_detail = keeps_detail
+        self._psnr_share, self._has_structure = psnr_share, has_structure
 
     @property
     def matrices(self) -> set[str]:
@@ -97,23 +103,54 @@ class LiteEnlargement:
         reach = self.net.receptive_radius * self.net.config.scale
         wanted = wanted[..., reach:-reach, reach:-reach]
         error = result - wanted
-        luma = torch.einsum("bchw,c->bhw", error, torch.tensor(LUMA, device=error.device))
-        steps = [luma.diff(dim=1), luma.diff(dim=2)] if self._keeps_detail else []
-        if progress >= 1 - _PSNR_SHARE:
+        luma, wanted_luma = _luma(error), _luma(wanted)
+        structure = 0.0
+        if self._has_structure:
+            pair = (wanted_luma + luma, wanted_luma)
+            structure = _STRUCTURE * (1 - similarity(*pair).mean()) + _EDGES * edge_error(*pair)
+        if progress >= 1 - self._psnr_share:
             squares = luma.square().mean((1, 2)) + 0.15 * error.square().mean((1, 2, 3))
-            for step in steps:
-                squares = squares + step.square().mean((1, 2))
-            return 0.01 * (squares / _LEAST_SQUARE).log1p().mean()
+            return structure + 0.01 * (squares / _LEAST_SQUARE).log1p().mean()
         eps = 1e-3
         loss = (luma.square() + eps**2).sqrt().mean()
-        loss = loss + 0.25 * (error.square() + eps**2).sqrt().mean()
-        for step in steps:
-            loss = loss + 0.5 * step.abs().mean()
-        return loss
+        return structure + loss + 0.25 * (error.square() + eps**2).sqrt().mean()
 
     def weights(self, learnt: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """All of the network."""
         return dict(learnt)
+
+
+def similarity(first: Tensor, second: Tensor) -> Tensor:
+    """SSIM of [B, h, w] in [0, 1] in each window, [B, h-6, w-6]."""
+    products = (first, second, first.square(), second.square(), first * second)
+    means = F.avg_pool2d(torch.stack(products, 1), _STRUCTURE_SIDE, stride=1)
+    mean, other, square, other_square, product = means.unbind(1)
+    varied = (square - mean.square()).clamp_min(0) + (other_square - other.square()).clamp_min(0)
+    bright, contrast = 0.01**2, 0.03**2
+    alike = (2 * mean * other + bright) / (mean.square() + other.square() + bright)
+    return alike * (2 * (product - mean * other) + contrast) / (varied + contrast)
+
+
+def edge_error(first: Tensor, second: Tensor) -> Tensor:
+    """GMSD of [B, h, w] in [0, 1], its mean: how unevenly the steepness of edges differs."""
+    first, second = (_steepness(part) for part in (first, second))
+    least = 170 / 255**2
+    alike = (2 * first * second + least) / (first.square() + second.square() + least)
+    return alike.std((1, 2)).mean()
+
+
+def _steepness(luma: Tensor) -> Tensor:
+    """Length of the gradient (Prewitt) of 2x2 px each: [B, h, w] -> [B, h/2-2, w/2-2]."""
+    small = F.avg_pool2d(luma[:, None], 2)
+    rows, columns = F.avg_pool2d(small, (3, 1), 1), F.avg_pool2d(small, (1, 3), 1)
+    across = rows[..., 2:] - rows[..., :-2]
+    down = columns[..., 2:, :] - columns[..., :-2, :]
+    return (across.square() + down.square() + 1e-8).sqrt()[:, 0]
+
+
+def _luma(colours: Tensor) -> Tensor:
+    """[B, 3, h, w] -> [B, h, w]."""
+    return torch.einsum("bchw,c->bhw", colours, torch.tensor(LUMA, device=colours.device))
 
 
 def _flat(rng: np.random.Generator, *parts: np.ndarray) -> list[np.ndarray]:
@@ -139,11 +176,16 @@ def _as_batch(parts: Sequence[np.ndarray]) -> Tensor:
 
 
 def new_net(config: LiteConfig, seed: int) -> LiteNet:
-    """A network that starts as the bicubic base.
+    """A symmetric network that starts as the bicubic base.
 
     Hidden layers start near the identity, the nearer the more they are, so that deep networks learn
     as well as shallow ones: a residual connection that costs nothing.
+
+    Raises:
+        argparse.ArgumentError: The channels are no multiple of `ORDER`.
     """
+    if config.channels % ORDER:
+        raise argparse.ArgumentError(None, f"--channels: a multiple of {ORDER} is needed")
     torch.manual_seed(seed)
     net = LiteNet(config)
     values = dict(net.named_parameters())
@@ -151,10 +193,12 @@ def new_net(config: LiteConfig, seed: int) -> LiteNet:
         weight = values[f"convolutions.{index}.weight"]
         torch.nn.init.kaiming_normal_(weight)
         torch.nn.init.zeros_(values[f"convolutions.{index}.bias"])
-        if 0 < index <= config.layers:
-            with torch.no_grad():
+        with torch.no_grad():
+            weight.mul_(ORDER**0.5)  # means over all ways are as much smaller
+            if 0 < index <= config.layers:
                 weight.mul_(config.layers**-0.5).add_(torch.nn.init.dirac_(weight.clone()))
     torch.nn.init.normal_(values[f"convolutions.{len(net.convolutions) - 1}.weight"], std=1e-3)
+    make_symmetric(net)
     return net
 
 
@@ -165,7 +209,7 @@ def started_from(path: Path, config: LiteConfig, seed: int) -> LiteNet:
     another scale only the last layer is new.
 
     Raises:
-        argparse.ArgumentError: The trained network is larger.
+        argparse.ArgumentError: The trained network is larger, or not symmetric.
         WeightsError: It is no network of Lite.
     """
     trained, net = load_lite(path), new_net(config, seed)
@@ -173,6 +217,8 @@ def started_from(path: Path, config: LiteConfig, seed: int) -> LiteNet:
     if old.channels > config.channels or old.layers > config.layers or old.frames > config.frames:
         text = f"{path.name} is larger than the network to train"
         raise argparse.ArgumentError(None, text)
+    if not is_symmetric(trained):
+        raise argparse.ArgumentError(None, f"{path.name} does not turn with its picture")
     kept = dict(trained.named_parameters())
     with torch.no_grad():
         for index in range(config.layers + 2):
@@ -209,5 +255,5 @@ def gain_over_base(net: LiteNet, sources: Windows, targets: Pictures) -> float:
 
 
 def _luma_error(result: Tensor, wanted: Tensor) -> float:
-    error = torch.einsum("bchw,c->bhw", result - wanted, torch.tensor(LUMA))
+    error = _luma(result - wanted)
     return float(error[:, 8:-8, 8:-8].square().mean())

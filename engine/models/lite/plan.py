@@ -33,7 +33,7 @@ LOSSLESS = {
     "magicyuv",
     "cfhd",
 }
-RESTORE_QUANTISER = 27.0  # of H.264: above it the restoring treatment is nearer to the truth
+RESTORE_QUANTISER = 25.0  # of H.264: above it the restoring treatment is nearer to the truth
 _EFFICIENCY = {"hevc": 1.7, "av1": 2.0, "vp9": 1.6, "mpeg2video": 0.5, "mjpeg": 0.3}  # of H.264 = 1
 CLEAN_BITS_PER_PIXEL = 0.16  # at least, for H.264 whose quantiser is not known
 

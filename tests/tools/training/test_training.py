@@ -34,6 +34,7 @@ from tools.training.clips import clips_in
 from tools.training.degrade import SOURCE
 from tools.training.generated.pool import CHUNK
 from tools.training.lite import new_net, started_from
+from tools.training.symmetry import make_symmetric
 from tools.training.trainer import Schedule, Trainer
 from tools.training.wan import WanDecoding
 
@@ -269,10 +270,14 @@ def test_a_larger_lite_begins_with_what_a_smaller_one_gives(tmp_path: Path) -> N
         torch.nn.init.normal_(parameter, std=0.2)
     path = tmp_path / "small.safetensors"
     save_file(small.state_dict(), path)
+    with pytest.raises(argparse.ArgumentError, match="turn"):
+        started_from(path, small.config, 4)
+    make_symmetric(small)
+    save_file(small.state_dict(), path)
     frames = torch.rand(3, 2, 3, 12, 9)
     with torch.no_grad():
         wanted = small(frames[1])
-        for more in ({"channels": 12}, {"layers": 3}, {"frames": 3}, {"channels": 16, "layers": 2}):
+        for more in ({"channels": 24}, {"layers": 3}, {"frames": 3}, {"channels": 16, "layers": 2}):
             config = replace(small.config, **more)
             grown = started_from(path, config, 4)
             found = grown(frames[1], frames[0], frames[2])
@@ -280,7 +285,9 @@ def test_a_larger_lite_begins_with_what_a_smaller_one_gives(tmp_path: Path) -> N
         other = started_from(path, replace(small.config, scale=4), 4)
         assert torch.equal(other.convolutions[1].weight, small.convolutions[1].weight)
     with pytest.raises(argparse.ArgumentError, match="larger"):
-        started_from(path, replace(small.config, channels=4), 4)
+        started_from(path, replace(small.config, layers=0), 4)
+    with pytest.raises(argparse.ArgumentError, match="multiple of 8"):
+        new_net(replace(small.config, channels=12), 4)
 
 
 def test_lite_of_three_frames_goes_on_from_one_of_one_and_learns_from_moving_pictures(
