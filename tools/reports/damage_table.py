@@ -1,0 +1,95 @@
+"""Table of damaged clips that Lite's restore form enlarges: PSNR, SSIM, GMSD, flicker of luma.
+
+python -m tools.reports.damage_table [--film FILE] [--weights FOLDER ...]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from subprocess import CalledProcessError
+
+import numpy as np
+import torch
+from PIL import Image
+
+from engine.bench.accuracy import luma, psnr, ssim
+from engine.core.errors import EngineError
+from engine.core.paths import resource
+from engine.models.lite.net import load_lite
+from tools.reports.damaged_clips import STILL, Clip, Frames, clips
+from tools.reports.quality import enlarge
+from tools.training.lite import LUMA, edge_error
+
+_JUDGED = slice(4, 20, 3)
+
+
+def table(made: Sequence[Clip], folders: Sequence[Path]) -> list[str]:
+    """Markdown rows: Lanczos, then the x2 restore form in each folder of weights."""
+    ways = {"Lanczos": _by_lanczos}
+    for folder in folders:
+        ways[folder.name] = _by_lite(folder / "lite_x2_restore.safetensors")
+    rows = [f"| clip | {' | '.join(ways)} |", "|---" * (1 + len(ways)) + "|"]
+    flicker = []
+    for clip in made:
+        results = [enlarged(clip.damaged) for enlarged in ways.values()]
+        rows.append(f"| {clip.name} | {' | '.join(_cell(clip, one) for one in results)} |")
+        if clip.stands:
+            flicker = [f"{_flicker(result[:STILL]):.2f}" for result in results]
+    return [*rows, f"| flicker of noise, levels a frame | {' | '.join(flicker)} |"]
+
+
+def _by_lanczos(frames: Frames) -> Frames:
+    size = (2 * frames.shape[2], 2 * frames.shape[1])
+    large = [Image.fromarray(frame).resize(size, Image.Resampling.LANCZOS) for frame in frames]
+    return np.stack([np.asarray(frame) for frame in large])
+
+
+def _by_lite(weights: Path) -> Callable[[Frames], Frames]:
+    net = load_lite(weights)
+
+    def enlarged(frames: Frames) -> Frames:
+        before, after = [*frames[:1], *frames[:-1]], [*frames[1:], *frames[-1:]]
+        seen = zip(frames, before, after, strict=True)
+        return np.stack([enlarge(net, *pictures) for pictures in seen])
+
+    return enlarged
+
+
+def _cell(clip: Clip, result: Frames) -> str:
+    result, original = result[_JUDGED], clip.original[_JUDGED]
+    pairs = list(zip(result, original, strict=True))
+    db, alike = (np.mean([measure(*pair) for pair in pairs]) for measure in (psnr, ssim))
+    edges = edge_error(*(torch.from_numpy(part @ LUMA / 255) for part in (result, original)))
+    return f"{db:.2f}, {alike:.4f}, {float(edges):.4f}"
+
+
+def _flicker(frames: Frames) -> float:
+    """Mean change of luma from frame to frame."""
+    return float(np.mean([np.abs(luma(b) - luma(a)).mean() for a, b in pairwise(frames)]))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m tools.reports.damage_table")
+    parser.add_argument("--film", type=Path, help="film for the clip of a phone")
+    parser.add_argument("--weights", type=Path, nargs="*", default=[resource("weights")])
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    try:
+        rows = table(clips(options.film), options.weights)
+    except CalledProcessError as error:
+        sys.stderr.write(error.stderr.decode(errors="replace"))
+        return 1
+    except (FileNotFoundError, EngineError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.write("\n".join(rows) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
