@@ -109,7 +109,7 @@ def _grain(rng: Rng, frames: Floats) -> Floats:
     shape = frames.shape if rng.random() < 0.6 else (*frames.shape[:3], 1)
     noise = rng.standard_normal(shape, dtype=np.float32)
     if rng.random() < 0.4:  # grain of film, and of cameras that have interpolated their colours
-        noise = _blurred(noise, 0.6, 0.6) * 1.6
+        noise = blurred(noise, 0.6, 0.6) * 1.6
     return frames + np.float32(spread) * noise
 
 
@@ -129,13 +129,13 @@ def _tape(rng: Rng, frames: Floats) -> Floats:
     """VHS: few details in a line, blurred and shifted chroma, ringing, noise, jitter, dropouts."""
     yuv = frames @ _TO_YUV.T
     luma, chroma = yuv[..., :1], yuv[..., 1:]
-    luma = _blurred(luma, 0.3, rng.uniform(0.6, 1.4))
+    luma = blurred(luma, 0.3, rng.uniform(0.6, 1.4))
     ringing = rng.uniform(0, 1.2)
-    luma = luma + ringing * (luma - _blurred(luma, 0.0, 1.3))
-    chroma = _moved(_blurred(chroma, 0.7, rng.uniform(2, 5)), int(rng.integers(-1, 4)))
+    luma = luma + ringing * (luma - blurred(luma, 0.0, 1.3))
+    chroma = _moved(blurred(chroma, 0.7, rng.uniform(2, 5)), int(rng.integers(-1, 4)))
     noise = rng.standard_normal(yuv.shape, dtype=np.float32)
-    luma = luma + rng.uniform(1, 6) * 1.6 * _blurred(noise[..., :1], 0.0, 0.8)
-    chroma = chroma + rng.uniform(1, 7) * 2.5 * _blurred(noise[..., 1:], 0.5, 2.0)
+    luma = luma + rng.uniform(1, 6) * 1.6 * blurred(noise[..., :1], 0.0, 0.8)
+    chroma = chroma + rng.uniform(1, 7) * 2.5 * blurred(noise[..., 1:], 0.5, 2.0)
     found = np.concatenate([luma, chroma], axis=-1) @ _TO_RGB.T
     found = _jittered(rng, found, rng.uniform(0, 0.4))
     for _ in range(int(rng.poisson(0.5))):
@@ -161,17 +161,17 @@ def _sharpened(rng: Rng, frames: Floats) -> Floats:
     """Noise that was smoothed away with details, then edges with halos: a phone."""
     found = _grain(rng, frames) if rng.random() < 0.6 else frames
     sigma = rng.uniform(0.3, 0.8)
-    found = _blurred(found, sigma, sigma)
-    return found + rng.uniform(0.3, 1.2) * (found - _blurred(found, 1.0, 1.0))
+    found = blurred(found, sigma, sigma)
+    return found + rng.uniform(0.3, 1.2) * (found - blurred(found, 1.0, 1.0))
 
 
 def _soft(rng: Rng, frames: Floats) -> Floats:
     """Smooth and soft, with edges that stay: what generates videos, and strong noise filters."""
     sigma = rng.uniform(0.5, 1.0)
-    smooth = _blurred(frames, 1.6, 1.6)
-    edges = _blurred(np.abs(frames - smooth).max(axis=-1, keepdims=True), 1.0, 1.0)
+    smooth = blurred(frames, 1.6, 1.6)
+    edges = blurred(np.abs(frames - smooth).max(axis=-1, keepdims=True), 1.0, 1.0)
     share = np.clip(edges / rng.uniform(4, 12), 0.3, 1)
-    return np.asarray(share * _blurred(frames, sigma, sigma) + (1 - share) * smooth, np.float32)
+    return np.asarray(share * blurred(frames, sigma, sigma) + (1 - share) * smooth, np.float32)
 
 
 def _banded(rng: Rng, frames: Floats) -> Floats:
@@ -180,7 +180,7 @@ def _banded(rng: Rng, frames: Floats) -> Floats:
     return np.asarray(np.round(frames / step) * step, np.float32)
 
 
-def _blurred(frames: np.ndarray, rows: float, columns: float) -> np.ndarray:
+def blurred(frames: np.ndarray, rows: float, columns: float) -> np.ndarray:
     """Gaussian of these sigmas, px, over [T, h, w, C]; borders repeat."""
     found = torch.from_numpy(np.ascontiguousarray(frames)).permute(0, 3, 1, 2)
     for sigma, dim in ((rows, 2), (columns, 3)):
