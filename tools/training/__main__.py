@@ -11,6 +11,7 @@ sums.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import logging
 import os
 from pathlib import Path
@@ -26,6 +27,7 @@ from engine.models.lite.files import LiteConfig
 from engine.models.lite.net import LiteNet
 from engine.models.wan.vae.load import load_wan
 from engine.models.wan.vae.plain import WanVae
+from tools.training import damage, degrade
 from tools.training.clips import clips_in
 from tools.training.degrade import SOURCE, Pictures, Windows, make_pairs
 from tools.training.folder import TrainingFolder
@@ -191,14 +193,17 @@ def _pairs(pictures: Pictures, options: argparse.Namespace, seed: int) -> tuple[
     """Sources and targets; kept in `--pairs`, a folder, where it is named.
 
     Raises:
-        argparse.ArgumentError: The folder has them of other images.
+        argparse.ArgumentError: The folder has them of other images, or of another version.
     """
     path = options.pairs and options.pairs / f"x{options.scale}_{options.form}_{seed}.safetensors"
     about = {name: str(getattr(options, name)) for name in ("films", "pool", "drawn", "seed")}
+    made_by = b"".join(Path(module.__file__).read_bytes() for module in (damage, degrade))
+    about["made-by"] = hashlib.sha256(made_by).hexdigest()
     if path and path.is_file():
         with safe_open(path, "np") as file:
             if file.metadata() != about:
-                raise argparse.ArgumentError(None, f"{path} was made of other images")
+                text = f"{path} was made of other images, or by another version"
+                raise argparse.ArgumentError(None, text)
             return file.get_tensor("sources"), file.get_tensor("targets")
     sources, targets = make_pairs(pictures, scale=options.scale, form=options.form, seed=seed)
     if path:

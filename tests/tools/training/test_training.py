@@ -28,6 +28,7 @@ from engine.models.wan.vae.plain import WanVae
 from engine.ops.conv.causal_conv import Carry
 from tests.helpers.extended import extended
 from tests.helpers.wan import tiny_wan, tiny_wan_config, write_wan
+from tools.training import degrade
 from tools.training.__main__ import main
 from tools.training.checkpointing import checkpoint_parts
 from tools.training.clips import clips_in
@@ -291,7 +292,7 @@ def test_a_larger_lite_begins_with_what_a_smaller_one_gives(tmp_path: Path) -> N
 
 
 def test_lite_of_three_frames_goes_on_from_one_of_one_and_learns_from_moving_pictures(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, pool = write_pictures(tmp_path / "pictures"), tmp_path / "pool"
     side = 2 * SOURCE
@@ -315,3 +316,9 @@ def test_lite_of_three_frames_goes_on_from_one_of_one_and_learns_from_moving_pic
     with pytest.raises(SystemExit, match="2"):  # pairs of other images
         main([*common, "--form", "restore", "--drawn", "3", "--pairs", str(pairs),
               "--out", str(tmp_path / "third")])  # fmt: skip
+    changed = tmp_path / "degrade.py"
+    changed.write_bytes(Path(degrade.__file__).read_bytes() + b"# changed")
+    monkeypatch.setattr(degrade, "__file__", str(changed))
+    with pytest.raises(SystemExit, match="2"):  # pairs of another version
+        main([*common, "--form", "restore", "--pairs", str(pairs),
+              "--out", str(tmp_path / "fourth")])  # fmt: skip
