@@ -14,14 +14,13 @@ from subprocess import CalledProcessError
 
 import numpy as np
 import torch
-from PIL import Image
 
-from engine.bench.accuracy import luma, psnr, ssim
+from engine.bench.accuracy import luma
 from engine.core.errors import EngineError
 from engine.core.paths import resource
 from engine.models.lite.net import load_lite
 from tools.reports.damaged_clips import STILL, Clip, Frames, clips
-from tools.reports.quality import enlarge
+from tools.reports.quality import by_lanczos, enlarge, mean_score, with_neighbours
 from tools.training.lite import LUMA, edge_error
 
 _JUDGED = slice(4, 20, 3)
@@ -43,28 +42,19 @@ def table(made: Sequence[Clip], folders: Sequence[Path]) -> list[str]:
 
 
 def _by_lanczos(frames: Frames) -> Frames:
-    size = (2 * frames.shape[2], 2 * frames.shape[1])
-    large = [Image.fromarray(frame).resize(size, Image.Resampling.LANCZOS) for frame in frames]
-    return np.stack([np.asarray(frame) for frame in large])
+    return np.stack([by_lanczos(frame, 2) for frame in frames])
 
 
 def _by_lite(weights: Path) -> Callable[[Frames], Frames]:
     net = load_lite(weights)
-
-    def enlarged(frames: Frames) -> Frames:
-        before, after = [*frames[:1], *frames[:-1]], [*frames[1:], *frames[-1:]]
-        seen = zip(frames, before, after, strict=True)
-        return np.stack([enlarge(net, *pictures) for pictures in seen])
-
-    return enlarged
+    return lambda frames: np.stack([enlarge(net, *seen) for seen in with_neighbours(frames)])
 
 
 def _cell(clip: Clip, result: Frames) -> str:
     result, original = result[_JUDGED], clip.original[_JUDGED]
-    pairs = list(zip(result, original, strict=True))
-    db, alike = (np.mean([measure(*pair) for pair in pairs]) for measure in (psnr, ssim))
+    score = mean_score(result, original)
     edges = edge_error(*(torch.from_numpy(part @ LUMA / 255) for part in (result, original)))
-    return f"{db:.2f}, {alike:.4f}, {float(edges):.4f}"
+    return f"{score.psnr_db:.2f}, {score.ssim:.4f}, {float(edges):.4f}"
 
 
 def _flicker(frames: Frames) -> float:

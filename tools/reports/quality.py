@@ -68,30 +68,37 @@ def enlarge(net: LiteNet, *pictures: Picture) -> Picture:
     return np.asarray(large.permute(1, 2, 0).numpy(), dtype=np.uint8)
 
 
-def _scores(
-    targets: Picture, sources: Picture, nets: Mapping[str, LiteNet], which: slice
-) -> dict[str, Score]:
-    """Scores of the results of some sources, which follow each other."""
-    before = [*sources[:1], *sources[:-1]]
-    seen = [*zip(sources, before, [*sources[1:], *sources[-1:]], strict=True)][which]
-    size = (targets.shape[2], targets.shape[1])
-    results: dict[str, list[Picture]] = {
-        "lanczos": [
-            np.asarray(Image.fromarray(source).resize(size, Image.Resampling.LANCZOS))
-            for source, _, _ in seen
-        ]
-    }
-    for name, net in nets.items():
-        results[name] = [enlarge(net, *pictures) for pictures in seen]
-    return {name: _mean_score(pictures, targets) for name, pictures in results.items()}
+def with_neighbours(frames: Picture) -> list[tuple[Picture, Picture, Picture]]:
+    """Each of the frames [n, h, w, 3], the one before it and the one after it; the ends repeat."""
+    before, after = [*frames[:1], *frames[:-1]], [*frames[1:], *frames[-1:]]
+    return list(zip(frames, before, after, strict=True))
 
 
-def _mean_score(results: list[Picture], targets: Picture) -> Score:
+def by_lanczos(picture: Picture, scale: int) -> Picture:
+    """Pillow's Lanczos enlargement of uint8 [h, w, 3]."""
+    size = (picture.shape[1] * scale, picture.shape[0] * scale)
+    return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.LANCZOS))
+
+
+def mean_score(results: Iterable[Picture], targets: Iterable[Picture]) -> Score:
+    """Mean of the scores of several enlargements."""
     pairs = list(zip(results, targets, strict=True))
     return Score(
         psnr_db=float(np.mean([psnr(*pair) for pair in pairs])),
         ssim=float(np.mean([ssim(*pair) for pair in pairs])),
     )
+
+
+def _scores(
+    targets: Picture, sources: Picture, nets: Mapping[str, LiteNet], which: slice
+) -> dict[str, Score]:
+    """Scores of the results of some sources, which follow each other."""
+    seen = with_neighbours(sources)[which]
+    scale = targets.shape[2] // sources.shape[2]
+    results = {"lanczos": [by_lanczos(source, scale) for source, _, _ in seen]}
+    for name, net in nets.items():
+        results[name] = [enlarge(net, *pictures) for pictures in seen]
+    return {name: mean_score(pictures, targets) for name, pictures in results.items()}
 
 
 def _pair(picture: Picture, scale: int) -> tuple[Picture, Picture]:
