@@ -15,6 +15,7 @@ from engine.core.plain_text import one_line
 from engine.core.units import range_in_unit
 from engine.protocol.plan import Plan
 
+_BUILT_IN = {"lite": "Lite", "lite-plus": "Lite Plus"}  # models; their choice says "built in" too
 _STAGES = {
     "prepare": mark("Preparing"),
     "weights": mark("Model files"),
@@ -115,11 +116,16 @@ def target(row: JobRow) -> str:
     return f"×{settings.scale}"
 
 
+def model_name(model: str) -> str:
+    """Name of a model without where it comes from."""
+    return _BUILT_IN.get(model) or choice_text("model", model)
+
+
 def result_name(plan: Plan | None) -> str:
     """Name of a result after its model."""
     model = plan.work.model if plan is not None else ""
-    own = {"": tr("Result"), "lite": "Lite", "none": tr("Same size")}
-    return own.get(model) or choice_text("model", model)
+    own = {"": tr("Result"), "none": tr("Same size")}
+    return own.get(model) or model_name(model)
 
 
 def from_to(row: JobRow) -> str:

@@ -44,10 +44,12 @@ RESOURCES = (
     ("messages", "en.toml"),
     ("messages", "zh_CN.toml"),
     ("samples", "upreel_sample.mp4"),
-    ("weights", "lite_x2_faithful.safetensors"),
-    ("weights", "lite_x2_restore.safetensors"),
-    ("weights", "lite_x4_faithful.safetensors"),
-    ("weights", "lite_x4_restore.safetensors"),
+    *(
+        ("weights", f"{model}_x{scale}_{treatment}.safetensors")
+        for model in ("lite", "lite_plus")
+        for scale in (2, 4)
+        for treatment in ("faithful", "restore")
+    ),
     ("licences", "GPL-3.0.txt"),
 )
 

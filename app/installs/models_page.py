@@ -44,8 +44,8 @@ _SPEC = PageSpec(
     title=mark("Models"),
     file=mark("Import file …"),
     foot=mark(
-        "Lite is built in and always available. Files in ComfyUI or Hugging Face folders "
-        "are used in place. Without internet access, download a file on another computer "
+        "Lite and Lite Plus are built in and always available. Files in ComfyUI or Hugging Face "
+        "folders are used in place. Without internet access, download a file on another computer "
         "and import it."
     ),
     foot_spacing=24,
@@ -277,8 +277,8 @@ class Recommended(QFrame):
         failed = self._failed(packages)
         show_message(self._problem, failed or self._doubt(runtime))
         if not packages:
-            self._title.setText(tr("Recommended: Lite, built in"))
-            self._text.setText(tr("The presets for this computer use it; nothing to download."))
+            self._title.setText(tr("Recommended: Lite and Lite Plus, built in"))
+            self._text.setText(tr("The presets for this computer use them; nothing to download."))
             self._state.setText(tr("Everything is installed"))
             self._button.hide()
             return
@@ -333,7 +333,7 @@ class Recommended(QFrame):
 
 
 def recommended(presets: Sequence[Preset], files: ModelFilesModel) -> tuple[Package, ...]:
-    """Packages of these presets, each once; none where they use Lite."""
+    """Packages of these presets, each once; none where they use built-in models."""
     found: dict[str, Package] = {}
     for preset in presets:
         if not _GOALS.isdisjoint(preset.goals):

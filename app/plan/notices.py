@@ -13,6 +13,7 @@ from app.engine_messages import button, choice_text, hint, setting_title, text
 from app.i18n import tr
 from app.installs import runtime_labels
 from app.installs.installable import problem, progress
+from app.labels import model_name
 from app.plan.folded_notice import FoldedNotice
 from app.state.downloads_model import DownloadsModel, required_download
 from app.state.job_row import Downgrade, JobRow
@@ -36,7 +37,7 @@ from engine.core.messages import message
 from engine.protocol.plan import Notice
 from engine.protocol.tasks import TaskKind
 from engine.settings.assignments import with_text
-from engine.settings.schema import JobSettings, model_family
+from engine.settings.schema import JobSettings
 
 PARAM = "offers"  # of a notice: "height=1080,width=0;model=lite", the most helpful first
 _MOST = 3
@@ -66,7 +67,7 @@ def offers_of(notice: Notice, settings: JobSettings) -> list[Offer]:
 def offer_text(values: dict[str, Any], settings: JobSettings) -> str:
     """Text of a button that chooses values."""
     if "model" in values and values["model"] != "auto":
-        return tr("Use {choice}", choice=_model(values["model"]))
+        return tr("Use {choice}", choice=model_name(values["model"]))
     if values.get("width") and values.get("height"):
         return tr("Change to {size}", size=f"{values['width']}×{values['height']}")
     if values.get("height"):
@@ -80,11 +81,6 @@ def offer_text(values: dict[str, Any], settings: JobSettings) -> str:
     if value == "auto" and name != "deinterlace":
         return tr("Choose automatically")
     return tr("{setting}: {choice}", setting=setting_title(name), choice=choice_text(name, value))
-
-
-def _model(model: str) -> str:
-    """Its name without where it comes from."""
-    return "Lite" if model_family(model) == "lite" else choice_text("model", model)
 
 
 def _values(offer: str, settings: JobSettings) -> dict[str, Any]:

@@ -40,11 +40,12 @@ from engine.video.write.encoders import ON_PROCESSOR
 Report = Callable[[int, int, Message | None], None]  # steps done, of how many, the one that begins
 _LIMIT_S = 45.0  # no step begins later: a busy or slow computer keeps the default costs
 _FIXED = {"start": "s a job", "frame": "s a frame", "check": "s a frame"}
-_OF_MODELS = ("vae", "transformer")
+_LITE_PLUS = "lite-plus"
+_OF_MODELS = ("vae", "transformer", _LITE_PLUS)
 _ENCODERS = {e.name: e.title for e in ON_PROCESSOR.values()} | {"encoder": "NVENC"}
 _VAE_SIZE = {"cpu": Size(128, 128), "cuda": Size(768, 768)}
 _DIT_SIZE = {"cpu": Size(320, 192), "cuda": Size(1280, 720)}
-_LITE_SIZE = Size(640, 360)
+_LITE_SIZE = {"cpu": Size(160, 128), "cuda": Size(640, 360)}
 _FRAMES = 5
 _TERA = 1e12
 _CASES = "optimisations"
@@ -148,6 +149,8 @@ def _cost_title(name: str) -> Message:
         return message("bench.cost.write", codec=_ENCODERS[name])
     if kind in ("open", "decode"):
         return message(f"bench.cost.{kind}", codec=_ENCODERS.get(detail, detail))
+    if name.startswith(_LITE_PLUS):
+        return message(f"bench.cost.{_LITE_PLUS}", dtype=name.removeprefix(f"{_LITE_PLUS}-"))
     if kind == "lite" and "-" in detail:
         scale, _, dtype = detail.partition("-")
         return message("bench.cost.lite-at-scale", scale=scale, dtype=dtype)
@@ -195,18 +198,20 @@ def _cpu_steps(folder: Path) -> Iterator[Step]:
 
 
 def _model_steps(device: str, capability: tuple[int, int] | None = None) -> Iterator[Step]:
-    """Steps of VAEs, transformers and Lite with random weights; costs as in `rates.COSTS`."""
+    """Steps of VAEs, transformers, Lite and Lite Plus; costs as in `rates.COSTS`."""
     vae, transformer = message("bench.step.vae"), message("bench.step.transformer")
     if device == "cuda":
         has_bf16 = (capability or (8, 0)) >= (8, 0)
         yield vae, partial(_vae, device, "float16")
         yield transformer, partial(_transformer, device, "bfloat16" if has_bf16 else "float16")
         yield message("bench.step.lite"), partial(_lite, device, "float16")
+        yield message("bench.step.lite-plus"), partial(_lite, device, "float16", _LITE_PLUS)
     else:
         dtype = "bfloat16" if devices.cpu_has_bf16() else "float32"
         for one in dict.fromkeys(("float32", dtype)):
             yield vae, partial(_vae, device, one)
         yield transformer, partial(_transformer, device, dtype)
+        yield message("bench.step.lite-plus"), partial(_lite, device, dtype, _LITE_PLUS)
 
 
 def _vae(device: str, dtype: str) -> Costs:
@@ -228,11 +233,11 @@ def _cost_of_run(name: str, plain: VaeRun | DitRun, runs: int) -> Costs:
     return {f"{name}-{run.dtype}": cost_of(run.ready(), units, device=run.device, runs=runs)}
 
 
-def _lite(device: str, dtype: str) -> Costs:
-    """Cost of Lite on a GPU, per operation like the other models."""
-    request = BenchRequest(device=device, dtype=dtype, size=_LITE_SIZE)
-    work = upscaling(request, 2)
-    return {f"lite-{dtype}": cost_of(work.compute, work.operations / _TERA, device=device)}
+def _lite(device: str, dtype: str, model: str = "lite") -> Costs:
+    """Cost of Lite on a GPU, or of Lite Plus on any device, per operation like other models."""
+    request = BenchRequest(device=device, dtype=dtype, size=_LITE_SIZE[device])
+    work = upscaling(request, 2, model)
+    return {f"{model}-{dtype}": cost_of(work.compute, work.operations / _TERA, device=device)}
 
 
 # --- the benchmark of the window

@@ -80,7 +80,8 @@ def _read(clip: SyntheticClip) -> Costs:
 
 def _lite(clip: SyntheticClip, scale: int) -> Costs:
     dtype = "bfloat16" if devices.cpu_has_bf16() else "float32"
-    model, frames = upscaler(scale, dtype=dtype), _rgb(clip, _CLIP)
+    file = files.WeightsFile("lite", scale, "faithful")
+    model, frames = upscaler(file, dtype=dtype), _rgb(clip, _CLIP)
     cost = cost_of(lambda: model.upscale(frames), _megapixels(SIZE, _CLIP))
     return {f"lite-{scale}-{dtype}": cost}
 

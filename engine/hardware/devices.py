@@ -21,8 +21,8 @@ from engine.hardware.gpu_table import GpuSpec
 
 # Linux's names of instructions that multiply bfloat16 values: x86 AVX-512 and AMX, then ARM.
 _BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
-# Intel's AVX-512 alone takes 1.7 times as long for Lite in bfloat16 as in float32 (a Xeon of 2023
-# without AMX), AMD's 0.6 times (Zen 5).
+# Intel's AVX-512 alone takes longer for bfloat16 than for float32: Lite 1.7 times, Lite Plus 1.5
+# times (a Xeon of 2023 without AMX). AMD's takes 0.6 times as long for Lite (Zen 5).
 _INTEL_BF16_FLAGS = frozenset({"amx_bf16"})
 
 

@@ -81,7 +81,8 @@ class WorkRequest:
         return self.dtype
 
 
-WorkKind = Literal["vae", "transformer", "lite"]  # of operations: how much of a GPU's peak they get
+# of operations: how much of a GPU's peak they get, and the cost that the speed test measures
+WorkKind = Literal["vae", "transformer", "lite", "lite-plus"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,9 +221,12 @@ class ModelFamily(ABC, Generic[W]):
         """The model of this family that the settings name; "" for none."""
         return settings.model if settings.model in self.models else ""
 
-    def automatic(self, settings: JobSettings, budget: Budget) -> str:
-        """The model of this family that "auto" may stand for on a machine; "" for none."""
-        return ""
+    def automatic(self, settings: JobSettings, budget: Budget) -> tuple[str, ...]:
+        """Models of this family that "auto" may stand for on a machine, the best first.
+
+        The last one is for any job, those before it for jobs that do not take long.
+        """
+        return ()
 
     @abstractmethod
     def choose(self, request: WorkRequest) -> W:
@@ -337,8 +341,14 @@ class ModelFamily(ABC, Generic[W]):
         """Whether the weights are others than those that a job began with."""
         return any(map(is_changed, work.weights_files))
 
-    def load_frames(self, work: W) -> FrameUpscaler | None:
+    def load_frames(
+        self, work: W, between: Callable[[], None] | None = None
+    ) -> FrameUpscaler | None:
         """The model of a plan that takes frames one by one; None passes frames on as they are.
+
+        Args:
+            work: Work of the plan.
+            between: Called between parts of a call that takes long; it may wait, or raise to stop.
 
         Raises:
             WeightsError: The weights are not there or not right.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,11 @@ def families() -> tuple[AnyFamily, ...]:
 
 
 def built_in() -> tuple[str, ...]:
-    """Models that come with the program and make results larger than their source."""
-    return tuple(model for one in families() if one.is_built_in for model in one.models)
+    """Models that come with the program and make results larger than their source.
+
+    The first one of each family, which is for any machine and any length of a video.
+    """
+    return tuple(next(iter(one.models)) for one in families() if one.is_built_in)
 
 
 def family_of(work: WorkPlan) -> AnyFamily:
@@ -70,19 +73,27 @@ def family_for(settings: JobSettings) -> tuple[AnyFamily, str]:
     raise SettingsError("unknown-model", model=settings.model, setting="model")
 
 
-def meanings(settings: JobSettings, budget: Budget) -> Iterator[JobSettings]:
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """Settings that name a model; `is_brief`: "auto" takes it for jobs that do not take long."""
+
+    settings: JobSettings
+    is_brief: bool = False
+
+
+def meanings(settings: JobSettings, budget: Budget) -> Iterator[Meaning]:
     """The settings with each model that "auto" may stand for on a machine, the best first.
 
     Raises:
         WeightsError: A file of the user's own, which names the model, cannot be used.
     """
     if settings.model != "auto" or any(one.model_of(settings) for one in families()):
-        yield settings
+        yield Meaning(settings)
         return
     for one in families():
-        model = one.automatic(settings, budget)
-        if model:
-            yield replace(settings, model=model)
+        models = one.automatic(settings, budget)
+        for model in models:
+            yield Meaning(replace(settings, model=model), is_brief=model != models[-1])
 
 
 def title_of(model: str) -> str:

@@ -126,7 +126,8 @@ class _Models:
 
     def __init__(self, context: JobContext) -> None:
         work, first = context.plan.work, context.plan.first_pass
-        cleaning = None if first is None else registry.family_of(first).load_frames(first)
+        check = context.check
+        cleaning = None if first is None else registry.family_of(first).load_frames(first, check)
         first_pass, family = FirstPass(cleaning, context), registry.family_of(work)
         self.work: Callable[[_Pass], None]
         self.close: Callable[[], None]
@@ -134,7 +135,7 @@ class _Models:
             model = family.load_shots(work)
             self.work, self.close = partial(_through_shots, model, first_pass), model.close
         else:
-            frames = family.load_frames(work)
+            frames = family.load_frames(work, check)
             self.work, self.close = partial(_frame_by_frame, frames, first_pass), _nothing
 
 

@@ -90,7 +90,6 @@ _GUESSED_BEST = 0.72  # of the likely time may take what was not counted, as net
 _LITE_SHARE = 0.2  # a guess
 _SINGLE_SHARE = 0.5  # in float32, which the matrix units do not compute
 _TF32_RATE = 0.5  # of half precision
-_LITE_INTENSITY = 60  # operations of its few channels for a byte in half precision
 _PINNED_SHARE, _PAGED_SHARE = 0.8, 0.3  # of the link, from pinned memory and from any other
 _EXPOSED = 0.1  # of the shorter of computing and copying is not hidden by the other
 _RESTORE_BYTES = 100  # moved for a pixel of the result: exact size, colours, code values
@@ -114,8 +113,8 @@ def compute_seconds(
         case: Which of the times that are possible.
     """
     passing = stage.passed_bytes / (gpu.bandwidth * shares.bandwidth)
-    if stage.kind == "lite":
-        taken = _lite_seconds(gpu, stage)
+    if stage.kind in ("lite", "lite-plus"):
+        taken = max(_lite_seconds(gpu, stage), passing)
     elif _is_half(gpu, stage.dtype):
         packing = stage.packed_bytes / (gpu.bandwidth * shares.bandwidth)
         taken = _multiplying(gpu, stage, shares, case) + passing
@@ -161,10 +160,10 @@ def format_pace(gpu: GpuSpec, kind: str) -> Pace:
 
 
 def _lite_seconds(gpu: GpuSpec, stage: StageWork) -> float:
+    """Seconds of the operations; its passes take longer where channels are few."""
     is_half = _is_half(gpu, stage.dtype)
     rate = gpu.half_flops * _LITE_SHARE if is_half else gpu.single_flops * _SINGLE_SHARE
-    moved = stage.operations / _LITE_INTENSITY * (1 if stage.dtype in _HALF else 2)
-    return max(stage.operations / rate, moved / (gpu.bandwidth * SHARES.bandwidth))
+    return stage.operations / rate
 
 
 def _is_half(gpu: GpuSpec, dtype: str) -> bool:

@@ -14,7 +14,7 @@ from engine.models import registry
 from engine.models.latents import Guess
 from engine.planner import latents, peaks, workers
 from engine.planner.joining import other_computers
-from engine.protocol.media import ChapterOrder, MediaInfo, Reading
+from engine.protocol.media import ChapterOrder, MediaInfo, Reading, VideoInfo
 from engine.protocol.plan import LatentPlan, Notice, Plan, WorkPlan
 from engine.settings.optimisations import SwitchChoice, SwitchEntry, Value, optimisations
 from engine.settings.schema import JobSettings, describe, with_environment
@@ -163,20 +163,24 @@ def refusal_of(plan: Plan) -> Notice | None:
     return next((notice for notice in plan.notices if notice.code == _TOO_LARGE), None)
 
 
-def other_model(plan: Plan, chosen: str) -> Notice:
+def other_model(plan: Plan, chosen: str, video: VideoInfo) -> Notice:
     """Notice of a model that "auto" does not choose here, and why.
 
     Args:
-        plan: Plan of the model that would be preferred; it does not fit.
+        plan: Plan of the model that would be preferred; it does not fit, or takes long.
         chosen: Id of the one that is taken instead.
+        video: The source; nobody knows the length of some streams before they end.
     """
+    model = plan.work.model
+    params: dict[str, Param] = {"title": registry.title_of(model)}
+    params["chosen"] = registry.title_of(chosen)
     refusal = refusal_of(plan)
-    assert refusal is not None
-    titles = {"title": registry.title_of(plan.work.model), "chosen": registry.title_of(chosen)}
-    needs = {name: refusal.params[name] for name in ("size", "budget")}
-    return Notice(
-        code="other-model", case=refusal.case, severity="info", params={**titles, **needs}
-    )
+    if refusal is not None:
+        params |= {name: refusal.params[name] for name in ("size", "budget")}
+        return Notice(code="other-model", case=refusal.case, severity="info", params=params)
+    params |= {"model": model, "offers": f"model={model}", "time": minutes_message(plan.seconds)}
+    case = "takes-long" if video.frame_count else "length-unknown"
+    return Notice(code="other-model", case=case, severity="info", params=params)
 
 
 def _disk_may_fill(case: str, free: int, needed: int) -> Notice:

@@ -53,6 +53,9 @@ from engine.settings.switches import switches_of
 from engine.video import film_preparation
 from engine.video.write import codecs, containers
 
+# s; "auto" takes the larger of two models of a family for stills and short clips alone: Lite Plus
+# is slightly clearer than Lite, and takes fifteen times as long.
+_MOST_AUTOMATIC_S = 60
 _SLOW = 100  # times as long as the video lasts
 _MOST_HALVED = 3  # times that tiles are halved because a GPU was lost as often
 
@@ -115,18 +118,40 @@ def bare_plan(request: Request, budget: Budget, rates: Rates) -> Plan:
     """Plan like `plan_job`, without reasons and without what would fit instead.
 
     Of the models that "auto" may stand for it takes the first one that fits this machine while it
-    is idle, else the last: which model it is does not depend on what else runs at present.
+    is idle, and soon enough where it is one for short jobs, else the last: which model it is does
+    not depend on what else runs at present. Each model that is passed over has a notice.
     """
-    found = registry.meanings(request.settings, budget)
-    *preferred, last = (replace(request, settings=settings) for settings in found)
-    notices: tuple[Notice, ...] = ()
+    *preferred, last = registry.meanings(request.settings, budget)
+    passed: list[Plan] = []
+
+    def planned(meant: registry.Meaning, within: Budget) -> Plan:
+        return _plan_of(replace(request, settings=meant.settings), within, rates)
+
+    def is_taken(plan: Plan, meant: registry.Meaning) -> bool:
+        is_ready = not meant.is_brief or _is_brief(plan, request.media.video)
+        return refusal_of(plan) is None and is_ready
+
+    def with_notices(plan: Plan) -> Plan:
+        video, model = request.media.video, plan.work.model
+        others = (other_model(one, model, video) for one in passed)
+        return replace(plan, notices=(*plan.notices, *others))
+
     for meant in preferred:
-        plan = _plan_of(meant, budget, rates)
-        if refusal_of(plan) is None or refusal_of(_plan_of(meant, budget.idle, rates)) is None:
-            return plan
-        notices = (other_model(plan, last.settings.model),)
-    plan = _plan_of(last, budget, rates)
-    return replace(plan, notices=(*plan.notices, *notices))
+        plan = planned(meant, budget)
+        if is_taken(plan, meant) or is_taken(planned(meant, budget.idle), meant):
+            return with_notices(plan)
+        passed.append(plan)
+    return with_notices(planned(last, budget))
+
+
+def _is_brief(plan: Plan, video: VideoInfo) -> bool:
+    """Whether a job takes little enough time for a larger model than it needs.
+
+    Without a model the plans of both are one. The length of some streams is not known before
+    they end.
+    """
+    is_copy = plan.work.model == "none"
+    return is_copy or (video.frame_count > 0 and plan.seconds <= _MOST_AUTOMATIC_S)
 
 
 def _plan_of(request: Request, budget: Budget, rates: Rates) -> Plan:

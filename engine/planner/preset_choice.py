@@ -1,7 +1,8 @@
 """Which presets there are on this machine: those of its GPU's tier, then the user's own.
 
 Presets that come with the program are settings for a tier of GPUs by memory and a goal. Goals that
-lead to times less than 1.4 apart share one preset.
+lead to times less than 1.4 apart share one preset. Without SeedVR2 Balanced takes the model of Best
+for short jobs and that of Fast for all others.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Tier:
     Attributes:
         name: "cpu", "small_gpu" or "gpu".
         least_bytes: A GPU of this tier has so much memory at least.
-        automatic: Model that "auto" stands for, for a video of a usual size.
+        automatic: Model that "auto" stands for, for a video of a usual size and length.
         without_bf16: Model that it stands for on a GPU that does not multiply bfloat16.
         presets: Description, effect and settings of each preset by its name, a goal. "goals" are
             all that it serves, where that is not its name alone; "installed" has others for a

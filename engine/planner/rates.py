@@ -40,6 +40,8 @@ COSTS: dict[str, float] = {
     "lite-4-float32": 2.3,
     "lite-2-bfloat16": 0.7,  # where the CPU multiplies bfloat16
     "lite-4-bfloat16": 1.3,
+    "lite-plus-float32": 1e12 / 7e10,
+    "lite-plus-bfloat16": 1e12 / 1.2e11,
     "libx264": 0.036,  # encoders: per output Mpx
     "libx265": 0.105,
     "libsvtav1": 0.05,

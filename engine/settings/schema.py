@@ -21,11 +21,12 @@ from engine.core.messages import Message, message
 from engine.settings.requirements import ATTENTION, MATMUL, VAE_DTYPES, WEIGHTS_FILES
 from engine.settings.switches import check_switches, settings_of
 
+LITE = ("lite", "lite-plus")
 SEEDVR2 = ("seedvr2-3b", "seedvr2-7b", "seedvr2-7b-sharp")
 SWIFTVR = ("swiftvr",)
 WAN_UPSCALERS = ("wan-2x",)
 # Families that register add theirs.
-MODELS = ["auto", "lite", *SEEDVR2, *SWIFTVR, *WAN_UPSCALERS, "community", "none"]
+MODELS = ["auto", *LITE, *SEEDVR2, *SWIFTVR, *WAN_UPSCALERS, "community", "none"]
 CODECS = ("auto", "h264", "hevc", "av1", "vp9", "prores", "ffv1")
 # Formats of results, with the suffix of their files.
 VIDEO_FORMATS = {"mp4": ".mp4", "mkv": ".mkv", "mov": ".mov", "webm": ".webm"}
@@ -284,7 +285,9 @@ def model_family(model: str) -> str:
         return "seedvr2"
     if model in WAN_UPSCALERS:
         return "wan"
-    return model if model in ("lite", "community", *SWIFTVR) else ""
+    if model in LITE:
+        return "lite"
+    return model if model in ("community", *SWIFTVR) else ""
 
 
 def check(settings: Any) -> None:

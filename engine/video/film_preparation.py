@@ -23,7 +23,7 @@ from engine.protocol.media import (
     subsampling,
 )
 from engine.protocol.plan import Notice, PicturePlan
-from engine.settings.schema import JobSettings
+from engine.settings.schema import LITE, JobSettings
 
 _LEAST_SIDE = 4  # px, of what it can deinterlace
 _SHOWN_FIRST: dict[str, FieldOrder] = {"tt": "tt", "bb": "bb", "tb": "bb", "bt": "tt"}
@@ -248,7 +248,7 @@ def _bars(media: MediaInfo, settings: JobSettings) -> Iterator[Notice]:
 
 
 def _quality(found: Findings, video: VideoInfo, settings: JobSettings) -> Iterator[Notice]:
-    may_be_lite = settings.model in ("auto", "lite")
+    may_be_lite = settings.model in ("auto", *LITE)
     restore, keep = ("treatment=restore", "treatment=faithful") if may_be_lite else ("", "")
     if found.detail_height:
         height = {"height": f"{video.size.height}p", "detail": f"{found.detail_height}p"}

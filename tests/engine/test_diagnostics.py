@@ -141,15 +141,17 @@ def test_files_and_folders_that_cannot_be_used_are_a_problem(
 
 def test_lite_models_work_unless_weights_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     trials = dict(registry.family("lite").self_tests())
-    state, text = trials["lite_x2_faithful.safetensors"]()
-    assert state == "ok"
-    assert "grey stays grey" in str(text)
+    assert list(trials) == [file.name for file in files.FILES]
+    for name in ("lite_x2_faithful.safetensors", "lite_plus_x4_restore.safetensors"):
+        state, text = trials[name]()
+        assert state == "ok", name
+        assert "grey stays grey" in str(text)
 
     def missing(name: str) -> Path:
         raise WeightsMissing("built-in", file=name)
 
     monkeypatch.setattr(files, "weights_path", missing)
-    assert states_of(diagnostics._weights) == ["problem"] * 4
+    assert states_of(diagnostics._weights) == ["problem"] * len(files.FILES)
 
 
 def test_little_space_or_memory_is_a_warning_or_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:

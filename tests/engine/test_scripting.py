@@ -63,7 +63,7 @@ def test_a_video_is_upscaled_with_progress(source: Path) -> None:
         ({"vram_limit": 7}, "vram_limit cannot be 7", "0.1 to 1"),
         ({"device": "RTX 1"}, "RTX 1", "cpu"),
         ({"start": "soon"}, "soon", ""),
-        ({"model": "seedvr2-3b", "overlap": 64}, "overlap has no effect with", "lite, community"),
+        ({"model": "seedvr2-3b", "overlap": 64}, "overlap has no effect", "lite-plus, community"),
     ],
 )
 def test_a_wrong_setting_is_named(settings: dict[str, object], text: str, hint: str) -> None:

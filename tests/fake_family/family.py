@@ -78,7 +78,9 @@ class NearestFamily(FrameFamily[NearestPlan]):
         params = {"factor": str(work.scale)}
         yield Notice(code="model", case="nearest", severity="info", params=params)
 
-    def load_frames(self, work: NearestPlan) -> FrameUpscaler:
+    def load_frames(
+        self, work: NearestPlan, between: Callable[[], None] | None = None
+    ) -> FrameUpscaler:
         """The model; what needs torch is imported here, not at the top."""
         from tests.fake_family.upscaler import NearestUpscaler
 

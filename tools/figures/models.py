@@ -53,7 +53,6 @@ def speeds() -> dict[str, float]:
 
 def qualities() -> dict[str, float]:
     """Means of PSNR and SSIM of Lite over scikit-image's photographs; nothing without them."""
-    from engine.core.paths import resource
     from engine.models.lite.net import load_lite
     from tools.reports import quality
     from tools.reports.photographs import installed_photographs
@@ -67,7 +66,7 @@ def qualities() -> dict[str, float]:
         return {}
     found = {}
     for scale in files.SCALES:
-        net = load_lite(resource("weights", f"lite_x{scale}_faithful.safetensors"))
+        net = load_lite(files.weights_path(files.WeightsFile("lite", scale, "faithful").name))
         scores = [quality.score_faithful(net, picture)["lite"] for picture in pictures]
         found[f"quality.lite_{scale}x_psnr"] = statistics.mean(s.psnr_db for s in scores)
         found[f"quality.lite_{scale}x_ssim"] = statistics.mean(s.ssim for s in scores)
@@ -91,7 +90,7 @@ def _works(dtype: str) -> Iterator[tuple[str, Work]]:
 
 
 def _lite(scale: int, dtype: str) -> Work:
-    model = upscaler(scale, dtype=dtype)
+    model = upscaler(files.WeightsFile("lite", scale, "faithful"), dtype=dtype)
     frames = torch.rand(2, 3, _LITE.height, _LITE.width)
     return lambda: model.upscale(frames)
 

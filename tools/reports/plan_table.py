@@ -37,10 +37,11 @@ from engine.protocol.plan import Plan
 from engine.settings.presets import Preset, applied
 from engine.settings.schema import JobSettings
 
-# What is planned for every GPU, by what a column is called: three models, then the presets of GPUs
+# What is planned for every GPU, by what a column is called: four models, then the presets of GPUs
 # on which SeedVR2 fits, with what "auto" stands for where the GPU has bfloat16 or not.
 CHOICES: dict[str, dict[str, Any]] = {
     "Lite": {"model": "lite"},
+    "Lite Plus": {"model": "lite-plus"},
     "3B": {"model": "seedvr2-3b"},
     "SwiftVR": {"model": "swiftvr"},
     **{
@@ -77,6 +78,9 @@ memory 1.9 GB are reserved for Windows, the driver and other programs, and 4 % o
 between tensors. The presets Fast, Balanced and Best use SeedVR2 7B sharp at a working size of
 {_SIZES} %, on RTX 20 SeedVR2 3B; the rows and columns 3B and SwiftVR work at 100 %. For a 1080p
 result each preset takes at least 1.4 times as long as the one before it, which a test asserts.
+
+Without a GPU on which SeedVR2 fits, Fast is Lite and Best is Lite Plus. Balanced is automatic
+there: Lite Plus for jobs that take a minute at most, else Lite.
 
 Fast is SwiftVR where its files are installed; the same test asserts 1.4 between it and Balanced.
 Its prompt has not been read yet, so its plans count 512 different rows of it: a converted file may

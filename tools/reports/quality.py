@@ -1,4 +1,4 @@
-"""Similarity of an enlargement to the original: PSNR and SSIM of luma, and the Lite tables.
+"""Similarity of an enlargement to the original, PSNR and SSIM of luma, for Lite and Lite Plus.
 
 python -m tools.reports.quality [--photographs FOLDER] prints the tables of the model card.
 """
@@ -18,13 +18,14 @@ from PIL import Image
 from engine.bench.accuracy import psnr, ssim
 from engine.core.errors import EngineError
 from engine.core.paths import resource
+from engine.models.lite.files import MODELS, TREATMENTS, WeightsFile
 from engine.models.lite.net import LiteNet, load_lite
 from tools.reports.photographs import Picture, installed_photographs, photographs_in
 from tools.training.damage import coded, h264
 from tools.training.degrade import reduced
 
-FORMS = ("faithful", "restore")
 CRFS = (18, 23, 28, 33)
+Nets = Mapping[str, LiteNet]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,17 +38,19 @@ class Score:
 
 def score_faithful(net: LiteNet, picture: Picture) -> dict[str, Score]:
     """Reduce by Pillow's bicubic, enlarge again by Pillow's Lanczos and by the network."""
-    target, source = _pair(picture, net.config.scale)
-    return _scores(target[None], source[None], {"lite": net}, slice(None))
+    return score_clean({"lite": net}, picture)
 
 
-def score_compressed(
-    faithful: LiteNet, restore: LiteNet, picture: Picture, *, crf: float
-) -> dict[str, Score]:
+def score_clean(nets: Nets, picture: Picture) -> dict[str, Score]:
+    """Scores of several networks of one factor, as `score_faithful`."""
+    target, source = _pair(picture, _scale(nets))
+    return _scores(target[None], source[None], nets, slice(None))
+
+
+def score_compressed(nets: Nets, picture: Picture, *, crf: float) -> dict[str, Score]:
     """Scores through H.264: a window gliding over the photograph; mean of every second frame."""
-    target, source = _glide(picture, faithful.config.scale)
+    target, source = _glide(picture, _scale(nets))
     damaged = coded(source, h264(crf))
-    nets = {"faithful": faithful, "restore": restore}
     return _scores(target[1::2], damaged, nets, slice(1, None, 2))
 
 
@@ -89,12 +92,14 @@ def mean_score(results: Iterable[Picture], targets: Iterable[Picture]) -> Score:
     )
 
 
-def _scores(
-    targets: Picture, sources: Picture, nets: Mapping[str, LiteNet], which: slice
-) -> dict[str, Score]:
+def _scale(nets: Nets) -> int:
+    return next(iter(nets.values())).config.scale
+
+
+def _scores(targets: Picture, sources: Picture, nets: Nets, which: slice) -> dict[str, Score]:
     """Scores of the results of some sources, which follow each other."""
     seen = with_neighbours(sources)[which]
-    scale = targets.shape[2] // sources.shape[2]
+    scale = _scale(nets)
     results = {"lanczos": [by_lanczos(source, scale) for source, _, _ in seen]}
     for name, net in nets.items():
         results[name] = [enlarge(net, *pictures) for pictures in seen]
@@ -117,39 +122,50 @@ def _glide(picture: Picture, scale: int, frames: int = 6) -> tuple[Picture, Pict
 
 
 def faithful_table(pictures: Mapping[str, Picture], weights: Path, scale: int) -> list[str]:
-    """Markdown rows: PSNR and SSIM of Lanczos and of the faithful form."""
-    net = load_lite(weights / f"lite_x{scale}_faithful.safetensors")
-    rows = [
-        f"| x{scale}, clean source | Lanczos dB | Lite dB | gain dB | Lanczos SSIM | Lite SSIM |",
-        "|---|---|---|---|---|---|",
-    ]
-    scores = {name: score_faithful(net, picture) for name, picture in pictures.items()}
+    """Markdown rows: PSNR and SSIM of Lanczos and of the faithful form of each model."""
+    nets = {title: _loaded(weights, model, scale, "faithful") for model, title in MODELS.items()}
+    columns = ["Lanczos dB"]
+    for title in nets:
+        columns += [f"{title} dB", "gain dB"]
+    columns += [f"{title} SSIM" for title in ("Lanczos", *nets)]
+    rows = _head(f"x{scale}, clean source", columns)
+    scores = {name: score_clean(nets, picture) for name, picture in pictures.items()}
     for name, score in scores.items():
-        rows.append(_row(name, [score["lanczos"], score["lite"]]))
-    rows.append(_row("**mean**", [_mean(scores.values(), key) for key in ("lanczos", "lite")]))
+        rows.append(_row(name, list(score.values())))
+    means = [_mean(scores.values(), key) for key in ("lanczos", *nets)]
+    rows.append(_row("**mean**", means))
     return rows
 
 
-def _row(name: str, pair: list[Score]) -> str:
-    rival, ours = pair
-    gain = ours.psnr_db - rival.psnr_db
-    return (
-        f"| {name} | {rival.psnr_db:.2f} | {ours.psnr_db:.2f} | {gain:+.2f} "
-        f"| {rival.ssim:.4f} | {ours.ssim:.4f} |"
-    )
+def _loaded(weights: Path, model: str, scale: int, treatment: str) -> LiteNet:
+    return load_lite(weights / WeightsFile(model, scale, treatment).name)
+
+
+def _head(title: str, columns: Sequence[str]) -> list[str]:
+    return [f"| {title} | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
+
+
+def _row(name: str, scores: Sequence[Score]) -> str:
+    rival, *ours = scores
+    cells = [f"{rival.psnr_db:.2f}"]
+    for one in ours:
+        cells += [f"{one.psnr_db:.2f}", f"{one.psnr_db - rival.psnr_db:+.2f}"]
+    cells += [f"{one.ssim:.4f}" for one in scores]
+    return f"| {name} | {' | '.join(cells)} |"
 
 
 def compressed_table(pictures: Mapping[str, Picture], weights: Path, scale: int) -> list[str]:
     """Markdown rows: means over the photographs for several strengths of H.264."""
-    faithful, restore = (load_lite(weights / f"lite_x{scale}_{form}.safetensors") for form in FORMS)
-    rows = [
-        f"| x{scale}, H.264 source | Lanczos dB | faithful dB | restore dB "
-        "| Lanczos SSIM | faithful SSIM | restore SSIM |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    nets = {
+        f"{title} {treatment}": _loaded(weights, model, scale, treatment)
+        for model, title in MODELS.items()
+        for treatment in TREATMENTS
+    }
+    kinds = [f"{name} {unit}" for unit in ("dB", "SSIM") for name in ("Lanczos", *nets)]
+    rows = _head(f"x{scale}, H.264 source", kinds)
     for crf in CRFS:
-        scores = [score_compressed(faithful, restore, p, crf=crf) for p in pictures.values()]
-        means = [_mean(scores, key) for key in ("lanczos", *FORMS)]
+        scores = [score_compressed(nets, p, crf=crf) for p in pictures.values()]
+        means = [_mean(scores, key) for key in ("lanczos", *nets)]
         cells = [f"{m.psnr_db:.2f}" for m in means] + [f"{m.ssim:.4f}" for m in means]
         rows.append(f"| crf {crf} | {' | '.join(cells)} |")
     return rows

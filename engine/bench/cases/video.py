@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -80,20 +80,22 @@ _SEED = 20260101
 
 
 def lite_rows(options: BenchOptions) -> Iterator[Row]:
-    """Lite alone."""
+    """Lite and Lite Plus alone."""
     dtypes = {"cpu": ["float32", *(["bfloat16"] if devices.cpu_has_bf16() else [])]}
     if torch.cuda.is_available():
         dtypes["cuda"] = ["float32", "float16"]
     for device, names in dtypes.items():
-        for size in [SOURCE] if options.quick else [SOURCE, Size(640, 360), Size(960, 540)]:
-            for scale in files.SCALES:
-                for dtype in names:
-                    yield _lite_row(options, size, scale, (device, dtype))
+        sizes = [SOURCE] if options.quick else [SOURCE, Size(640, 360), Size(960, 540)]
+        for file in (one for one in files.FILES if one.treatment == "faithful"):
+            for size, dtype in product(sizes, names):
+                yield _lite_row(options, size, file, (device, dtype))
 
 
-def _lite_row(options: BenchOptions, size: Size, scale: int, on: tuple[str, str]) -> Row:
+def _lite_row(
+    options: BenchOptions, size: Size, file: files.WeightsFile, on: tuple[str, str]
+) -> Row:
     device, dtype = on
-    model = upscaler(scale, device, dtype)
+    model = upscaler(file, device, dtype)
     frames = torch.rand(_CLIP, 3, size.height, size.width, device=device)
 
     def work() -> None:
@@ -101,7 +103,8 @@ def _lite_row(options: BenchOptions, size: Size, scale: int, on: tuple[str, str]
         if device == "cuda":
             torch.cuda.synchronize()
 
-    row: Row = {"size": str(size), "scale": scale, "device": device, "dtype": dtype}
+    row: Row = {"model": file.model, "size": str(size), "scale": file.scale}
+    row |= {"device": device, "dtype": dtype}
     return row | _speed(measure(work, runs=_runs(options), warm_ups=2), _CLIP)
 
 
@@ -309,7 +312,7 @@ def _operations(work: SeedVr2Plan, frames: int) -> float:
 
 
 def flicker_rows(options: BenchOptions) -> Iterator[Row]:
-    """Flicker of a result next to its source; without one, of Lite on the sample video."""
+    """Flicker of a result next to its source; without one, of built-in models on the sample."""
     if options.result is None:
         yield from _lite_rows(options)
         return
@@ -346,7 +349,9 @@ class _Shot:
 
 
 def _lite_rows(options: BenchOptions) -> Iterator[Row]:
-    """Rows for each shot, noise level, treatment and steadiness."""
+    """Rows for each shot, noise level, model, treatment and steadiness; Lite alone if quick."""
+    models = ["lite"] if options.quick else files.MODELS
+    tried = [one for one in files.FILES if one.model in models and one.scale == _SCALE]
     for noise in _QUICK_NOISE if options.quick else _NOISE:
         for name, shot in _shots(
             noise, _QUICK_FLICKER_FRAMES if options.quick else _FLICKER_FRAMES
@@ -354,19 +359,22 @@ def _lite_rows(options: BenchOptions) -> Iterator[Row]:
             source = _flicker(shot.source, shot.source)
             about: Row = {"shot": name, "noise": noise, "still": f"{source.still:.0%}"}
             about["source flicker"] = source.levels
-            for treatment in files.TREATMENTS:
-                large = _shot_enlarged(treatment, shot.source)
+            for file in tried:
+                large = _shot_enlarged(file, shot.source)
                 for steadiness in ("off", "mild"):
-                    row: Row = {"treatment": treatment, "steadiness": steadiness}
+                    row: Row = {"model": file.model, "treatment": file.treatment}
+                    row["steadiness"] = steadiness
                     yield about | row | _result(shot, large, steadiness)
 
 
-def _shot_enlarged(treatment: str, frames: Tensor) -> Tensor:
+def _shot_enlarged(file: files.WeightsFile, frames: Tensor) -> Tensor:
     """A shot [T, 3, H, W], in which each frame sees those beside it where the network does."""
     near = []
-    if files.config_of(files.weights_name(_SCALE, treatment)).frames > 1:
+    if files.config_of(file.name).frames > 1:
         near = [torch.cat([frames[:1], frames[:-1]]), torch.cat([frames[1:], frames[-1:]])]
-    return upscaler(_SCALE, treatment=treatment).upscale(frames, *near)
+    parts = zip(*(torch.split(one, _CLIP) for one in (frames, *near)), strict=True)
+    model = upscaler(file)
+    return torch.cat([model.upscale(*part) for part in parts])
 
 
 def _shots(noise: float, frames: int) -> Iterator[tuple[str, _Shot]]:

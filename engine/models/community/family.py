@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -128,7 +128,9 @@ class CommunityFamily(FrameFamily[CommunityPlan]):
             yield Notice(code="model-keeps-size", severity="info", params=params)
         yield from super().size_notices(work, factor)
 
-    def load_frames(self, work: CommunityPlan) -> FrameUpscaler:
+    def load_frames(
+        self, work: CommunityPlan, between: Callable[[], None] | None = None
+    ) -> FrameUpscaler:
         """The network, on its device."""
         from engine.models.community.network import load
         from engine.models.community.upscaler import CommunityUpscaler

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -71,7 +71,7 @@ class CopyFamily(FrameFamily[CopyPlan]):
         if factor < 1:
             yield Notice(code="target-is-smaller", severity="info")
 
-    def load_frames(self, work: CopyPlan) -> None:
+    def load_frames(self, work: CopyPlan, between: Callable[[], None] | None = None) -> None:
         """No model."""
         return None
 

@@ -56,11 +56,30 @@ def lite_cost(config: LiteConfig, tile: Size, frames: int = 1, dtype_bytes: int 
 
 def lite_multiplications(config: LiteConfig, tile: Size, frames: int = 1) -> int:
     """Multiply-adds of the same call."""
-    body = sum(inside * outside for inside, outside in config.widths()) * KERNEL**2
+    body = sum(
+        inside * outside * _pixels(tile, config.layers + 1 - layer)
+        for layer, (inside, outside) in enumerate(config.widths())
+    )
     base = COLOURS**2 * config.scale**2 * _BASE_KERNEL**2
-    return frames * (body * _padded_pixels(config, tile) + base * tile.pixels)
+    return frames * (body * KERNEL**2 + base * tile.pixels)
+
+
+def lite_passed_bytes(config: LiteConfig, tile: Size, frames: int = 1, dtype_bytes: int = 2) -> int:
+    """Bytes that a GPU moves in the same call: each convolution, and the pass after it, in and out.
+
+    That pass adds the bias and rectifies.
+    """
+    values = sum(
+        (inside + outside) * _pixels(tile, config.layers + 1 - layer)
+        for layer, (inside, outside) in enumerate(config.widths())
+    )
+    return 2 * values * frames * dtype_bytes
 
 
 def _padded_pixels(config: LiteConfig, tile: Size) -> int:
-    reach = 2 * config.receptive_radius
-    return (tile.width + reach) * (tile.height + reach)
+    return _pixels(tile, config.receptive_radius)
+
+
+def _pixels(tile: Size, around: int) -> int:
+    """Pixels of a tile and of those around it, n on each side."""
+    return (tile.width + 2 * around) * (tile.height + 2 * around)

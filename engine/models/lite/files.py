@@ -1,4 +1,4 @@
-"""The weights files of Lite, which come with the program. Loads no torch."""
+"""The weights files of Lite and Lite Plus, which come with the program. Loads no torch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 from engine.core.errors import UnknownKeys, WeightsMissing
 from engine.core.paths import resource
@@ -89,13 +91,25 @@ def check_shapes(config: LiteConfig, shapes: Mapping[str, tuple[int, ...]]) -> N
         raise UnknownKeys("lite-tensors", faults="; ".join(faults))
 
 
-SCALES = (2, 4)  # factors it was trained for; others are reached by resizing
+MODELS = {"lite": "Lite", "lite-plus": "Lite Plus"}  # id -> title, the smaller one first
+SCALES = (2, 4)  # factors they were trained for; others are reached by resizing
 TREATMENTS = ("faithful", "restore")
 
 
-def weights_name(scale: int, treatment: str) -> str:
-    """File name of the weights for one factor and treatment."""
-    return f"lite_x{scale}_{treatment}.safetensors"
+class WeightsFile(NamedTuple):
+    """Weights of a model for one factor and treatment."""
+
+    model: str
+    scale: int
+    treatment: str
+
+    @property
+    def name(self) -> str:
+        """Name of the file in resources/weights."""
+        return f"{self.model.replace('-', '_')}_x{self.scale}_{self.treatment}.safetensors"
+
+
+FILES = tuple(WeightsFile(*one) for one in product(MODELS, SCALES, TREATMENTS))
 
 
 def weights_path(name: str) -> Path:

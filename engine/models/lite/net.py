@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -23,11 +24,16 @@ class LiteNet(nn.Module):
     The frame is extended once by its edge px and then shrinks by one px in each convolution:
     borders are treated like the inside, and a tile cut with `receptive_radius` px around it
     gives exactly the px of the whole frame.
+
+    Attributes:
+        config: Its sizes.
+        between: Called after each hidden layer; it may wait, or raise to stop.
     """
 
     def __init__(self, config: LiteConfig) -> None:
         super().__init__()
         self.config = config
+        self.between: Callable[[], None] = _nothing
         self.convolutions = nn.ModuleList(
             nn.Conv2d(inner, outer, KERNEL) for inner, outer in config.widths()
         )
@@ -90,7 +96,12 @@ class LiteNet(nn.Module):
         features = frames.to(next(last.parameters()).dtype)
         for convolution in hidden:
             features = _rectified(convolution, features)
+            self.between()
         return torch.as_tensor(last(features))
+
+
+def _nothing() -> None:
+    """Networks compute without a break."""
 
 
 def _rectified(convolution: nn.Module, features: Tensor) -> Tensor:

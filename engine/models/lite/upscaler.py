@@ -1,7 +1,8 @@
-"""Lite as a frame upscaler."""
+"""Lite and Lite Plus as frame upscalers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -12,15 +13,26 @@ from engine.hardware import devices
 from engine.models.contracts import BenchRequest, BenchWork
 from engine.models.lite import files
 from engine.models.lite.cost import lite_multiplications
+from engine.models.lite.files import WeightsFile
 from engine.models.lite.net import LiteNet, load_lite
 from engine.models.lite.plan import LitePlan
 
 
 class LiteUpscaler:
-    """A loaded Lite network on the device and in the precision of a plan."""
+    """A loaded network on the device and in the precision of a plan.
 
-    def __init__(self, net: LiteNet, plan: LitePlan) -> None:
+    Args:
+        net: The network.
+        plan: The plan.
+        between: Called between layers on a CPU, where a layer may take a tenth of a second.
+    """
+
+    def __init__(
+        self, net: LiteNet, plan: LitePlan, between: Callable[[], None] | None = None
+    ) -> None:
         self._net = net.to(plan.device, getattr(torch, plan.dtype))
+        if between is not None and plan.device == "cpu":
+            self._net.between = between
 
     @property
     def scale(self) -> int:
@@ -41,26 +53,31 @@ _FRAMES = 2
 _SIZE = {"cpu": Size(480, 272), "cuda": Size(1920, 1080)}
 
 
-def upscaler(
-    scale: int, device: str = "cpu", dtype: str = "float32", treatment: str = "faithful"
-) -> LiteUpscaler:
-    """A network by its factor."""
-    name = files.weights_name(scale, treatment)
+def upscaler(file: WeightsFile, device: str = "cpu", dtype: str = "float32") -> LiteUpscaler:
+    """The network of a weights file."""
     frame = Size(64, 64)  # tiles are the pipeline's business
-    plan = LitePlan(factor=scale, weights=name, device=device, dtype=dtype, frame=frame, tile=frame)
-    return LiteUpscaler(load_lite(files.weights_path(name)), plan)
+    plan = LitePlan(
+        model=file.model,
+        factor=file.scale,
+        weights=file.name,
+        device=device,
+        dtype=dtype,
+        frame=frame,
+        tile=frame,
+    )
+    return LiteUpscaler(load_lite(files.weights_path(file.name)), plan)
 
 
-def upscaling(request: BenchRequest, scale: int) -> BenchWork:
+def upscaling(request: BenchRequest, scale: int, model: str = "lite") -> BenchWork:
     """Two frames in one call; megapixels are those of the result."""
     half = "bfloat16" if devices.cpu_has_bf16() else "float32"
     dtype = request.dtype or ("float16" if request.device == "cuda" else half)
     size = request.size or _SIZE[request.device]
     frames = torch.rand(_FRAMES, 3, size.height, size.width, device=request.device)
-    config = files.config_of(files.weights_name(scale, "faithful"))
+    file = WeightsFile(model, scale, "faithful")
     return BenchWork(
-        compute=partial(upscaler(scale, request.device, dtype).upscale, frames),
+        compute=partial(upscaler(file, request.device, dtype).upscale, frames),
         dtype=dtype,
         megapixels=_FRAMES * size.pixels * scale**2 / 1e6,
-        operations=2 * lite_multiplications(config, size, _FRAMES),
+        operations=2 * lite_multiplications(files.config_of(file.name), size, _FRAMES),
     )

@@ -81,7 +81,7 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
             return files.model_of(Path(settings.dit))
         return settings.model if settings.model in self.models else ""
 
-    def automatic(self, settings: JobSettings, budget: Budget) -> str:
+    def automatic(self, settings: JobSettings, budget: Budget) -> tuple[str, ...]:
         """The model that is closest to its sources, on a GPU; 3B where it runs in float16.
 
         No user has reported the 7B in float16, whose range it may exceed: until it was seen there,
@@ -89,8 +89,8 @@ class SeedVr2Family(ModelFamily[SeedVr2Plan]):
         """
         has_gpu = budget.cuda or budget.needed_runtime is not None
         if not has_gpu or settings.device == "cpu":
-            return ""
-        return "seedvr2-7b-sharp" if budget.gpu_has_bf16 else "seedvr2-3b"
+            return ()
+        return ("seedvr2-7b-sharp" if budget.gpu_has_bf16 else "seedvr2-3b",)
 
     def choose(self, request: WorkRequest) -> SeedVr2Plan:
         """The longest clips, whole frames and all blocks, where the user chose nothing else.

@@ -57,11 +57,11 @@ def test_other_refusals_are_left_alone(bench):
 
 def test_what_is_here_shows_in_the_choice_of_the_engine(bench):
     box = bench.find("setting-model")
-    assert box.itemText(2) == "SeedVR2 3B · 7.3 GB to download"
+    assert box.itemText(3) == "SeedVR2 3B · 7.3 GB to download"
     bench.engine.tasks.put_package("seedvr2-3b-q4")
     bench.tasks.list(FILE)
-    assert box.itemText(2) == "SeedVR2 3B · installed"
-    assert box.itemText(3) == "SeedVR2 7B · 16.4 GB to download"
+    assert box.itemText(3) == "SeedVR2 3B · installed"
+    assert box.itemText(4) == "SeedVR2 7B · 16.4 GB to download"
 
 
 def test_a_file_with_another_format_is_converted_once_agreed(bench, monkeypatch):

@@ -64,7 +64,7 @@ def test_everything_is_here_and_there_is_no_button(bench):
 
 def test_a_machine_without_a_usable_gpu_is_recommended_lite(bench):
     view = _open(bench, automatic="lite")
-    assert "Recommended: Lite, built in" in texts(part(view, "recommended"))
+    assert "Recommended: Lite and Lite Plus, built in" in texts(part(view, "recommended"))
     assert not part(view, "getRecommended").isVisible()
 
 

@@ -101,9 +101,10 @@ def test_availability_is_shown_after_each_model(qtbot):
     box = form._model.control
     first, *others = (box.itemText(at) for at in range(box.count()))
     none = "No upscaling (re-encode only)"
-    assert (first, others[0], others[-1]) == ("Automatic", "Lite · built in", none)
+    built_in = ["Lite · built in", "Lite Plus · built in"]
+    assert (first, others[:2], others[-1]) == ("Automatic", built_in, none)
     seedvr2 = ["SeedVR2 3B · installed", "SeedVR2 7B · installed", "SeedVR2 7B sharp · installed"]
-    assert others[1:7] == [*seedvr2, "SwiftVR", "Wan 2x", "Community model"]
+    assert others[2:8] == [*seedvr2, "SwiftVR", "Wan 2x", "Community model"]
 
 
 def test_the_meaning_of_automatic_is_only_shown_where_it_was_chosen(bench):

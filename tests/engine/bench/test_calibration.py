@@ -13,6 +13,7 @@ from engine.core.geometry import Size
 from engine.core.messages import Message
 from engine.planner import rates as kept
 from engine.planner.rates import COSTS, Learned, Rates, load_rates
+from engine.settings.schema import LITE
 
 GPU = "RTX 5090, 32 GB"
 KIND = "lite-x2-cpu-libx264"
@@ -115,15 +116,24 @@ def test_models_give_costs_that_plans_use(monkeypatch, has_bf16):
     for _, work in calibration._model_steps("cpu"):
         found |= work()
     assert set(found) <= set(COSTS)
-    assert {name.partition("-")[0] for name in found} == {"vae", "transformer"}
+    assert {name.rpartition("-")[0] for name in found} == {"vae", "transformer", "lite-plus"}
     assert ("vae-bfloat16" in found) == has_bf16
 
 
 @pytest.mark.extended
 def test_lite_is_measured_in_operations():
-    found = calibration._lite("cpu", "float32")
-    assert list(found) == ["lite-float32"]
-    assert found["lite-float32"] > 0
+    found = calibration._lite("cpu", "float32") | calibration._lite("cpu", "float32", "lite-plus")
+    assert list(found) == ["lite-float32", "lite-plus-float32"]
+    assert min(found.values()) > 0
+
+
+def test_costs_of_both_sizes_of_the_built_in_model_have_titles():
+    rates = Rates(costs={"lite-2-float32": 2.0, "lite-plus-bfloat16": 5.0})
+    shown = [(str(one.title), str(one.value)) for one in calibration.figures(rates)]
+    assert shown == [
+        ("Lite ×2 · float32", "0.5 million px/s"),
+        ("Lite Plus · bfloat16", "200 GFLOP/s"),
+    ]
 
 
 @pytest.mark.real_gpu("nothing has a speed")
@@ -132,7 +142,7 @@ def test_models_are_measured_on_a_gpu():
     found = {}
     for _, work in calibration._model_steps("cuda", torch.cuda.get_device_capability()):
         found |= work()
-    assert {name.partition("-")[0] for name in found} == {"vae", "transformer", "lite"}
+    assert {name.rpartition("-")[0] for name in found} == {"vae", "transformer", *LITE}
     assert all(0 < cost < COSTS["vae-float32"] for cost in found.values())
 
 

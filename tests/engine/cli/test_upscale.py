@@ -102,8 +102,8 @@ def test_a_setting_without_effect_on_the_model_next_to_it_is_refused(
     first = tmp_path / "1x.pth"
     first.touch()
     for words, models in (
-        ("--model seedvr2-3b --set overlap=64", "lite, community"),
-        ("--set overlap=64 --set model=wan-2x", "lite, community"),
+        ("--model seedvr2-3b --set overlap=64", "lite, lite-plus, community"),
+        ("--set overlap=64 --set model=wan-2x", "lite, lite-plus, community"),
         ("--model lite --set products=int8", "seedvr2-3b, seedvr2-7b, seedvr2-7b-sharp, swiftvr"),
     ):
         ended = command_line("upscale", "a.mp4", *words.split())

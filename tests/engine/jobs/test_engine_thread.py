@@ -20,7 +20,7 @@ from tests.helpers.clips import Clip, joined, make_clip
 from tests.helpers.fields import interlaced, write
 from tests.helpers.jobs import ENDS, Listener, running_engine
 
-FAST = JobSettings(crf=30, segment_seconds=0.5, treatment="faithful")
+FAST = JobSettings(model="lite", crf=30, segment_seconds=0.5, treatment="faithful")
 
 
 @pytest.fixture
@@ -61,10 +61,11 @@ def test_a_job_starts_with_the_model_that_automatic_was_when_it_was_planned(
     source, tmp_path, monkeypatch
 ):
     """Lite; at the start it would be a model whose files are not here."""
+    monkeypatch.setattr("engine.planner.plan_job._MOST_AUTOMATIC_S", 0)
     with running_engine(tmp_path / "jobs") as (engine, heard):
         engine.send(c.AddJob(job_id="a", source=source, output=tmp_path / "out.mp4"))
         assert heard.wait(e.PlanChosen).plan.work.model == "lite"
-        monkeypatch.setattr(SeedVr2Family, "automatic", lambda *_: "seedvr2-3b")
+        monkeypatch.setattr(SeedVr2Family, "automatic", lambda *_: ("seedvr2-3b",))
         engine.send(c.StartQueue())
         heard.finished_job()
 

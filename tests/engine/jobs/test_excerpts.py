@@ -14,6 +14,8 @@ from engine.core.errors import DiskFull
 from engine.jobs import excerpts, job_service
 from engine.jobs.job import JobState
 from engine.pipeline.run import run_job
+from engine.planner.plan_job import Request, plan_job
+from engine.planner.rates import Rates
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.excerpt import for_look
@@ -22,8 +24,11 @@ from engine.protocol.tasks import TaskKind
 from engine.settings.schema import JobSettings
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.jobs import ENDS, planes_of, running_engine
+from tests.helpers.plans import a_budget
 
-FAST = JobSettings(codec="ffv1", container="mkv", treatment="faithful", segment_seconds=0.5)
+FAST = JobSettings(
+    model="lite", codec="ffv1", container="mkv", treatment="faithful", segment_seconds=0.5
+)
 STOP = c.StopTask(kind=TaskKind.EXCERPT, subject="a")
 
 
@@ -267,6 +272,24 @@ def test_scenes_that_tell_models_apart_are_found(engine):
     assert found.job_id == "a"
     assert all(0 <= scene.seconds < 1.2 for scene in found.scenes)
     assert found.scenes
+
+
+def test_an_excerpt_has_the_model_of_the_whole_video(engine, source, monkeypatch):
+    """A frame alone would be short enough for Lite Plus."""
+    running, heard = engine
+    monkeypatch.setattr("engine.planner.plan_job._MOST_AUTOMATIC_S", 1.0)
+    chosen = replace(FAST, model="auto")
+    running.send(c.MakeExcerpt(job_id="a", start=0.2, settings=chosen))
+    assert heard.wait(e.ExcerptReady).excerpt.plan.work.model == "lite"
+    whole, frame = (
+        plan_job(Request(media=media, settings=chosen), a_budget(threads=2), Rates())
+        for media in (probe(source), replace(probe(source), video=one_frame(probe(source).video)))
+    )
+    assert (whole.work.model, frame.work.model) == ("lite", "lite-plus")
+
+
+def one_frame(video):
+    return replace(video, frame_count=1, duration=Fraction(1, 25))
 
 
 def test_a_look_is_shown_until_its_job_has_a_frame_and_leaves_the_users_folder_alone(

@@ -16,7 +16,7 @@ from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.jobs import ENDS, Listener
 
-FAST = JobSettings(crf=30, segment_seconds=0.5, treatment="faithful")
+FAST = JobSettings(model="lite", crf=30, segment_seconds=0.5, treatment="faithful")
 
 
 @pytest.fixture

@@ -13,7 +13,9 @@ from engine.settings.schema import JobSettings
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.jobs import ENDS, running_engine
 
-FAST = JobSettings(codec="ffv1", container="mkv", segment_seconds=0.5, treatment="faithful")
+FAST = JobSettings(
+    model="lite", codec="ffv1", container="mkv", segment_seconds=0.5, treatment="faithful"
+)
 
 
 @pytest.fixture

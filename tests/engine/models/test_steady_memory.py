@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from engine.hardware.out_of_memory import free_memory
+from engine.models.lite.files import WeightsFile
 from engine.models.lite.upscaler import upscaler
 from engine.models.seedvr2.dit.load import load_dit
 from tests.helpers.community import loaded, write_network
@@ -67,7 +68,7 @@ class Maker:
         return lambda _: dit(latent, text, 1000.0)
 
     def lite(self) -> Push:
-        model = upscaler(2, self._device)
+        model = upscaler(WeightsFile("lite-plus", 2, "faithful"), self._device)
         return lambda _: model.upscale(self._numbers(4, 3, 48, 64))
 
     def community(self) -> Push:

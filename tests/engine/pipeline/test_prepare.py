@@ -85,7 +85,7 @@ def test_a_gpu_that_lacks_its_runtime_does_not_start_and_names_the_commands(
     monkeypatch.setattr(budget, "torch_has_cuda", lambda: False)
     needed = budget.NeededRuntime(id="cu130", bytes=10**9)
     media = probe(make_clip(tmp_path / "film.mkv", frames=3))
-    assert make_plan(media, JobSettings(), None, machine(tmp_path)).work.model == "lite"
+    assert make_plan(media, JobSettings(), None, machine(tmp_path)).work.model == "lite-plus"
     monkeypatch.setattr(prepare, "needed_runtime", lambda: needed)
     plan = make_plan(media, JobSettings(), None, machine(tmp_path))
     assert (plan.work.device, plan.card) == ("cuda", "RTX 5070 Ti, 16 GB")

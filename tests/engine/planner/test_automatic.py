@@ -1,8 +1,9 @@
-"""The model "auto": SeedVR2 where the machine's GPU can run it, else Lite."""
+"""The model "auto": SeedVR2 where the GPU can run it, else Lite Plus for short jobs, else Lite."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from engine.core.geometry import Size
 from engine.hardware.budget import NeededRuntime, pretended_budget
 from engine.hardware.gpu_table import GIB, named
 from engine.planner.plan_job import Request, plan_job
-from engine.planner.rates import Rates
+from engine.planner.rates import Learned, Rates
 from engine.protocol.plan import Notice, Plan
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_budget, a_media
@@ -25,9 +26,12 @@ UNUSED = replace(
 )
 
 
-def planned(budget=LARGE, **wanted) -> Plan:
-    request = Request(media=a_media(size=Size(960, 540)), settings=JobSettings(**wanted))
-    return plan_job(request, budget, Rates())
+FILM = a_media(size=Size(960, 540), frame_count=15_000, duration=Fraction(600))
+CLIP = a_media(size=Size(480, 270), frame_count=25, duration=Fraction(1))
+
+
+def planned(budget=LARGE, media=FILM, **wanted) -> Plan:
+    return plan_job(Request(media=media, settings=JobSettings(**wanted)), budget, Rates())
 
 
 def notice(plan: Plan, code: str) -> Notice | None:
@@ -70,6 +74,11 @@ def test_lite_takes_over_on_a_gpu_that_is_too_small_and_says_why():
         "Lite is used instead."
     )
     assert notice(planned(SMALL, model="seedvr2-7b-sharp"), "plan-does-not-fit") is not None
+    clip = planned(SMALL, a_media(size=Size(960, 540), frame_count=50, duration=Fraction(2)))
+    assert (clip.work.model, clip.work.device) == ("lite-plus", "cuda")
+    assert [one.message for one in clip.notices if one.code == "other-model"] == [
+        why.message.replace("Lite is", "Lite Plus is")
+    ]
 
 
 def test_what_else_uses_the_gpu_at_present_does_not_make_it_lite():
@@ -81,12 +90,46 @@ def test_what_else_uses_the_gpu_at_present_does_not_make_it_lite():
     assert "model=lite" in str(refusal.params["offers"])
 
 
-def test_without_a_gpu_and_on_the_processor_it_is_lite_without_a_word():
+def test_on_a_processor_a_short_clip_gets_lite_plus_and_a_film_lite_with_a_notice():
     for budget, device in ((a_budget(), "auto"), (LARGE, "cpu"), (UNUSED, "cpu")):
-        plan = planned(budget, device=device)
-        assert (plan.work.model, plan.work.device) == ("lite", "cpu")
-        assert plan.fits
-        assert notice(plan, "other-model") is None
+        clip, film = (planned(budget, media, device=device) for media in (CLIP, FILM))
+        assert (clip.work.model, clip.work.device) == ("lite-plus", "cpu")
+        assert clip.fits
+        assert notice(clip, "other-model") is None
+        assert (film.work.model, film.work.device) == ("lite", "cpu")
+        why = notice(film, "other-model")
+        assert why is not None
+        larger = planned(budget, FILM, device=device, model="lite-plus")
+        assert larger.work.model == "lite-plus", "a model that was named is kept"
+        assert larger.seconds > 60 >= clip.seconds
+        assert why.severity == "info"
+        assert str(why.params["time"]) in why.message
+        assert (why.params["offers"], 'model="lite-plus"' in why.hint) == ("model=lite-plus", True)
+
+
+def test_a_stream_of_unknown_length_gets_lite():
+    endless = a_media(frame_count=0, duration=None)
+    plan = planned(a_budget(), endless)
+    assert plan.work.model == "lite"
+    assert "length of the video is unknown" in notice(plan, "other-model").message
+    assert planned(a_budget(), a_media(frame_count=1)).work.model == "lite-plus"
+
+
+def test_nothing_to_enlarge_is_no_question_of_time():
+    plan = planned(a_budget(), FILM, scale=1)
+    assert plan.work.model == "none"
+    assert notice(plan, "other-model") is None
+
+
+def test_what_jobs_taught_counts_for_the_choice():
+    known = Rates(jobs={"lite-plus-x2-cpu-libx264": Learned(factor=0.05)})
+    media = a_media(frame_count=100, duration=Fraction(4))
+    request = Request(media=media, settings=JobSettings())
+    budget = a_budget(threads=4, has_fast_bf16=True)
+    assert [plan_job(request, budget, one).work.model for one in (Rates(), known)] == [
+        "lite",
+        "lite-plus",
+    ]
 
 
 def test_a_gpu_without_its_runtime_is_planned_for_and_the_runtime_is_asked_for():
@@ -110,7 +153,7 @@ def test_a_gpu_without_its_runtime_is_planned_for_and_the_runtime_is_asked_for()
 
 def test_an_own_transformer_decides_and_nothing_takes_its_place(tmp_path: Path):
     own = replace(write_seedvr2(tmp_path).settings(), model="auto")
-    request = Request(media=a_media(size=Size(960, 540)), settings=own)
+    request = Request(media=FILM, settings=own)
     plan = plan_job(request, LARGE, Rates())
     assert plan.work.model == "seedvr2-3b"
     tiny = replace(LARGE, vram_bytes=10**6)

@@ -75,6 +75,12 @@ def test_a_choice_that_no_model_looks_at_is_named() -> None:
     plan = plan_job(Request(media=FOUR_SECONDS, settings=settings), a_budget(), Rates())
     found = {one.params["setting"] for one in notices(plan, "setting-unused")}
     assert found == {"matmul", "strength"}
+    own = {"overlap": 64, "treatment": "restore", "steadiness": "mild"}
+    settings = JobSettings(model="lite-plus", **own)
+    plan = plan_job(Request(media=FOUR_SECONDS, settings=settings), a_budget(), Rates())
+    assert not notices(plan, "setting-unused")
+    assert {name: getattr(plan.work, name) for name in own} == own
+    assert plan.work.weights == "lite_plus_x2_restore.safetensors"
     assert not notices(planned(LARGE, strength=50, clip_frames=21), "setting-unused")
 
 

@@ -78,7 +78,7 @@ def assert_predicted(plan: Plan, folder: Path, monkeypatch: pytest.MonkeyPatch) 
     """All stages together."""
     found, peaks = taken(plan, folder, monkeypatch), stage_peaks(plan)
     wanted = max(peak.host for name, peak in peaks.items() if name not in ("read", "write"))
-    wanted -= ONEDNN_BYTES if plan.work.model == "lite" else 0
+    wanted -= ONEDNN_BYTES if plan.work.family == "lite" else 0
     ratio = wanted / found.peak_bytes
     print(f"\n{plan.work.model}: {found.peak_bytes / MIB:.1f} MiB, predicted {ratio:.3f} of it")
     assert 1 <= ratio <= MOST
@@ -106,6 +106,15 @@ def test_a_job_with_a_model_that_sees_neighbours(
 ) -> None:
     with another_lite(tmp_path / "three.safetensors", LiteConfig(scale=2, frames=3)):
         plan = job(tmp_path, "480x360", 9, replace(LITE, scale=2, steadiness=steadiness))
+        assert_predicted(plan, tmp_path, monkeypatch)
+
+
+def test_a_job_with_the_larger_network_that_sees_neighbours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = LiteConfig(scale=2, channels=64, layers=16, frames=3)
+    with another_lite(tmp_path / "three.safetensors", config):
+        plan = job(tmp_path, "160x120", 9, replace(LITE, model="lite-plus"))
         assert_predicted(plan, tmp_path, monkeypatch)
 
 

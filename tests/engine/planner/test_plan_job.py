@@ -27,7 +27,7 @@ def codes(plan: Plan) -> set[str]:
     return {notice.code for notice in plan.notices}
 
 
-def test_the_default_is_twice_the_size_with_lite_on_the_processor():
+def test_the_default_is_twice_the_size_with_the_built_in_model_on_the_processor():
     plan = planned()
     assert (plan.work.model, plan.work.scale, plan.work.device) == ("lite", 2, "cpu")
     assert plan.picture.size == Size(1280, 720)

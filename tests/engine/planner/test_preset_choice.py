@@ -18,7 +18,7 @@ from engine.planner.preset_choice import (
     tiers,
 )
 from engine.settings.presets import applied, matching
-from engine.settings.schema import JobSettings
+from engine.settings.schema import LITE, JobSettings
 
 TIERS = {"cpu": (0,), "small_gpu": (2, 4), "gpu": (6, 7.9, 11.99, 16, 23.99, 96)}  # name -> GiB
 GPUS = [None, *{gpu.memory_bytes: gpu for gpu in gpu_specs()}.values()]  # one of each size
@@ -61,9 +61,9 @@ def test_presets_go_by_memory_as_their_page_says_of_rtx_40_and_rtx_50() -> None:
         assert all(one["changes"]["matmul"] == "none" for one in generations["blackwell"])
 
 
-def test_a_shared_preset_is_found_by_each_of_its_goals() -> None:
+def test_a_preset_is_found_by_each_goal_of_a_gpu() -> None:
     small = find("RTX 3050 Laptop GPU")
-    assert {named(goal, small).name for goal in GOALS} == {"balanced"}
+    assert tuple(named(goal, small).name for goal in GOALS) == GOALS
 
 
 def test_a_preset_keeps_the_choices_of_the_result_and_returns_others_to_the_planner() -> None:
@@ -79,13 +79,17 @@ def test_a_preset_keeps_the_choices_of_the_result_and_returns_others_to_the_plan
         assert now.precision == "auto"
 
 
-def test_presets_run_seedvr2_where_it_fits_and_lite_elsewhere() -> None:
+def test_presets_run_seedvr2_where_it_fits_and_built_in_models_elsewhere() -> None:
     for gpu in GPUS:
         found = {preset.name: preset.changes for preset in presets_for(gpu)}
         fresh = matching(presets_for(gpu), JobSettings())
         assert fresh is not None
         if gpu is None or gpu.memory_bytes < 6 * GIB:
-            assert {changes["model"] for changes in found.values()} <= {"lite", "auto"}
+            assert {goal: changes["model"] for goal, changes in found.items()} == {
+                "fast": "lite",
+                "balanced": "auto",
+                "best": "lite-plus",
+            }
             assert fresh.name == "balanced"
             continue
         assert {(one["model"], one["precision"]) for one in found.values()} == {("auto", "auto")}
@@ -121,4 +125,4 @@ def test_fast_is_swiftvr_where_its_files_are(
     assert (after["balanced"], after["best"]) == (before["balanced"], before["best"])
     assert matching([*after.values()], applied(after["fast"], JobSettings())) == after["fast"]
     small = find("RTX 3050 Laptop GPU")
-    assert {one.changes["model"] for one in offered(small).presets} == {"auto"}
+    assert {one.changes["model"] for one in offered(small).presets} == {"auto", *LITE}

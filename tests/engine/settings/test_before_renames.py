@@ -12,6 +12,7 @@ import pytest
 
 from engine.core.serialization import from_plain
 from engine.jobs.job_store import JobStore
+from engine.pipeline.prepare import with_model_of
 from engine.settings import presets, store
 from engine.settings.presets import applied
 from engine.settings.schema import EngineSettings, JobSettings, known, with_environment
@@ -25,7 +26,8 @@ def test_a_job(tmp_path: Path) -> None:
     folder.mkdir()
     data = json.loads((FILES / "job.json").read_text(encoding="utf-8"))
     (folder / "job.json").write_text(json.dumps(data | {"id": folder.name}), encoding="utf-8")
-    settings = JobStore(tmp_path).load(folder.name).settings
+    stored = JobStore(tmp_path).load(folder.name)
+    settings = stored.settings
     assert settings == JobSettings(
         treatment="restore",
         matmul="int8",
@@ -37,6 +39,8 @@ def test_a_job(tmp_path: Path) -> None:
     planned = from_plain(Switches, data["plan"]["model"]["switches"])
     assert not planned.dit.onednn_matmul
     assert not planned.vae.fp16_sums  # computed as it was
+    assert (settings.model, stored.plan.work.model) == ("auto", "lite")
+    assert with_model_of(settings, stored.plan).model == "lite", "it goes on with its model"
 
 
 def test_sums_in_half_precision() -> None:

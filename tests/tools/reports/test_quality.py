@@ -15,6 +15,10 @@ def test_tables_name_pictures_and_a_mean_and_an_empty_folder_is_one_sentence(tmp
     Image.fromarray(picture).save(tmp_path / "face.png")
     assert quality.main(["--photographs", str(tmp_path), "--scale", "2"]) == 0
     text = capsys.readouterr().out
+    head = next(line for line in text.splitlines() if "clean source" in line)
+    assert head.split(" | ")[1:6] == ["Lanczos dB", "Lite dB", "gain dB", "Lite Plus dB", "gain dB"]
+    lines = [line.split("|") for line in text.splitlines() if line]
+    assert {len(line) for line in lines} == {11, 13}
     assert "| face |" in text
     assert "| **mean** |" in text
     assert "| crf 33 |" in text

@@ -6,7 +6,7 @@ import torch
 from skimage.metrics import structural_similarity
 
 from engine.core.paths import resource
-from engine.models.lite.files import LiteConfig
+from engine.models.lite.files import FILES, LiteConfig
 from engine.models.lite.net import LiteNet, load_lite
 from tools.training.lite import LiteEnlargement, new_net, similarity
 from tools.training.symmetry import is_symmetric, make_symmetric
@@ -62,5 +62,5 @@ def test_structure_is_measured_as_others_do():
 
 def test_networks_of_the_program_are_symmetric_so_that_trainings_can_start_from_them():
     paths = sorted(resource("weights").glob("*.safetensors"))
-    assert len(paths) == 4
+    assert len(paths) == len(FILES)
     assert all(is_symmetric(load_lite(path)) for path in paths)

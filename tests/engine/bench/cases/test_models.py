@@ -42,7 +42,7 @@ def test_every_model_has_a_row() -> None:
     rows = {row["model"]: row for row in models.model_rows(OPTIONS)}
     vaes = ("SeedVR2 VAE", "Wan 2.1 VAE", "Wan 2.2 VAE")
     assert list(rows) == [
-        *("Lite 2x", "Lite 4x"),
+        *("Lite 2x", "Lite 4x", "Lite Plus 2x", "Lite Plus 4x"),
         *(f"{vae}, {side}" for vae in vaes for side in ("encode", "decode")),
         "Wan 2x, decode",
         *(f"SeedVR2 transformer, {kind} kind" for kind in ("3b", "7b")),

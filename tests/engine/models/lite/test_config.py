@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from engine.core.errors import UnknownKeys
-from engine.models.lite.files import LiteConfig, config_from_shapes
+from engine.core.paths import resource
+from engine.models.lite.files import (
+    FILES,
+    LiteConfig,
+    config_from_shapes,
+    config_of,
+    weights_path,
+)
 
 
 def test_shapes_give_back_the_configuration() -> None:
@@ -14,6 +21,19 @@ def test_shapes_give_back_the_configuration() -> None:
             config = LiteConfig(scale=scale, channels=8, layers=layers, frames=frames)
             assert config_from_shapes(config.shapes()) == config
     assert LiteConfig(scale=2, layers=4).receptive_radius == 6
+
+
+def test_every_file_is_named_once_and_holds_the_network_of_its_name() -> None:
+    names = [file.name for file in FILES]
+    assert len(set(names)) == len(FILES) == 8
+    assert {"lite_x2_faithful.safetensors", "lite_plus_x4_restore.safetensors"} < set(names)
+    shipped = {path.name for path in resource("weights").glob("*.safetensors")}
+    assert shipped == set(names)
+    assert sum(weights_path(name).stat().st_size for name in names) < 8e6
+    for file in FILES:
+        config = config_of(file.name)
+        assert config.scale == file.scale
+        assert (config.channels > 32) == (file.model == "lite-plus")
 
 
 def test_missing_unknown_and_misshapen_tensors_are_all_named() -> None:

@@ -12,20 +12,19 @@ import torch.nn.functional as F
 from PIL import Image
 from safetensors.torch import save_file
 
-from engine.core.errors import UnknownKeys, WeightsMissing
-from engine.core.paths import resource
+from engine.core.errors import Cancelled, UnknownKeys, WeightsMissing
+from engine.core.geometry import Size
+from engine.models.lite import files
+from engine.models.lite.family import FAMILY
 from engine.models.lite.files import LiteConfig
 from engine.models.lite.net import LiteNet, load_lite
+from engine.models.lite.plan import LitePlan
 from tools.training.generated.scenes import Surfaces, random_picture
 
-FILES = [
-    resource("weights", f"lite_x{scale}_{form}.safetensors")
-    for scale in (2, 4)
-    for form in ("faithful", "restore")
-]
+PATHS = [files.weights_path(file.name) for file in files.FILES]
 
 
-EACH = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+EACH = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 
 
 @pytest.fixture(autouse=True)
@@ -93,10 +92,11 @@ def test_frames_without_neighbours_are_seen_as_if_those_were_alike() -> None:
 
 def tile_error(net: LiteNet, halo: int) -> float:
     """Largest difference between a tile with so many pixels around it and the whole frame."""
-    frames, r, s = torch.rand(1, 3, 40, 44), halo, net.config.scale
-    tile = net(frames[:, :, 10 - r : 24 + r, 12 - r : 30 + r])
+    r, s = halo, net.config.scale
+    frames = torch.rand(1, 3, 22 + 2 * r, 26 + 2 * r)
+    tile = net(frames[:, :, 4 : 18 + 2 * r, 3 : 21 + 2 * r])
     inside = tile[:, :, r * s : -r * s, r * s : -r * s]
-    wanted = net(frames)[:, :, 10 * s : 24 * s, 12 * s : 30 * s]
+    wanted = net(frames)[:, :, (4 + r) * s : (18 + r) * s, (3 + r) * s : (21 + r) * s]
     return float((inside - wanted).abs().max())
 
 
@@ -104,7 +104,7 @@ def tile_error(net: LiteNet, halo: int) -> float:
 def test_tiles_with_halo_equal_the_whole_frame(path: Path) -> None:
     net = load_lite(path)
     assert tile_error(net, net.receptive_radius) < 1e-5
-    if path == FILES[0]:
+    if path == PATHS[0]:
         assert tile_error(net, net.receptive_radius - 1) > 1e-5
 
 
@@ -138,10 +138,37 @@ def test_shipped_weights_beat_bicubic_on_a_generated_picture(path: Path) -> None
     assert np.median(gains) > 1.02
 
 
+def test_a_call_can_be_stopped_after_each_hidden_layer() -> None:
+    net, calls = small_net(), list[int]()
+
+    def between() -> None:
+        calls.append(1)
+        if len(calls) == 5:
+            raise Cancelled
+
+    net.between = between
+    net(torch.rand(1, 3, 8, 8))
+    assert len(calls) == net.config.layers + 1
+    with pytest.raises(Cancelled):
+        net(torch.rand(1, 3, 8, 8))
+
+
+def test_a_job_on_a_processor_ends_between_layers_of_its_model() -> None:
+    frame, file = Size(8, 8), files.WeightsFile("lite-plus", 2, "faithful")
+
+    def stop() -> None:
+        raise Cancelled
+
+    work = LitePlan(model=file.model, weights=file.name, frame=frame, tile=frame)
+    with pytest.raises(Cancelled):
+        FAMILY.load_frames(work, stop).upscale(torch.rand(1, 3, 8, 8))
+    assert FAMILY.load_frames(work).upscale(torch.rand(1, 3, 8, 8)).shape[-1] == 16
+
+
 def test_bfloat16_residual_costs_little() -> None:
     frames = torch.rand(1, 3, 32, 32)
-    exact = load_lite(FILES[0])(frames)
-    short = load_lite(FILES[0], dtype=torch.bfloat16)(frames)
+    exact = load_lite(PATHS[0])(frames)
+    short = load_lite(PATHS[0], dtype=torch.bfloat16)(frames)
     assert short.dtype == torch.float32
     assert float((exact - short).square().mean().sqrt()) < 0.5 / 255
 
