@@ -1,6 +1,6 @@
-"""Table of damaged clips that Lite's restore form enlarges: PSNR, SSIM, GMSD, flicker of luma.
+"""Table of damaged clips that Lite and Lite Plus enlarge: PSNR, SSIM, GMSD, flicker of luma.
 
-python -m tools.reports.damage_table [--film FILE] [--weights FOLDER ...]
+python -m tools.reports.damage_table [--film FILE] [--weights FILE ...]
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 
 from engine.bench.accuracy import luma
 from engine.core.errors import EngineError
-from engine.core.paths import resource
+from engine.models.lite.files import MODELS, WeightsFile, weights_path
 from engine.models.lite.net import load_lite
 from tools.reports.damaged_clips import STILL, Clip, Frames, clips
 from tools.reports.quality import by_lanczos, enlarge, mean_score, with_neighbours
@@ -26,11 +26,11 @@ from tools.training.lite import LUMA, edge_error
 _JUDGED = slice(4, 20, 3)
 
 
-def table(made: Sequence[Clip], folders: Sequence[Path]) -> list[str]:
-    """Markdown rows: Lanczos, then the x2 restore form in each folder of weights."""
+def table(made: Sequence[Clip], weights: Sequence[Path]) -> list[str]:
+    """Markdown rows: Lanczos, then each of the networks, all of them x2."""
     ways = {"Lanczos": _by_lanczos}
-    for folder in folders:
-        ways[folder.name] = _by_lite(folder / "lite_x2_restore.safetensors")
+    for path in weights:
+        ways[f"{path.parent.name}/{path.stem}"] = _by_lite(path)
     rows = [f"| clip | {' | '.join(ways)} |", "|---" * (1 + len(ways)) + "|"]
     flicker = []
     for clip in made:
@@ -66,7 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m tools.reports.damage_table")
     parser.add_argument("--film", type=Path, help="film for the clip of a phone")
-    parser.add_argument("--weights", type=Path, nargs="*", default=[resource("weights")])
+    mine = [weights_path(WeightsFile(model, 2, "restore").name) for model in MODELS]
+    parser.add_argument("--weights", type=Path, nargs="*", default=mine, help="networks, all x2")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     try:

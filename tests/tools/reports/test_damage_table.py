@@ -3,7 +3,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.core.paths import resource
 from tools.reports import damage_table
 from tools.reports.damaged_clips import FRAMES, STILL, Clip, clips
 
@@ -16,23 +15,23 @@ def test_every_clip_has_its_row_and_its_figures(monkeypatch, capsys):
     still = Clip(name="doubled", original=original, damaged=damaged, stands=True)
     asked = []
     monkeypatch.setattr(damage_table, "clips", lambda film: asked.append(film) or [still])
-    assert damage_table.main(["--film", "a.mp4", "--weights", str(resource("weights"))]) == 0
+    assert damage_table.main(["--film", "a.mp4"]) == 0
     head, _, row, flicker = capsys.readouterr().out.splitlines()
     assert asked == [Path("a.mp4")]
-    assert head == "| clip | Lanczos | weights |"
-    cells = [[float(v) for v in cell.split(",")] for cell in row.split("|")[2:4]]
+    assert head == "| clip | Lanczos | weights/lite_x2_restore | weights/lite_plus_x2_restore |"
+    cells = [[float(v) for v in cell.split(",")] for cell in row.split("|")[2:5]]
     assert row.startswith("| doubled |")
     for db, alike, edges in cells:
         assert 5 < db < 40
         assert 0 < alike < 1
         assert 0 < edges < 1
-    assert "0.00 | 0.00" in flicker  # nothing changes where the source stands
+    assert "0.00 | 0.00 | 0.00" in flicker  # nothing changes where the source stands
 
 
 def test_missing_weights_are_one_sentence(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(damage_table, "clips", lambda film: [])
-    assert damage_table.main(["--weights", str(tmp_path)]) == 1
-    assert "lite_x2_restore" in capsys.readouterr().err
+    assert damage_table.main(["--weights", str(tmp_path / "mine.safetensors")]) == 1
+    assert "mine.safetensors" in capsys.readouterr().err
 
 
 @pytest.mark.extended
