@@ -29,7 +29,8 @@ from engine.models.wan.vae.load import load_wan
 from engine.models.wan.vae.plain import WanVae
 from tools.training import damage, degrade
 from tools.training.clips import clips_in
-from tools.training.degrade import SOURCE, Pictures, Windows, make_pairs
+from tools.training.cuttings import CleanCuttings, Cuttings, DamagedCuttings
+from tools.training.degrade import SOURCE, Pictures, Windows, damaged_pairs, reduced
 from tools.training.folder import TrainingFolder
 from tools.training.generated.pool import open_pool
 from tools.training.lite import LiteEnlargement, gain_over_base, new_net, started_from
@@ -79,14 +80,19 @@ def train_lite(options: argparse.Namespace) -> None:
     else:
         net = new_net(config, options.seed)
     learnt, kept = _pictures(options)
-    pairs = _pairs(learnt, options, options.seed)
+    is_clean = options.form == "faithful"
+    cuttings: Cuttings = (
+        CleanCuttings(learnt, options.scale)
+        if is_clean
+        else DamagedCuttings(*_pairs(learnt, options, options.seed))
+    )
     task = LiteEnlargement(
         net,
-        *pairs,
+        cuttings,
         batch=options.batch,
         patch=options.patch,
         psnr_share=options.psnr_share,
-        has_structure=options.form == "restore",
+        has_structure=not is_clean,
     )
     schedule = Schedule(steps=options.steps, rate=options.rate)
     name = f"lite_x{options.scale}_{options.form}.safetensors"
@@ -94,7 +100,11 @@ def train_lite(options: argparse.Namespace) -> None:
     if len(kept):
         trained = LiteNet(config)
         trained.load_state_dict({key: value.cpu() for key, value in trainer.average.items()})
-        gain = gain_over_base(trained, *_pairs(kept, options, _CHECK_SEED))
+        if is_clean:
+            sources = np.stack([reduced(picture, options.scale) for picture in kept])[:, None]
+            gain = gain_over_base(trained, sources, kept)
+        else:
+            gain = gain_over_base(trained, *_pairs(kept, options, _CHECK_SEED))
         log.info("%d cuttings that were kept: %.3f dB above bicubic", len(kept), gain)
 
 
@@ -190,12 +200,12 @@ def _drawn(options: argparse.Namespace, seed: int, count: int) -> Pictures:
 
 
 def _pairs(pictures: Pictures, options: argparse.Namespace, seed: int) -> tuple[Windows, Pictures]:
-    """Sources and targets; kept in `--pairs`, a folder, where it is named.
+    """Damaged sources and their targets; kept in `--pairs`, a folder, where it is named.
 
     Raises:
         argparse.ArgumentError: The folder has them of other images, or of another version.
     """
-    path = options.pairs and options.pairs / f"x{options.scale}_{options.form}_{seed}.safetensors"
+    path = options.pairs and options.pairs / f"x{options.scale}_restore_{seed}.safetensors"
     about = {name: str(getattr(options, name)) for name in ("films", "pool", "drawn", "seed")}
     made_by = b"".join(Path(module.__file__).read_bytes() for module in (damage, degrade))
     about["made-by"] = hashlib.sha256(made_by).hexdigest()
@@ -205,7 +215,7 @@ def _pairs(pictures: Pictures, options: argparse.Namespace, seed: int) -> tuple[
                 text = f"{path} was made of other images, or by another version"
                 raise argparse.ArgumentError(None, text)
             return file.get_tensor("sources"), file.get_tensor("targets")
-    sources, targets = make_pairs(pictures, scale=options.scale, form=options.form, seed=seed)
+    sources, targets = damaged_pairs(pictures, scale=options.scale, seed=seed)
     if path:
         options.pairs.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(".part")

@@ -1,4 +1,4 @@
-"""Turn pictures into pairs of small, possibly damaged sources and their targets."""
+"""Turn pictures into pairs of small, damaged sources and their targets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import numpy as np
 from PIL import Image
 
-from tools.training.damage import Coding, Frames, Recipe, Rng, blurred, coded, drawn_recipe
+from tools.training.damage import Coding, Frames, Recipe, Rng, coded, drawn_recipe
 
 Pictures = np.ndarray
 """uint8 [n, h, w, 3]."""
@@ -22,7 +22,6 @@ WINDOW = 112
 """Side of the moving part of a picture after reduction, px; a multiple of 16."""
 _COLUMNS, _ROWS = 6, 4
 _KERNELS = (Image.Resampling.LANCZOS, Image.Resampling.BOX, Image.Resampling.BILINEAR)
-_SOFT = (0.4, 1.4)  # sigma of softer copies, px of the target
 _STILL, _ZOOMED = 0.25, 0.2  # shares of the sequences
 _MOST_ZOOM, _MOST_TURN = 0.02, 0.015  # a frame: share of the size, rad
 _MOST_BLURRED = 4  # positions that are averaged: an open shutter
@@ -31,25 +30,18 @@ _JPEG_SHARE = 0.08  # of the groups: single pictures
 _PASSES = 3  # of all pictures, each moved and damaged in another way
 
 
-def make_pairs(pictures: Pictures, *, scale: int, form: str, seed: int) -> tuple[Windows, Pictures]:
-    """Sources and targets of one form.
+def damaged_pairs(pictures: Pictures, *, scale: int, seed: int) -> tuple[Windows, Pictures]:
+    """Moving, reduced, damaged and encoded sources, and their targets.
 
     Args:
-        pictures: uint8 [n, h, w, 3]; h and w above scale*WINDOW for the restore form.
+        pictures: uint8 [n, h, w, 3]; h and w above scale*WINDOW.
         scale: Reduction, 2 or 4.
-        form: "faithful" (reduced, nothing else) or "restore" (moved, reduced, damaged, encoded).
         seed: Seed of the damage.
 
     Returns:
-        Sources uint8 [1.5*n, 1, h/scale, w/scale, 3] and their targets: the pictures, and softer
-        copies of half of them, as few videos are sharp to the pixel. Of the restore form sources
-        [3*n, 3, h/scale, w/scale, 3] and the targets of their middle frames.
+        Sources [3*n, 3, WINDOW, WINDOW, 3] and the targets of their middle frames.
     """
     rng = np.random.default_rng([seed, 11])
-    if form == "faithful":
-        chosen = rng.permutation(len(pictures))[: len(pictures) // 2]
-        targets = np.concatenate([pictures, *(_softened(rng, pictures[i]) for i in chosen)])
-        return np.stack([reduced(target, scale) for target in targets])[:, None], targets
     group = _COLUMNS * _ROWS
     pairs = [
         _damaged_group(rng, pictures[order[start : start + group]], scale)
@@ -57,11 +49,6 @@ def make_pairs(pictures: Pictures, *, scale: int, form: str, seed: int) -> tuple
         for start in range(0, len(pictures), group)
     ]
     return np.concatenate([p[0] for p in pairs]), np.concatenate([p[1] for p in pairs])
-
-
-def _softened(rng: Rng, picture: np.ndarray) -> Frames:
-    sigma = rng.uniform(*_SOFT)
-    return (blurred(picture[None].astype(np.float32), sigma, sigma) + 0.5).astype(np.uint8)
 
 
 def reduced(

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from engine.models.lite.files import LiteConfig
 from engine.models.lite.net import LiteNet, load_lite
+from tools.training.cuttings import Cuttings
 from tools.training.degrade import Pictures, Windows
 from tools.training.symmetry import ORDER, is_symmetric, make_symmetric
 
@@ -35,10 +36,9 @@ class LiteEnlargement:
 
     Args:
         net: Float32, on the CPU.
-        sources: uint8 [n, T, h, w, 3], T = 3 with the frames before and after.
-        targets: uint8 [n, scale*h, scale*w, 3].
+        cuttings: Of the network's scale, for three frames with those before and after.
         batch: Cuttings of a step.
-        patch: Side of a cutting in source px, at most that of a source.
+        patch: Side of a cutting in source px, at most `cuttings.most_side`.
         psnr_share: Share of the steps, the last ones, in which PSNR is maximised.
         has_structure: Structure counts besides PSNR.
     """
@@ -46,8 +46,7 @@ class LiteEnlargement:
     def __init__(
         self,
         net: LiteNet,
-        sources: Windows,
-        targets: Pictures,
+        cuttings: Cuttings,
         *,
         batch: int,
         patch: int,
@@ -55,8 +54,8 @@ class LiteEnlargement:
         has_structure: bool = False,
     ) -> None:
         self.net = net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stubs lack memory_format
-        self._sources, self._targets = sources, targets
-        self._batch, self._side = batch, min(patch, sources.shape[2])
+        self._cuttings = cuttings
+        self._batch, self._side = batch, min(patch, cuttings.most_side)
         self._psnr_share, self._has_structure = psnr_share, has_structure
 
     @property
@@ -67,17 +66,13 @@ class LiteEnlargement:
 
     def batch(self, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         """[B, 3*frames, p, p] as the network sees them and [B, 3, s*p, s*p] in [0, 1]."""
-        scale, side = self.net.config.scale, self._side
         pairs = []
-        for index in rng.integers(0, len(self._sources), self._batch):
-            y, x = (int(v) for v in rng.integers(0, self._sources.shape[2] - side + 1, 2))
-            small = self._sources[index, :, y : y + side, x : x + side]
-            rows = slice(y * scale, (y + side) * scale)
-            large = self._targets[index, None, rows, x * scale : (x + side) * scale]
+        for _ in range(self._batch):
+            small, large = self._cuttings.draw(rng, self._side)
             if rng.random() < _FLAT_SHARE:
                 small, large = _flat(rng, small, large)
             turns, mirrored = int(rng.integers(4)), bool(rng.integers(2))
-            small, large = (_turned(part, turns, mirrored) for part in (small, large))
+            small, large = (_turned(part, turns, mirrored) for part in (small, large[None]))
             pairs.append((self._timed(rng, small), large))
         given, wanted = zip(*pairs, strict=True)
         return self._seen(_as_batch(given)), _as_batch(wanted)[:, 0]

@@ -8,6 +8,7 @@ from skimage.metrics import structural_similarity
 from engine.core.paths import resource
 from engine.models.lite.files import FILES, LiteConfig
 from engine.models.lite.net import LiteNet, load_lite
+from tools.training.cuttings import DamagedCuttings
 from tools.training.lite import LiteEnlargement, new_net, similarity
 from tools.training.symmetry import is_symmetric, make_symmetric
 from tools.training.trainer import Schedule, Trainer
@@ -41,7 +42,8 @@ def test_training_leaves_a_network_symmetric(config: LiteConfig):
     targets = rng.integers(0, 256, (2, 24 * config.scale, 24 * config.scale, 3), np.uint8)
     net = new_net(config, 1)
     before = net.convolutions[1].get_parameter("weight").clone()
-    task = LiteEnlargement(net, sources, targets, batch=2, patch=20, has_structure=True)
+    cuttings = DamagedCuttings(sources, targets)
+    task = LiteEnlargement(net, cuttings, batch=2, patch=20, has_structure=True)
     trainer = Trainer(task, Schedule(steps=20, rate=1e-2), device=torch.device("cpu"))
     for _ in range(20):
         trainer.advance()
