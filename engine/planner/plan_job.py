@@ -54,7 +54,7 @@ from engine.video import film_preparation
 from engine.video.write import codecs, containers
 
 # s; "auto" takes the larger of two models of a family for stills and short clips alone: Lite Plus
-# is slightly clearer than Lite, and takes fifteen times as long.
+# is slightly clearer than Lite, and takes up to fifteen times as long.
 _MOST_AUTOMATIC_S = 60
 _SLOW = 100  # times as long as the video lasts
 _MOST_HALVED = 3  # times that tiles are halved because a GPU was lost as often

@@ -23,7 +23,7 @@ _NEGATIVE_SHARE = 0.3
 
 
 class Cuttings(Protocol):
-    """What a training draws from."""
+    """Source of the cuttings of a training."""
 
     @property
     def most_side(self) -> int:

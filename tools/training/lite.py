@@ -36,7 +36,7 @@ class LiteEnlargement:
 
     Args:
         net: Float32, on the CPU.
-        cuttings: Of the network's scale, for three frames with those before and after.
+        cuttings: Pairs of the network's scale, with neighbours where it sees three frames.
         batch: Cuttings of a step.
         patch: Side of a cutting in source px, at most `cuttings.most_side`.
         psnr_share: Share of the steps, the last ones, in which PSNR is maximised.
