@@ -169,7 +169,7 @@ def other_model(plan: Plan, chosen: str, video: VideoInfo) -> Notice:
     Args:
         plan: Plan of the model that would be preferred; it does not fit, or takes long.
         chosen: Id of the one that is taken instead.
-        video: The source; nobody knows the length of some streams before they end.
+        video: Source; its frame count is 0 if its length is unknown.
     """
     model = plan.work.model
     params: dict[str, Param] = {"title": registry.title_of(model)}

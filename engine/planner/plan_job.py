@@ -122,33 +122,30 @@ def bare_plan(request: Request, budget: Budget, rates: Rates) -> Plan:
     not depend on what else runs at present. Each model that is passed over has a notice.
     """
     *preferred, last = registry.meanings(request.settings, budget)
-    passed: list[Plan] = []
+    video, passed = request.media.video, list[Plan]()
 
     def planned(meant: registry.Meaning, within: Budget) -> Plan:
         return _plan_of(replace(request, settings=meant.settings), within, rates)
 
     def is_taken(plan: Plan, meant: registry.Meaning) -> bool:
-        is_ready = not meant.is_brief or _is_brief(plan, request.media.video)
-        return refusal_of(plan) is None and is_ready
-
-    def with_notices(plan: Plan) -> Plan:
-        video, model = request.media.video, plan.work.model
-        others = (other_model(one, model, video) for one in passed)
-        return replace(plan, notices=(*plan.notices, *others))
+        is_soon_enough = not meant.is_brief or _is_brief(plan, video)
+        return refusal_of(plan) is None and is_soon_enough
 
     for meant in preferred:
         plan = planned(meant, budget)
         if is_taken(plan, meant) or is_taken(planned(meant, budget.idle), meant):
-            return with_notices(plan)
+            break
         passed.append(plan)
-    return with_notices(planned(last, budget))
+    else:
+        plan = planned(last, budget)
+    others = (other_model(one, plan.work.model, video) for one in passed)
+    return replace(plan, notices=(*plan.notices, *others))
 
 
 def _is_brief(plan: Plan, video: VideoInfo) -> bool:
     """Whether a job takes little enough time for a larger model than it needs.
 
-    Without a model the plans of both are one. The length of some streams is not known before
-    they end.
+    Without a model the plans of both are one. A stream of unknown length has no frame count.
     """
     is_copy = plan.work.model == "none"
     return is_copy or (video.frame_count > 0 and plan.seconds <= _MOST_AUTOMATIC_S)

@@ -87,12 +87,8 @@ class LitePlan(FramePlan):
 
 def largest(request: WorkRequest) -> LitePlan:
     """The network of the next larger factor, in the largest tiles that answer a pause at once."""
-    model, video, settings, device = (
-        request.model,
-        request.video,
-        request.settings,
-        request.device,
-    )
+    model, device = request.model, request.device
+    video, settings = request.video, request.settings
     size = request.picture.size
     factor = max(size.width / video.size.width, size.height / video.size.height)
     scale = files.SCALES[0] if factor <= files.SCALES[0] else files.SCALES[-1]
