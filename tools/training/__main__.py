@@ -28,9 +28,9 @@ from engine.models.lite.net import LiteNet
 from engine.models.wan.vae.load import load_wan
 from engine.models.wan.vae.plain import WanVae
 from tools.training import damage, degrade
-from tools.training.clips import clips_in
-from tools.training.cuttings import CleanCuttings, Cuttings, DamagedCuttings
-from tools.training.degrade import SOURCE, Pictures, Windows, damaged_pairs, reduced
+from tools.training.clips import clips_in, images_in
+from tools.training.cuttings import CleanCuttings, DamagedCuttings
+from tools.training.degrade import SOURCE, Pictures, Windows, damaged_pairs
 from tools.training.folder import TrainingFolder
 from tools.training.generated.pool import open_pool
 from tools.training.lite import LiteEnlargement, gain_over_base, new_net, started_from
@@ -79,13 +79,8 @@ def train_lite(options: argparse.Namespace) -> None:
         net = started_from(options.start, config, options.seed)
     else:
         net = new_net(config, options.seed)
-    learnt, kept = _pictures(options)
     is_clean = options.form == "faithful"
-    cuttings: Cuttings = (
-        CleanCuttings(learnt, options.scale)
-        if is_clean
-        else DamagedCuttings(*_pairs(learnt, options, options.seed))
-    )
+    cuttings, check = _clean(options) if is_clean else _damaged(options)
     task = LiteEnlargement(
         net,
         cuttings,
@@ -97,15 +92,11 @@ def train_lite(options: argparse.Namespace) -> None:
     schedule = Schedule(steps=options.steps, rate=options.rate)
     name = f"lite_x{options.scale}_{options.form}.safetensors"
     trainer = _run(task, schedule, options, folder, name)
-    if len(kept):
+    if check:
         trained = LiteNet(config)
         trained.load_state_dict({key: value.cpu() for key, value in trainer.average.items()})
-        if is_clean:
-            sources = np.stack([reduced(picture, options.scale) for picture in kept])[:, None]
-            gain = gain_over_base(trained, sources, kept)
-        else:
-            gain = gain_over_base(trained, *_pairs(kept, options, _CHECK_SEED))
-        log.info("%d cuttings that were kept: %.3f dB above bicubic", len(kept), gain)
+        gain = gain_over_base(trained, *check)
+        log.info("%d cuttings that were kept: %.3f dB above bicubic", len(check[0]), gain)
 
 
 def train_wan(options: argparse.Namespace) -> None:
@@ -174,22 +165,50 @@ def _run(
     return trainer
 
 
-def _pictures(options: argparse.Namespace) -> tuple[Pictures, Pictures]:
-    """Images for training and for validation, uint8 [n, side, side, 3] each."""
+_Check = tuple[Windows, Pictures] | None
+"""Sources and targets that are not learned from; None: there are too few images."""
+
+
+def _clean(options: argparse.Namespace) -> tuple[CleanCuttings, _Check]:
+    """Parts of whole images that are reduced, and others for validation."""
+    if options.films:
+        side = options.patch * options.scale
+        found = images_in(options.films, side=side, count=options.pool, seed=options.seed)
+        kept = found[: len(found) // _CHECK_SHARE]
+        learnt = found[len(kept) :]
+    else:
+        learnt, kept = [], list(_drawn(options, _CHECK_SEED, _CHECK_PICTURES))
+    learnt.extend(_drawn(options, options.seed, options.drawn))
+    cuttings = CleanCuttings(learnt, options.scale)
+    if not kept:
+        return cuttings, None
+    rng, others = np.random.default_rng(_CHECK_SEED), CleanCuttings(kept, options.scale)
+    side = min(options.patch, others.most_side)
+    drawn = (others.draw(rng, side) for _ in range(_CHECK_PICTURES))
+    sources, targets = zip(*drawn, strict=True)
+    return cuttings, (np.stack(sources), np.stack(targets))
+
+
+def _damaged(options: argparse.Namespace) -> tuple[DamagedCuttings, _Check]:
+    """Sequences that are damaged and encoded beforehand, and others for validation."""
     side = SOURCE * options.scale
-    if not options.films:
-        learnt = _drawn(options, options.seed, options.drawn)
-        return learnt, _drawn(options, _CHECK_SEED, _CHECK_PICTURES)
-    clips = clips_in(options.films, frames=1, side=side, count=options.pool, seed=options.seed)
-    kept = len(clips) // _CHECK_SHARE
-    learnt = clips[kept:, 0]
+    if options.films:
+        clips = clips_in(options.films, frames=1, side=side, count=options.pool, seed=options.seed)
+        kept = clips[: len(clips) // _CHECK_SHARE, 0]
+        learnt = clips[len(kept) :, 0]
+    else:
+        learnt = np.empty((0, side, side, 3), np.uint8)
+        kept = _drawn(options, _CHECK_SEED, _CHECK_PICTURES)
     if options.drawn:
         learnt = np.concatenate([learnt, _drawn(options, options.seed, options.drawn)])
-    return learnt, clips[:kept, 0]
+    check = _pairs(kept, options, _CHECK_SEED) if len(kept) else None
+    return DamagedCuttings(*_pairs(learnt, options, options.seed)), check
 
 
 def _drawn(options: argparse.Namespace, seed: int, count: int) -> Pictures:
     folder = options.pool_folder or options.out / "pool"
+    if not count:
+        return np.empty((0, 0, 0, 3), np.uint8)
     return open_pool(
         folder,
         seed=seed,
@@ -244,7 +263,9 @@ def _parser() -> argparse.ArgumentParser:
     lite.add_argument("--form", choices=("faithful", "restore"), required=True)
     lite.add_argument("--start", type=Path, help="weights to start from")
     lite.add_argument("--films", type=Path, help="folder of films and pictures to learn from")
-    lite.add_argument("--pool", type=int, default=4096, help="most cuttings of it")
+    lite.add_argument(
+        "--pool", type=int, default=4096, help="most images of it, or cuttings for restore"
+    )
     lite.add_argument("--drawn", type=int, help="drawn pictures to learn from as well")
     lite.add_argument("--pool-folder", type=Path, help="keep drawn pictures here, for other runs")
     lite.add_argument("--pairs", type=Path, help="keep damaged pictures here, for other runs")

@@ -42,15 +42,42 @@ def clips_in(folder: Path, *, frames: int, side: int, count: int, seed: int) -> 
 
     Memory: the clips, and the frames of one.
     """
+    return np.stack(_found(folder, frames, side, count, seed, is_whole=False))
+
+
+def images_in(folder: Path, *, side: int, count: int, seed: int) -> list[np.ndarray]:
+    """Whole frames of the videos and images in a folder, chosen like clips of one frame.
+
+    Args:
+        folder: Folder with videos and images, read as `clips_in` does.
+        side: Least height and width, px.
+        count: Most images.
+        seed: Seed of the drawing.
+
+    Returns:
+        uint8 [h, w, 3] each.
+
+    Raises:
+        argparse.ArgumentError: Nothing was found.
+
+    Memory: the images.
+    """
+    return [clip[0] for clip in _found(folder, 1, side, count, seed, is_whole=True)]
+
+
+def _found(
+    folder: Path, frames: int, side: int, count: int, seed: int, *, is_whole: bool
+) -> list[np.ndarray]:
     rng = np.random.default_rng([seed, 13])
     films = list(_films_in(folder, side))
     share = -(-count // max(1, len(films)))
-    found = [clip for media in films for clip in _clips_of(media, frames, side, share, rng)]
+    cut = None if is_whole else side
+    found = [clip for media in films for clip in _clips_of(media, frames, cut, share, rng)]
     if not found:
         size = f"{frames} x {side} x {side} px"
         raise argparse.ArgumentError(None, f"no shot of a film in {folder} has {size}")
     log.info("%d clips of %d files", min(len(found), count), len(films))
-    return np.stack([found[place] for place in rng.permutation(len(found))[:count]])
+    return [found[place] for place in rng.permutation(len(found))[:count]]
 
 
 def _films_in(folder: Path, side: int) -> Iterator[MediaInfo]:
@@ -66,10 +93,13 @@ def _films_in(folder: Path, side: int) -> Iterator[MediaInfo]:
         yield media
 
 
-def _clips_of(media: MediaInfo, frames: int, side: int, most: int, rng: Rng) -> list[np.ndarray]:
-    """At most n of its clips, each equally likely: later ones replace earlier ones."""
+def _clips_of(
+    media: MediaInfo, frames: int, side: int | None, most: int, rng: Rng
+) -> list[np.ndarray]:
+    """At most n of its clips, each equally likely: later ones replace earlier ones. None: whole."""
     colours = SourceColours(media.video, "cpu")
-    fitting = (media.video.size.width // side) * (media.video.size.height // side)
+    size = media.video.size
+    fitting = (size.width // side) * (size.height // side) if side else 1
     chosen: list[np.ndarray] = []
     seen = 0
     for window in _windows(media, frames):
@@ -81,7 +111,7 @@ def _clips_of(media: MediaInfo, frames: int, side: int, most: int, rng: Rng) -> 
         pictures = colours.rgb(window)[0].clamp_(0, 1).mul_(255).round_().byte()
         whole = pictures.permute(0, 2, 3, 1).numpy()
         for place in wanted:
-            clip = _random_cut(whole, side, rng)
+            clip = _random_cut(whole, side, rng) if side else whole
             if len(chosen) < most:
                 chosen.append(clip)
             else:

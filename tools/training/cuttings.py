@@ -7,6 +7,7 @@ cuttings like these made up for it and added 0.1 dB.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +17,9 @@ from PIL import Image
 from tools.training.damage import Frames, Rng, blurred
 from tools.training.degrade import Pictures, Windows, reduced
 
+_MOST_REDUCED = 2  # of a larger part than that little would be left of how a camera sees
+_TRIES, _EMPTY_SHARE = 4, 0.15  # an empty part is exchanged for another, unless by chance
+_LEAST_STEP = 4  # mean difference of every other pixel in green, of 255
 _SOFT_SHARE = 1 / 3
 _SOFT = (0.4, 1.4)  # sigma of softer ones, px of the target: few videos are sharp to the pixel
 _CURVE_SHARE, _STEEPEST = 0.3, 0.4  # exponents of tone curves are up to e**0.4
@@ -35,37 +39,53 @@ class Cuttings(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
 class CleanCuttings:
-    """Pictures that are only reduced; sources of one frame.
+    """Images that are only reduced; sources of one frame. All parts are equally likely.
 
-    Attributes:
-        pictures: uint8 [n, h, h, 3].
+    Args:
+        images: uint8 [h, w, 3] each, of any size.
         scale: Reduction.
     """
 
-    pictures: Pictures
-    scale: int
+    def __init__(self, images: Sequence[np.ndarray], scale: int) -> None:
+        self._images, self._scale = images, scale
+        areas = np.array([image.shape[0] * image.shape[1] for image in images], np.float64)
+        self._shares = areas / areas.sum()
 
     @property
     def most_side(self) -> int:
-        """Side of a whole picture, reduced."""
-        return int(self.pictures.shape[1]) // self.scale
+        """Least side of an image, reduced."""
+        return int(min(min(image.shape[:2]) for image in self._images)) // self._scale
 
     def draw(self, rng: Rng, side: int) -> tuple[Frames, np.ndarray]:
-        """A part of any size, made smaller where it is larger, with its colours exchanged."""
-        wanted, whole = side * self.scale, self.pictures.shape[1]
-        size = round(wanted * (whole / wanted) ** rng.random())
-        y, x = (int(v) for v in rng.integers(0, whole - size + 1, 2))
-        part = self.pictures[rng.integers(len(self.pictures)), y : y + size, x : x + size]
-        if size > wanted:
+        """A part of up to twice the size, made smaller, with its colours exchanged."""
+        wanted = side * self._scale
+        part = self._part(rng, wanted)
+        for _ in range(_TRIES - 1):
+            if _has_detail(part) or rng.random() < _EMPTY_SHARE:
+                break
+            part = self._part(rng, wanted)
+        if len(part) > wanted:
             image = Image.fromarray(part).resize((wanted, wanted), Image.Resampling.LANCZOS)
             part = np.asarray(image)
         if rng.random() < _SOFT_SHARE:
             sigma = rng.uniform(*_SOFT)
             part = (blurred(part[None].astype(np.float32), sigma, sigma)[0] + 0.5).astype(np.uint8)
         target = np.ascontiguousarray(_curve(rng)[part[..., rng.permutation(3)]])
-        return reduced(target, self.scale)[None], target
+        return reduced(target, self._scale)[None], target
+
+    def _part(self, rng: Rng, wanted: int) -> np.ndarray:
+        image = self._images[rng.choice(len(self._images), p=self._shares)]
+        most = min(*image.shape[:2], _MOST_REDUCED * wanted)
+        size = round(wanted * (most / wanted) ** rng.random())
+        y, x = (int(rng.integers(0, whole - size + 1)) for whole in image.shape[:2])
+        return image[y : y + size, x : x + size]
+
+
+def _has_detail(part: np.ndarray) -> bool:
+    """Whether there is more to learn than a sky, or a wall out of focus."""
+    green = part[::2, ::2, 1].astype(np.int16)
+    return bool(np.abs(np.diff(green, axis=1)).mean() > _LEAST_STEP)
 
 
 @dataclass(frozen=True, slots=True)

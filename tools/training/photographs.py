@@ -1,9 +1,9 @@
 """Free photographs to learn from, out of packages of Debian that carry them.
 
-Pictures under CC0 or CC BY are listed; others with a free licence that extends to what is made from
-them (CC BY-SA, GPL) are not. A picture is taken when the copyright file of its package still names
-the licence in this list. None comes with the program, and quality is measured on other photographs
-(tools/reports/photographs.py).
+Pictures under CC0 or CC BY, or in the public domain, are listed; others with a free licence that
+extends to what is made from them (CC BY-SA, GPL) are not. A picture is taken when the copyright
+file of its package still names the licence in this list. None comes with the program, and quality
+is measured on other photographs (tools/reports/photographs.py).
 """
 
 from __future__ import annotations
@@ -67,6 +67,31 @@ def _wesaturate(name: str, author: str) -> Photograph:
     )
 
 
+def _endless_sky(author: str, names: str, kind: str = "land") -> tuple[Photograph, ...]:
+    """Backgrounds of a game; not all of its folders have these terms."""
+    folder = "games/endless-sky/plugins/endless-sky-high-dpi"
+    return tuple(
+        Photograph(
+            package="endless-sky-high-dpi",
+            path=f"{folder}/images/{kind}/{name}@2x.jpg",
+            named=f"images/{kind}/{name}",
+            author=author,
+            licence="public-domain",
+        )
+        for name in names.split()
+    )
+
+
+def _jigsaw(name: str) -> Photograph:
+    return Photograph(
+        package="puzzle-jigsaw",
+        path=f"puzzle-jigsaw/samples/{name}",
+        named=f"samples/{name}",
+        author="Pexels",
+        licence="CC0-1.0",
+    )
+
+
 PHOTOGRAPHS = (
     _lomiri("Picture_0B_by_freespace", "Trevor Freespace"),
     _lomiri("Picture_1A_by_freespace", "Trevor Freespace"),
@@ -80,6 +105,31 @@ PHOTOGRAPHS = (
     _wesaturate("cvo9xd_keong_macan", "keong_macan"),
     _wesaturate("tmshre_riaphotographs", "riaphotographs"),
     _wesaturate("u76c0g_bliznaca", "bliznaca"),
+    Photograph(
+        package="budgie-core",
+        path="backgrounds/budgie/default.jpg",
+        named="data/backgrounds/default.jpg",
+        author="Budgie Desktop Developers",
+        licence="CC0-1.0",
+    ),
+    _jigsaw("cat-animal-cat-portrait-mackerel.jpg"),
+    _jigsaw("pexels-photo-302304.jpeg"),
+    *_endless_sky("Library of Congress", "loc5 loc7", "scene"),
+    *_endless_sky("USGS", "lava0"),
+    *_endless_sky(
+        "NASA",
+        "desert0 nasa2 nasa3 nasa4 nasa6 nasa8 space0 space1 space2 space3 space4 space5 space6 "
+        "space7 station1 station3 station4",
+    ),
+    *_endless_sky(
+        "photographers of unsplash.com, not named there",
+        "badlands0 badlands7 badlands8 beach0 beach2 beach3 beach4 beach6 canyon0 canyon01 "
+        "canyon02 canyon03 canyon04 canyon05 canyon7 city4 city6 city8 city9 city10 city11 "
+        "fields1 fields5 fields6 fields7 fields9 fog4 forest1 forest2 forest3 forest4 forest5 "
+        "hills2 lava1 lava2 lava6 mountain1 mountain3 mountain4 mountain5 mountain6 mountain7 "
+        "mountain8 sea3 sea8 sky0 sky3 sky7 sky8 sky9 snow0 snow1 snow2 snow3 snow4 snow6 snow7 "
+        "snow10 water0 water8",
+    ),
 )
 
 

@@ -38,6 +38,18 @@ def test_clean_cuttings_differ_in_size_colours_and_sharpness():
     assert all(np.array_equal(one, other) for one, other in zip(targets, again, strict=True))
 
 
+def test_all_parts_of_images_of_any_size_are_drawn_and_empty_ones_are_rare():
+    rng = np.random.default_rng(4)
+    large, small = (np.zeros((*size, 3), np.uint8) for size in ((64, 192), (64, 64)))
+    large[:, 96:] = rng.integers(0, 256, (64, 96, 3))
+    small[:] = rng.integers(100, 156, small.shape)
+    targets = [target for _, target in drawn(CleanCuttings([large, small], 2), 16, count=300)]
+    flat = sum(np.ptp(target) == 0 for target in targets)
+    assert 0 < flat < 30, "a third of the area is empty"
+    of_small = sum(0 < np.ptp(target) < 90 for target in targets)
+    assert 50 < of_small < 200
+
+
 def test_damaged_pairs_stay_aligned_and_keep_the_order_of_their_colours():
     rng = np.random.default_rng(3)
     ramp = np.arange(24, dtype=np.uint8)
