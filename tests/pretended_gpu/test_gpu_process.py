@@ -217,8 +217,10 @@ def test_where_no_process_starts_the_job_runs_here(
     assert segment_files(tmp_path / "there")
 
 
-@pytest.mark.slow
-def test_twenty_losses_at_random_moments_change_no_result(tmp_path: Path, lose: Lose) -> None:
+@pytest.mark.parametrize(
+    "count", [len(KINDS), pytest.param(20, marks=pytest.mark.extended, id="twenty")]
+)
+def test_losses_at_random_moments_change_no_result(count: int, tmp_path: Path, lose: Lose) -> None:
     """The process of the window lives on; the plan that is made next takes less memory."""
     dice, known = random.Random(4), {}
     for kind in KINDS:
@@ -226,7 +228,7 @@ def test_twenty_losses_at_random_moments_change_no_result(tmp_path: Path, lose: 
         folder.mkdir()
         plan = planned(kind, folder)
         known[kind] = plan, made_here(plan, folder / "here"), segment_files(folder / "here")
-    for number in range(20):
+    for number in range(count):
         kind = KINDS[number % len(KINDS)]
         (plan, launches, wanted), events = known[kind], Events()
         PROCESS.close()  # the next one knows when it is to lose the GPU
