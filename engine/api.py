@@ -31,7 +31,7 @@ from engine.pipeline.prepare import (
     probe_film,
     probe_source,
 )
-from engine.planner.target import source_stem
+from engine.planner.target import source_stem, trimmed
 from engine.protocol.commands import Command, Shutdown
 from engine.protocol.events import EventSink
 from engine.protocol.media import MediaInfo, Side
@@ -262,7 +262,9 @@ def is_signed(content: bytes, signatures: str, keys: Sequence[str]) -> bool:
     return bool(signers(content, signatures, keys))
 
 
-def verify(source: Path, output: Path, video_stream: int = -1) -> Report:
+def verify(
+    source: Path, output: Path, video_stream: int = -1, start: str = "", stop: str = ""
+) -> Report:
     """Compare a result with its source.
 
     Args:
@@ -270,13 +272,18 @@ def verify(source: Path, output: Path, video_stream: int = -1) -> Report:
         output: The result.
         video_stream: Index of the video track that the result was made of; -1 for the automatic
             choice.
+        start: Time that the result starts at, as for a job: "12.5"; "" for the first frame.
+        stop: Time that it ends before; "" for the end.
 
     Raises:
         InputError: One of them cannot be read at all.
+        SettingsError: The source has no such part.
     """
     from engine.verification.verify import verify as verify_files
 
-    return verify_files(probe_film(source, video_stream), paths.openable(output))
+    media = probe_film(source, video_stream)
+    part = trimmed(JobSettings(start=start, stop=stop), media.video)
+    return verify_files(media, paths.openable(output), part=part)
 
 
 def encode_latents(

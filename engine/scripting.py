@@ -242,18 +242,23 @@ def probe(source: AnyPath) -> MediaInfo:
     return api.probe(Path(source))
 
 
-def verify(source: AnyPath, output: AnyPath, *, video_stream: int = -1) -> Report:
+def verify(
+    source: AnyPath, output: AnyPath, *, video_stream: int = -1, start: str = "", stop: str = ""
+) -> Report:
     """Compare a result with its source: frames, time stamps, streams, colours.
 
     Args:
         source: Path of the source.
         output: Path of the result.
         video_stream: Index of the video track that the result was made of; -1: the usual one.
+        start: Time that the result starts at, as in the settings of its job; "": the first frame.
+        stop: Time that it ends before; "": the end.
 
     Raises:
         InputError: One of them cannot be read.
+        SettingsError: The source has no such part.
     """
-    return api.verify(Path(source), Path(output), video_stream)
+    return api.verify(Path(source), Path(output), video_stream, start, stop)
 
 
 def load_vae(

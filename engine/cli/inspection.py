@@ -61,7 +61,9 @@ def _answered(plan: Plan) -> Plan:
 
 def verify(args: argparse.Namespace, context: CommandContext) -> int:
     """Show every check; the exit status is 1 when one of them failed."""
-    report = context.services.verify(Path(args.source), Path(args.output), args.video_stream)
+    report = context.services.verify(
+        Path(args.source), Path(args.output), args.video_stream, args.start or "", args.stop or ""
+    )
     if context.console.json:
         context.console.data(report)
     else:

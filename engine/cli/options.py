@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 DEVICE_HELP = 'cpu, or a GPU by number or name: 1, cuda:1 or "5070 Ti"; default: the fastest'
 
 
-def add_part(command: Any) -> None:
-    """The part of a video that a command takes: `--start` and `--stop`."""
-    command.add_argument(
-        "--start", metavar="T", help="start at this time, for example 12.5 or 1:02:03.5"
-    )
-    command.add_argument("--stop", metavar="T", help="end before this time")
+def add_part(
+    command: Any, start: str = "start at this time", stop: str = "end before this time"
+) -> None:
+    """The part of a video that a command is about: `--start` and `--stop`, with their help."""
+    command.add_argument("--start", metavar="T", help=f"{start}, for example 12.5 or 1:02:03.5")
+    command.add_argument("--stop", metavar="T", help=stop)
 
 
 def add_verb(verbs: Any, name: str, do: Callable[..., object], help: str) -> Any:

@@ -204,6 +204,7 @@ def _questions(add: Any) -> None:
         default=-1,
         help="video track of the source that the result was made of",
     )
+    add_part(command, "time of the source that the result starts at", "time that it ends before")
     _json(command)
 
 

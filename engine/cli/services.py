@@ -40,9 +40,11 @@ class ApiServices:
         """Decide everything without starting."""
         return api.plan(source, job, output, engine_settings=settings, pretend=pretend)
 
-    def verify(self, source: Path, output: Path, video_stream: int) -> Report:
+    def verify(
+        self, source: Path, output: Path, video_stream: int, start: str, stop: str
+    ) -> Report:
         """Compare a result with its source."""
-        return api.verify(source, output, video_stream)
+        return api.verify(source, output, video_stream, start, stop)
 
     def encode_latents(
         self,

@@ -18,6 +18,9 @@ from engine.video.write.containers import IMAGE_SUFFIXES, bit_rate_of
 
 SMALLEST_SIDE = 16  # px, of the result, unless the source is that small itself
 LARGEST_SIDE = 16384  # px, of the result: what the codecs' formats can hold
+Part = tuple[Fraction | None, Fraction | None]
+"""Begin and end of a part of a video, s; None where the video begins and ends."""
+WHOLE: Part = (None, None)
 _PATTERN = "{name}_{size}"  # of the names of results
 _SIZES = r"(?:x\d|\d+p|\d+x\d+|copy)"  # that `_label` gives videos
 
@@ -128,8 +131,8 @@ def output_bytes(plan: Plan, media: MediaInfo) -> int:
     return round((bits + kept * duration) / 8)
 
 
-def trimmed(settings: JobSettings, video: VideoInfo) -> tuple[Fraction | None, Fraction | None]:
-    """Begin and end of the part that is wanted, s; None where the video begins and ends.
+def trimmed(settings: JobSettings, video: VideoInfo) -> Part:
+    """The part that is wanted.
 
     Raises:
         SettingsError: There is no such part.

@@ -18,8 +18,8 @@ from engine.core.control import Control
 from engine.core.errors import InputError
 from engine.core.messages import MOST_PARTS, Message, clauses, message, sentences
 from engine.core.units import clock_text
+from engine.planner.target import Part
 from engine.protocol.media import Deinterlacing, MediaInfo
-from engine.protocol.plan import Plan
 from engine.protocol.report import Check
 from engine.verification.frame_order import (
     REACH,
@@ -122,11 +122,12 @@ class FrameComparison:
 def compare_frames(
     source: MediaInfo,
     result: MediaInfo,
-    plan: Plan | None,
+    part: Part,
+    total: int,
     progress: Callable[[int, int], None],
     control: Control,
 ) -> FrameComparison:
-    """Decode both files to their ends.
+    """Decode both files to their ends, of the source the part that was taken.
 
     A damaged result gives what can be decoded, and its problems; so does a damaged source.
 
@@ -138,8 +139,7 @@ def compare_frames(
         DecodedFile(source.video.time_base, source.video.deinterlacing),
         DecodedFile(result.video.time_base),
     )
-    start, stop = (plan.start, plan.stop) if plan else (None, None)
-    total = source.video.frame_count if plan is None else plan.frames
+    start, stop = part
 
     def count(done: int) -> None:
         control.check()

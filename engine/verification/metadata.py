@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from fractions import Fraction
 
 from engine.core.messages import Message, alternatives, clauses, message
+from engine.planner.target import WHOLE, Part
 from engine.protocol.media import (
     ChapterInfo,
     ColourTags,
@@ -147,23 +149,22 @@ def _tags_text(tags: ColourTags) -> str:
     return ", ".join(getattr(tags, name) or "-" for name in _TAGS)
 
 
-def chapters_check(
-    source: MediaInfo, result: MediaInfo, shift: Fraction, plan: Plan | None
-) -> Check:
+def chapters_check(source: MediaInfo, result: MediaInfo, shift: Fraction, part: Part) -> Check:
     """Number, titles and starts of the chapters; a trimmed job keeps those it touches.
 
     Args:
         source: Facts about the source.
         result: Facts about the result.
         shift: Delay of the first frame on the result's clock, s.
-        plan: Plan of the job, with the part that was taken.
+        part: Part of the source that was taken.
     """
     if result.kind != "video":
         return Check(code="chapters", passed=True, message=message("check.chapters.pictures"))
     old, new = source.chapters, result.chapters
-    if plan is not None and (plan.start, plan.stop) != (None, None):
-        first = source.start + (plan.start or Fraction(0))
-        last = source.start + plan.stop if plan.stop is not None else None
+    if part != WHOLE:
+        start, stop = part
+        first = source.start + (start or Fraction(0))
+        last = source.start + stop if stop is not None else None
         old = tuple(c for c in old if c.end > first and (last is None or c.start < last))
     fault = None
     if len(old) != len(new):
@@ -294,23 +295,33 @@ def _track_faults(before: StreamInfo, after: StreamInfo, into: Container) -> lis
 
 
 def statements_check(
-    source: MediaInfo, result: MediaInfo, plan: Plan | None, frames: FrameComparison
+    source: MediaInfo,
+    result: MediaInfo,
+    plan: Plan | None,
+    frames: FrameComparison,
+    *,
+    is_from_start: bool = True,
 ) -> Check:
     """Compare the statements of both files, those of all frames included.
 
     What the result lacks is a fault unless its container or codec has no place for it, or the part
-    that was taken makes it untrue; the plan is asked for that part only.
+    that was taken makes it untrue; the plan is asked for no more than that.
 
     Args:
         source: Facts about the source.
         result: Facts about the result.
         plan: Plan of the job, if known.
         frames: Frames of both files, decoded to their ends.
+        is_from_start: The first frame of the source was taken.
     """
     stated = with_statements(source, dict.fromkeys(frames.source.stated, "")).statements
     found_in = with_statements(result, dict.fromkeys(frames.result.stated, "")).statements
     has = {one.kind: one.value for one in found_in}
-    place = StatedResult.of_plan(plan) if plan is not None else StatedResult.of_file(result)
+    place = (
+        StatedResult.of_plan(plan)
+        if plan is not None
+        else replace(StatedResult.of_file(result), is_from_start=is_from_start)
+    )
     faults, explained = list[Message](), list[Statement]()
     for one in stated:
         if one.kind in has and has[one.kind] == one.value and _are_equal(one.kind, frames):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from engine.core.control import Control
 from engine.core.errors import EngineError, InputError
+from engine.planner.target import WHOLE, Part, frames_between
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from engine.protocol.report import Check, Report
@@ -49,6 +50,7 @@ def verify(
     output: Path,
     *,
     plan: Plan | None = None,
+    part: Part = WHOLE,
     progress: VerifyProgress | None = None,
     control: Control | None = None,
     must_be_whole: bool = True,
@@ -60,6 +62,7 @@ def verify(
         output: The result, whatever its name.
         plan: Plan of the job; without it every stream, any size of the source's aspect ratio, and
             of an interlaced source what the result's rate shows.
+        part: Part of the source that was taken, where the plan is not known.
         progress: Called after each frame.
         control: Checked between frames.
         must_be_whole: A drive that fails is an error; else the source is compared so far.
@@ -78,17 +81,20 @@ def verify(
         return Report(source=before.path, output=output, checks=(_failed("readable", err),))
     if plan is None:
         before = made_with_rate(examined(before), after.video.frame_rate)
-    control = control or Control()
-    frames = compare_frames(before, after, plan, progress or (lambda done, total: None), control)
+        total = frames_between(before.video, *part)
+    else:
+        part, total = (plan.start, plan.stop), plan.frames
+    control, progress = control or Control(), progress or (lambda done, total: None)
+    frames = compare_frames(before, after, part, total, progress, control)
     checks = (
         readable_check(frames),
-        count_check(frames, is_part=plan is not None and (plan.start, plan.stop) != (None, None)),
+        count_check(frames, is_part=part != WHOLE),
         order_check(frames),
         times_check(frames, after),
         size_check(before.video, after.video, plan.picture if plan else None),
         tags_check(before.video, after, plan.picture if plan else None),
-        *_other_streams(before, after, plan, frames, control, must_be_whole=must_be_whole),
-        statements_check(before, after, plan, frames),
+        *_other_streams(before, after, plan, part, frames, control, must_be_whole=must_be_whole),
+        statements_check(before, after, plan, frames, is_from_start=not part[0]),
         likeness_check(frames),
         black_check(frames),
     )
@@ -113,13 +119,14 @@ def _other_streams(
     before: MediaInfo,
     after: MediaInfo,
     plan: Plan | None,
+    part: Part,
     frames: FrameComparison,
     control: Control,
     *,
     must_be_whole: bool,
 ) -> tuple[Check, ...]:
     """Tracks, their packets and times, chapters and metadata."""
-    start, stop = (plan.start, plan.stop) if plan else (None, None)
+    start, stop = part
     taken = _packets(before, control, must_be_whole=must_be_whole)
     old = ComparedFile(
         media=before,
@@ -139,7 +146,7 @@ def _other_streams(
     checks, pairs = compare_streams(old, new, plan, part_s, control)
     return (
         *checks,
-        chapters_check(before, after, frames.result.origin - frames.source.origin, plan),
+        chapters_check(before, after, frames.result.origin - frames.source.origin, part),
         metadata_check(before, after, pairs),
     )
 

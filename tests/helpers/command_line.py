@@ -104,7 +104,9 @@ class FakeServices:
         plan = make_plan(make_media(source), job, output=output, notices=self.notices)
         return replace(plan, is_pretended=bool(pretend))
 
-    def verify(self, source: Path, output: Path, video_stream: int) -> Report:
+    def verify(
+        self, source: Path, output: Path, video_stream: int, start: str, stop: str
+    ) -> Report:
         self._fail()
         return self.report or make_report(make_plan(make_media(source), output=output))
 

@@ -323,6 +323,15 @@ def test_a_film_goes_through_and_is_proved(clip: Path, capsys: pytest.CaptureFix
     assert "No unfinished jobs." in capsys.readouterr().out
 
 
+def test_a_part_is_compared_with_its_part(clip: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result, part = clip.with_name("part.mkv"), ("--start", "0.08", "--stop", "0.2")
+    assert main(["upscale", str(clip), "--model", "none", "-o", str(result), *part]) == 0
+    assert main(["verify", str(clip), str(result)]) == 1
+    assert main(["verify", str(clip), str(result), *part]) == 0
+    assert main(["verify", str(clip), str(result), "--start", "9"]) == 1
+    assert "error[settings-error]" in capsys.readouterr().err
+
+
 def test_a_missing_source_and_an_unknown_case_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -293,6 +293,9 @@ def test_part_of_a_film_is_compared_with_its_part(source: Path, tmp_path: Path) 
         copied = [stream.index for stream in probe(result).streams]
         packets = sum(map(len, digest(result, copied).values()))
         assert f"{packets} packets" in message(report, "stream-content"), "those of the part"
+        unplanned = verify(source, result, part=(plan.start, plan.stop))
+        assert (unplanned.frames_in, codes(unplanned)) == (30, expected)
+    assert "frame-count" in codes(verify(source, result))
 
 
 def test_sound_of_a_part_may_end_with_the_picture(source: Path, tmp_path: Path) -> None:
