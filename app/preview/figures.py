@@ -132,7 +132,7 @@ class FiguresRow(QWidget):
         plan = self._plan
         planned = "" if plan is None else memory_text(plan.device_bytes or plan.peak_bytes)
         if self._peak_bytes:
-            detail = tr("of {size}", size=planned) if planned else ""
+            detail = tr("planned {size}", size=planned) if planned else ""
             self._figures["memory"].show_value(memory_text(self._peak_bytes), detail)
         else:
             self._figures["memory"].show_value(planned, note=tr("planned"))

@@ -152,7 +152,7 @@ def test_progress_fills_timeline_and_figures(shown):
     for megabytes in (500, 900, 700):
         ram = {"ram_total_mb": 16000, "ram_ours_mb": megabytes, "ram_others_mb": 0}
         shown.telemetry(Telemetry(gpu=None, **ram, cpu_percent=90.0))
-    assert shown.figures.figure("memory").text == "900 MB of 1.3 GB"
+    assert shown.figures.figure("memory").text == "900 MB planned 1.3 GB"
 
 
 def test_looking_elsewhere_keeps_the_job_running(shown, qtbot):

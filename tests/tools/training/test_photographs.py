@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tools.training.photographs import PHOTOGRAPHS, WrongLicence, check_licence
@@ -31,6 +33,13 @@ def test_every_listed_licence_leaves_what_is_made_free() -> None:
     for picture in PHOTOGRAPHS:
         assert picture.licence in {"CC0", "CC0-1.0", "CC-BY-4.0", "public-domain"}
         assert picture.author
+
+
+def test_each_is_listed_beside_the_weights() -> None:
+    listed = Path("resources/weights/README.md").read_text("utf-8")
+    for picture in PHOTOGRAPHS:
+        assert f"`{Path(picture.path).name.removesuffix('@2x.jpg')}" in listed, picture.path
+        assert picture.author in listed
 
 
 def test_licence_is_that_of_the_last_paragraph_about_a_picture() -> None:
