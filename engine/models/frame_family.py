@@ -12,6 +12,7 @@ from engine.models.contracts import ModelFamily, StageWork
 from engine.models.planning.candidates import chosen
 from engine.models.planning.memory import MemoryRequirement, Room
 from engine.protocol.plan import Notice, WorkPlan
+from engine.settings.schema import JobSettings
 from engine.tiling.grid import tile_grid
 
 _RGB_BYTES = 12  # of a pixel in float32
@@ -85,6 +86,13 @@ class FrameFamily(ModelFamily[F]):
             yield message("change.frames", before=old.clip_frames, after=new.clip_frames)
         elif old.tile != new.tile:
             yield message("change.tiles", before=old.tile, after=new.tile)
+
+
+def steadiness_of(settings: JobSettings, *, is_restored: bool) -> str:
+    """Steadiness of a plan: automatically "mild" where noise is removed, else it is detail too."""
+    if settings.steadiness == "auto":
+        return "mild" if is_restored else "off"
+    return settings.steadiness
 
 
 def chosen_steadiness(work: FramePlan) -> Iterator[Notice]:

@@ -115,7 +115,9 @@ class JobSettings:
     noise_order: str = setting(
         "per-latent", group="picture", choices=("per-latent", "reference"), families=_SEEDVR2
     )
-    steadiness: str = setting("off", group="picture", choices=("off", "mild"), families=_FRAMES)
+    steadiness: str = setting(
+        "auto", group="picture", choices=("auto", "off", "mild"), families=_FRAMES
+    )
 
     shots: str = setting("auto", group="clips", choices=("auto", "off"), families=_SHOTS)
     shot_sensitivity: int = setting(60, group="clips", unit="%", low=0, high=100, families=_SHOTS)

@@ -19,7 +19,13 @@ from engine.models.community.plan import (
     within_seconds,
 )
 from engine.models.contracts import FileUse, StageWork, WorkRequest
-from engine.models.frame_family import FrameFamily, chosen_steadiness, frame_needs, steadying
+from engine.models.frame_family import (
+    FrameFamily,
+    chosen_steadiness,
+    frame_needs,
+    steadiness_of,
+    steadying,
+)
 from engine.models.planning.candidates import chosen, chosen_tiles
 from engine.models.planning.memory import COMPILER_BYTES, DTYPE_BYTES, MemoryRequirement
 from engine.models.upscalers import FrameUpscaler
@@ -60,7 +66,7 @@ class CommunityFamily(FrameFamily[CommunityPlan]):
             frame=frame,
             tile=Size(min(edge, frame.width), min(edge, frame.height)) if edge else frame,
             overlap=max(settings.overlap, LEAST_OVERLAP),
-            steadiness=settings.steadiness,
+            steadiness=steadiness_of(settings, is_restored=False),
             weights=weights,
             network=facts,
             call=call,

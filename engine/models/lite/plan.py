@@ -7,7 +7,7 @@ from math import ceil, sqrt
 
 from engine.core.geometry import Size
 from engine.models.contracts import WorkRequest
-from engine.models.frame_family import FramePlan
+from engine.models.frame_family import FramePlan, steadiness_of
 from engine.models.lite import files
 from engine.models.planning.candidates import chosen
 from engine.protocol.media import VideoInfo
@@ -108,7 +108,7 @@ def largest(request: WorkRequest) -> LitePlan:
         frame=video.size,
         tile=tile,
         overlap=overlap,
-        steadiness=settings.steadiness,
+        steadiness=steadiness_of(settings, is_restored=treatment == "restore"),
         threads=request.budget.threads,
     )
     if tile != video.size:

@@ -207,7 +207,25 @@ def test_a_plan_says_that_frames_are_blended_and_what_that_takes(
 
 def test_models_of_shots_have_no_such_setting() -> None:
     assert describe(JobSettings)["steadiness"].families == ("lite", "community")
-    assert JobSettings().steadiness == "off"
+
+
+def test_what_is_restored_is_steady_unless_it_is_off(
+    film: Callable[[str], Path], tmp_path: Path
+) -> None:
+    source, output = film("still"), tmp_path / "a.mkv"
+    for model, treatment, wanted in (
+        ("lite", "restore", "mild"),
+        ("lite-plus", "restore", "mild"),
+        ("lite", "faithful", "off"),
+    ):
+        chosen = JobSettings(model=model, treatment=treatment)
+        assert plan_of(source, output, chosen).work.steadiness == wanted
+        for steadiness in ("off", "mild"):
+            named = replace(chosen, steadiness=steadiness)
+            assert plan_of(source, output, named).work.steadiness == steadiness
+    model_file = str(write_network(tmp_path / "2x.pth"))
+    chosen = JobSettings(model="community", model_file=model_file)
+    assert plan_of(source, output, chosen).work.steadiness == "off"
 
 
 def assert_equal(found: list[np.ndarray], wanted: list[np.ndarray]) -> None:
