@@ -93,6 +93,7 @@ def largest(request: WorkRequest) -> LitePlan:
     factor = max(size.width / video.size.width, size.height / video.size.height)
     scale = files.SCALES[0] if factor <= files.SCALES[0] else files.SCALES[-1]
     treatment = treatment_of(video) if settings.treatment == "auto" else settings.treatment
+    is_image = video.frame_count == 1
     weights = files.WeightsFile(model, scale, treatment).name
     overlap = max(settings.overlap, 2 * files.config_of(weights).receptive_radius + 4)
     pixels = CPU_PIXELS[model] if device == "cpu" else CUDA_PIXELS
@@ -108,7 +109,7 @@ def largest(request: WorkRequest) -> LitePlan:
         frame=video.size,
         tile=tile,
         overlap=overlap,
-        steadiness=steadiness_of(settings, is_restored=treatment == "restore"),
+        steadiness=steadiness_of(settings, is_restored=treatment == "restore" and not is_image),
         threads=request.budget.threads,
     )
     if tile != video.size:

@@ -23,6 +23,7 @@ from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings, describe
 from engine.video.read.decoder import VideoDecoder
 from engine.video.read.frames import PlanarFrame
+from tests.helpers.clips import make_picture
 from tests.helpers.community import write_network
 from tests.helpers.extended import rest_extended
 from tests.helpers.jobs import plan_of, planes_of, run
@@ -223,6 +224,9 @@ def test_what_is_restored_is_steady_unless_it_is_off(
         for steadiness in ("off", "mild"):
             named = replace(chosen, steadiness=steadiness)
             assert plan_of(source, output, named).work.steadiness == steadiness
+    image = make_picture(tmp_path / "image.png", 3, size=(48, 32))
+    chosen = JobSettings(model="lite", treatment="restore")
+    assert plan_of(image, tmp_path / "b.png", chosen).work.steadiness == "off"
     model_file = str(write_network(tmp_path / "2x.pth"))
     chosen = JobSettings(model="community", model_file=model_file)
     assert plan_of(source, output, chosen).work.steadiness == "off"
