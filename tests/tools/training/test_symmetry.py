@@ -49,6 +49,15 @@ def test_training_leaves_a_network_symmetric(config: LiteConfig):
         trainer.advance()
     assert (before - net.convolutions[1].get_parameter("weight")).abs().max() > 1e-2
     assert is_symmetric(net)
+    drifted = {
+        key: value + 2e-5 * torch.randn(value.shape) for key, value in trainer.average.items()
+    }
+    written = task.weights(drifted)
+    mean = LiteNet(config)
+    mean.load_state_dict(written)
+    make_symmetric(mean)
+    for key, value in mean.state_dict().items():
+        assert torch.equal(value, written[key].float()), "rounding is the same in all eight ways"
 
 
 def test_structure_is_measured_as_others_do():
