@@ -121,8 +121,8 @@ def steadying(work: FramePlan, frames: int) -> dict[str, StageWork]:
 def frame_needs(work: FramePlan, upscaling: int, weights: int) -> MemoryRequirement:
     """Bytes of a job.
 
-    Where frames are blended the last one of a clip waits for the next clip: as it is so far, as
-    the model made it, and its source.
+    Where frames are blended the last one of a clip waits for the next clip: as the model made it,
+    what it owes the one before it, and its source.
 
     Args:
         work: The plan.
@@ -141,7 +141,7 @@ def frame_needs(work: FramePlan, upscaling: int, weights: int) -> MemoryRequirem
     waiting = 2 * frame + source
     working = {
         "upscale": waiting + upscaling,
-        "steady": waiting + clip + frame + max(looking, blending),
+        "steady": waiting + clip + max(looking, blending),
     }
     return MemoryRequirement(
         weights=weights,

@@ -44,13 +44,13 @@ class Steadying:
     a video that goes on after an interruption needs the frame before it, and no result depends on
     where clips begin. Across a cut nothing stands still.
 
-    Memory: the frame that waits for the next clip, as it is so far and as the model made it, and
-    its source; two more frames while it works.
+    Memory: the frame that waits for the next clip, as the model made it, its source, and what it
+    owes; as much once more while it works.
     """
 
     def __init__(self) -> None:
         self._waiting: EnlargedClip | None = None
-        self._made: Tensor | None = None  # the waiting frame as the model made it
+        self._owed: Tensor | None = None  # what the frame before it got of the waiting one
 
     def add(self, clip: EnlargedClip) -> list[EnlargedClip]:
         """Blend a clip, in place; gives what is final, which is all but its last frame."""
@@ -62,21 +62,30 @@ class Steadying:
 
     def end(self) -> list[EnlargedClip]:
         """The frame that waits, where there is one: no frame follows it."""
-        return [] if self._waiting is None else [self._waiting]
+        if self._waiting is None:
+            return []
+        _settle(self._waiting.large[0], self._owed)
+        return [self._waiting]
 
     def _blend(self, clips: list[EnlargedClip]) -> None:
+        """Exchange between all neighbours; a frame pays once it was compared with the next one."""
         frames = [frame for clip in clips for frame in zip(clip.rgb, clip.large, strict=True)]
-        made = frames[0][1].clone() if self._made is None else self._made
-        self._made = None
         for (first, before), (second, after) in pairwise(frames):
-            made = _exchanged(stillness(first, second), made, before, after)
-        self._made = made
+            share = _share(stillness(first, second), before, after)
+            _settle(before, self._owed)
+            if share is not None:
+                before.add_(share)
+            self._owed = share
 
 
-def _exchanged(still: Tensor, made: Tensor, before: Tensor, after: Tensor) -> Tensor:
-    """Blend two neighbours in place; the later one as the model made it."""
-    following = after.clone()
-    share = exchange(made, following, still)
-    before.add_(share)
-    after.sub_(share)
-    return following
+def _share(still: Tensor, before: Tensor, after: Tensor) -> Tensor | None:
+    """What a frame gets of the next one; None for nothing, which would be slow to ask a GPU for."""
+    if still.device.type == "cpu" and not still.any():
+        return None
+    return exchange(before, after, still)
+
+
+def _settle(frame: Tensor, owed: Tensor | None) -> None:
+    """Take from a frame what the one before it got."""
+    if owed is not None:
+        frame.sub_(owed)
