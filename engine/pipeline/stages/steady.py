@@ -79,7 +79,7 @@ class Steadying:
 
 
 def _share(still: Tensor, before: Tensor, after: Tensor) -> Tensor | None:
-    """What a frame gets of the next one; None for nothing, which would be slow to ask a GPU for."""
+    """Light for a frame from the next one; None for none, which would be slow to ask a GPU for."""
     if still.device.type == "cpu" and not still.any():
         return None
     return exchange(before, after, still)
