@@ -89,7 +89,11 @@ class FrameFamily(ModelFamily[F]):
 
 
 def steadiness_of(settings: JobSettings, *, is_restored: bool) -> str:
-    """Steadiness of a plan: automatically "mild" where noise is removed, else it is detail too."""
+    """Steadiness of a plan.
+
+    "auto" is "mild" for a network that removes noise; any other keeps noise as detail, which
+    blending would soften.
+    """
     if settings.steadiness == "auto":
         return "mild" if is_restored else "off"
     return settings.steadiness
@@ -121,33 +125,33 @@ def steadying(work: FramePlan, frames: int) -> dict[str, StageWork]:
 def frame_needs(work: FramePlan, upscaling: int, weights: int) -> MemoryRequirement:
     """Bytes of a job.
 
-    Where frames are blended the last one of a clip waits for the next clip: as the model made it,
-    what it owes the one before it, and its source.
+    A model that sees neighbours gets a clip once the next one is there; the last frame of the clip
+    before stays for it. Where frames are blended the last one of a clip waits for the next clip: as
+    the model made it, its part of the last exchange, and its source.
 
     Args:
         work: The plan.
         upscaling: Bytes of the model's work on a clip, the result included.
         weights: Bytes of weights.
     """
-    frame, source = work.canvas.pixels * _RGB_BYTES, work.frame.pixels * _SOURCE_BYTES
-    if work.sees_neighbours:  # a clip waits for the next one, both sides of each frame are gathered
-        upscaling += (4 * work.clip_frames + 1) * work.frame.pixels * _RGB_BYTES
-    clip, working = work.clip_frames * frame, {"upscale": upscaling}
-    if work.steadiness == "off":
-        return MemoryRequirement(
-            weights=weights, working=working, finishing=clip, finished=work.clip_frames
-        )
-    looking, blending = work.frame.pixels * _LOOKING_BYTES, work.canvas.pixels * _BLENDING_BYTES
-    waiting = 2 * frame + source
-    working = {
-        "upscale": waiting + upscaling,
-        "steady": waiting + clip + max(looking, blending),
-    }
+    small, frame = work.frame.pixels * _RGB_BYTES, work.canvas.pixels * _RGB_BYTES
+    clip, waiting, kept = work.clip_frames * frame, 0, 0
+    if work.sees_neighbours:
+        waiting = work.clip_frames + 1
+        kept = waiting * small
+        upscaling += 2 * work.clip_frames * small  # both neighbours of each frame
+    working, finishing = {"upscale": upscaling}, clip
+    if work.steadiness != "off":
+        looking, blending = work.frame.pixels * _LOOKING_BYTES, work.canvas.pixels * _BLENDING_BYTES
+        working["steady"] = clip + max(looking, blending)
+        finishing += frame if work.clip_frames > 1 else 0
+        waiting += 1
+        kept += 2 * frame + work.frame.pixels * _SOURCE_BYTES
     return MemoryRequirement(
         weights=weights,
-        working=working,
-        finishing=waiting + clip + (frame if work.clip_frames > 1 else 0),
-        between=waiting,
+        working={stage: kept + size for stage, size in working.items()},
+        finishing=kept + finishing,
+        between=kept,
         finished=work.clip_frames,
-        waiting=1,
+        waiting=waiting,
     )

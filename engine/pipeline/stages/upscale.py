@@ -267,7 +267,9 @@ class Device:
             yield from self._done(self._enlarged(found), span)
         else:
             for seen in self._neighbours.add(found):
-                yield from self._done(self._enlarged(*seen), span)
+                enlarged = self._enlarged(*seen)
+                del seen  # the neighbours need no memory any more
+                yield from self._done(enlarged, span)
 
     def _last(self, span: Span) -> Iterator[DoneClip]:
         """Frames that waited for a further clip."""

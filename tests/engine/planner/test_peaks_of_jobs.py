@@ -154,12 +154,22 @@ def test_a_job_with_a_first_pass_before_a_model_of_shots(
     assert_predicted(plan, tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize("clip", rest_extended([1, 4], 4))
+@pytest.mark.parametrize(
+    ("treatment", "clip", "tile"),
+    rest_extended(
+        [("faithful", 1, 0), ("faithful", 4, 0), ("restore", 1, 84)],
+        ("faithful", 4, 0),
+        ("restore", 1, 84),
+    ),
+)
 def test_a_job_that_blends_frames(
-    clip: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    treatment: str, clip: int, tile: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = job(tmp_path, "320x240", 9, replace(LITE, steadiness="mild"))
+    """With restore frames and their neighbours wait; in tiles the model does not hide that."""
+    settings = replace(LITE, treatment=treatment, steadiness="mild", tile=tile)
+    plan = job(tmp_path, "320x240", 9, settings)
     plan = replace(plan, work=replace(plan.work, clip_frames=clip, dtype="float32"))
+    assert plan.work.sees_neighbours == (treatment == "restore")
     found, peaks = taken(plan, tmp_path, monkeypatch), stage_peaks(plan)
     for _, _, stage in STAGES:
         wanted = peaks[stage].host - (ONEDNN_BYTES if stage == "upscale" else 0)
