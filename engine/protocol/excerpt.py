@@ -1,4 +1,8 @@
-"""An excerpt: a few frames of a video, made as its job would make them, before hours are spent."""
+"""An excerpt: a few frames of a video, made as its job would make them, before hours are spent.
+
+The frames beside the part are not read: where a job looks at neighbours, the first and the last
+frame of an excerpt lack one, and a single frame lacks both.
+"""
 
 from __future__ import annotations
 

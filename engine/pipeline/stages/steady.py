@@ -44,13 +44,13 @@ class Steadying:
     a video that goes on after an interruption needs the frame before it, and no result depends on
     where clips begin. Across a cut nothing stands still.
 
-    Memory: the frame that waits for the next clip, as the model made it, its source, and what it
-    owes; as much once more while it works.
+    Memory: the frame that waits for the next clip, as the model made it, its source, and what is
+    still to be taken from it; as much once more while it works.
     """
 
     def __init__(self) -> None:
         self._waiting: EnlargedClip | None = None
-        self._owed: Tensor | None = None  # what the frame before it got of the waiting one
+        self._given: Tensor | None = None  # added to the frame before the waiting one
 
     def add(self, clip: EnlargedClip) -> list[EnlargedClip]:
         """Blend a clip, in place; gives what is final, which is all but its last frame."""
@@ -64,28 +64,35 @@ class Steadying:
         """The frame that waits, where there is one: no frame follows it."""
         if self._waiting is None:
             return []
-        _settle(self._waiting.large[0], self._owed)
+        _take(self._given, self._waiting.large[0])
         return [self._waiting]
 
     def _blend(self, clips: list[EnlargedClip]) -> None:
-        """Exchange between all neighbours; a frame pays once it was compared with the next one."""
+        """Exchange between all neighbours.
+
+        What a frame gets is taken from the next one after that was compared with the one behind it:
+        all exchanges are of frames as the model made them.
+        """
         frames = [frame for clip in clips for frame in zip(clip.rgb, clip.large, strict=True)]
         for (first, before), (second, after) in pairwise(frames):
             share = _share(stillness(first, second), before, after)
-            _settle(before, self._owed)
+            _take(self._given, before)
             if share is not None:
                 before.add_(share)
-            self._owed = share
+            self._given = share
 
 
 def _share(still: Tensor, before: Tensor, after: Tensor) -> Tensor | None:
-    """Light for a frame from the next one; None for none, which would be slow to ask a GPU for."""
+    """Light that is added to a frame and taken from the next one.
+
+    None where nothing is still; found on a CPU only, because a GPU would have to be waited for.
+    """
     if still.device.type == "cpu" and not still.any():
         return None
     return exchange(before, after, still)
 
 
-def _settle(frame: Tensor, owed: Tensor | None) -> None:
-    """Take from a frame what the one before it got."""
-    if owed is not None:
-        frame.sub_(owed)
+def _take(given: Tensor | None, frame: Tensor) -> None:
+    """Take from a frame what was given to the one before it."""
+    if given is not None:
+        frame.sub_(given)
