@@ -133,9 +133,12 @@ def bare_plan(request: Request, budget: Budget, rates: Rates) -> Plan:
 
     for meant in preferred:
         plan = planned(meant, budget)
-        if is_taken(plan, meant) or is_taken(planned(meant, budget.idle), meant):
+        if is_taken(plan, meant):
             break
-        passed.append(plan)
+        idle = planned(meant, budget.idle)
+        if is_taken(idle, meant):
+            break
+        passed.append(idle)
     else:
         plan = planned(last, budget)
     others = (other_model(one, plan.work.model, video) for one in passed)

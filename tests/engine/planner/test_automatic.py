@@ -90,6 +90,15 @@ def test_what_else_uses_the_gpu_at_present_does_not_make_it_lite():
     assert "model=lite" in str(refusal.params["offers"])
 
 
+def test_memory_that_is_in_use_at_present_is_no_reason_against_a_model():
+    """Idle the larger network fits, but takes long: that is why it is not chosen."""
+    film = planned(replace(SMALL, vram_bytes=2**27))
+    assert film.work.model == "lite"
+    seedvr2, plus = (one for one in film.notices if one.code == "other-model")
+    assert "of GPU memory, but only 2.1 GB is available" in seedvr2.message
+    assert (plus.params["model"], plus.case) == ("lite-plus", "takes-long")
+
+
 def test_on_a_processor_a_short_clip_gets_lite_plus_and_a_film_lite_with_a_notice():
     for budget, device in ((a_budget(), "auto"), (LARGE, "cpu"), (UNUSED, "cpu")):
         clip, film = (planned(budget, media, device=device) for media in (CLIP, FILM))
