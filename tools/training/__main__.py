@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 _CHECK_SEED = 900_001
 _CHECK_PICTURES = 64
 _DRAWN = 4096  # pictures, where there are no others
+_POOL = {"faithful": 256, "restore": 4096}  # whole images, cuttings
 _CHECK_SHARE = 16  # one of 16 clips of videos is kept for validation
 _REPORTED_EVERY = 100  # steps
 # How long, how often and where: a training may go on with others.
@@ -69,8 +70,12 @@ def main(arguments: list[str] | None = None) -> None:
 
 def train_lite(options: argparse.Namespace) -> None:
     """Train Lite, from nothing or from its weights, and measure it on drawn pictures."""
+    is_clean = options.form == "faithful"
+    if is_clean and (options.frames > 1 or options.pairs):
+        raise argparse.ArgumentError(None, "--frames 3 and --pairs are for --form restore")
     if options.drawn is None:
         options.drawn = 0 if options.films else _DRAWN
+    options.pool = options.pool or _POOL[options.form]
     folder = TrainingFolder(options.out, _about(options), resume=options.resume)
     config = LiteConfig(
         scale=options.scale, channels=options.channels, layers=options.layers, frames=options.frames
@@ -79,7 +84,6 @@ def train_lite(options: argparse.Namespace) -> None:
         net = started_from(options.start, config, options.seed)
     else:
         net = new_net(config, options.seed)
-    is_clean = options.form == "faithful"
     cuttings, check = _clean(options) if is_clean else _damaged(options)
     task = LiteEnlargement(
         net,
@@ -264,7 +268,9 @@ def _parser() -> argparse.ArgumentParser:
     lite.add_argument("--start", type=Path, help="weights to start from")
     lite.add_argument("--films", type=Path, help="folder of films and pictures to learn from")
     lite.add_argument(
-        "--pool", type=int, default=4096, help="most images of it, or cuttings for restore"
+        "--pool",
+        type=int,
+        help="most images of it, kept in memory (default: 256), or cuttings for restore (4096)",
     )
     lite.add_argument("--drawn", type=int, help="drawn pictures to learn from as well")
     lite.add_argument("--pool-folder", type=Path, help="keep drawn pictures here, for other runs")
@@ -275,7 +281,9 @@ def _parser() -> argparse.ArgumentParser:
     lite.add_argument("--patch", type=int, default=64, help="side of a cutting, source px")
     text = "share of the steps, the last ones, that maximise PSNR (default: 0.35)"
     lite.add_argument("--psnr-share", type=float, default=0.35, help=text)
-    _add_common(lite, steps=20_000, rate=2e-3, batch=8, precision="bfloat16", save_every=500)
+    # CPUs without matrix units for it take up to three times as long in bfloat16.
+    precision = "bfloat16" if torch.cuda.is_available() else "float32"
+    _add_common(lite, steps=20_000, rate=2e-3, batch=8, precision=precision, save_every=500)
     wan = commands.add_parser("wan", help="fine-tune the decoder of a Wan VAE")
     wan.add_argument("--weights", type=Path, required=True, help="the VAE, any format of Upreel's")
     wan.add_argument("--films", type=Path, required=True, help="folder of films and pictures")
@@ -291,8 +299,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     photographs = commands.add_parser("photographs", help="get free photographs to learn from")
     photographs.add_argument("--out", type=Path, required=True, help="folder for them")
-    # CPUs without matrix units for it take three times as long in bfloat16.
-    precision = "bfloat16" if torch.cuda.is_available() else "float32"
     _add_common(wan, steps=2000, rate=1e-5, batch=1, precision=precision, save_every=500)
     return parser
 

@@ -17,7 +17,7 @@ from PIL import Image
 from tools.training.damage import Frames, Rng, blurred
 from tools.training.degrade import Pictures, Windows, reduced
 
-_MOST_REDUCED = 2  # of a larger part than that little would be left of how a camera sees
+_MOST_REDUCED = 2  # parts that are reduced further are sharper than what a camera sees
 _TRIES, _EMPTY_SHARE = 4, 0.15  # an empty part is exchanged for another, unless by chance
 _LEAST_STEP = 4  # mean difference of every other pixel in green, of 255
 _SOFT_SHARE = 1 / 3
@@ -40,7 +40,9 @@ class Cuttings(Protocol):
 
 
 class CleanCuttings:
-    """Images that are only reduced; sources of one frame. All parts are equally likely.
+    """Images that are only reduced; sources of one frame.
+
+    Images are drawn by their area; nearly empty parts are mostly exchanged for others.
 
     Args:
         images: uint8 [h, w, 3] each, of any size.

@@ -320,6 +320,9 @@ def test_lite_of_three_frames_goes_on_from_one_of_one_and_learns_from_moving_pic
     torch.testing.assert_close(three(*frames), one(frames[0]))  # learning rate 0: not looked at yet
     with safe_open(pairs / "x2_restore_1.safetensors", "numpy") as kept:
         assert kept.get_slice("sources").get_shape() == [3 * (3 + 4), 3, 112, 112, 3]
+    for useless in (["--frames", "3"], ["--pairs", str(pairs)]):
+        with pytest.raises(SystemExit, match="2"):
+            main([*common, "--form", "faithful", *useless, "--out", str(tmp_path / "none")])
     with pytest.raises(SystemExit, match="2"):  # pairs of other images
         main([*common, "--form", "restore", "--drawn", "3", "--pairs", str(pairs),
               "--out", str(tmp_path / "third")])  # fmt: skip
