@@ -218,7 +218,7 @@ def test_where_no_process_starts_the_job_runs_here(
 
 
 @pytest.mark.parametrize(
-    "count", [len(KINDS), pytest.param(20, marks=pytest.mark.extended, id="twenty")]
+    "count", [len(KINDS), pytest.param(20, marks=pytest.mark.slow, id="twenty")]
 )
 def test_losses_at_random_moments_change_no_result(count: int, tmp_path: Path, lose: Lose) -> None:
     """The process of the window lives on; the plan that is made next takes less memory."""
