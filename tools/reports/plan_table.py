@@ -83,9 +83,9 @@ Without a GPU on which SeedVR2 fits, Fast is Lite and Best is Lite Plus. Balance
 there: Lite Plus for jobs that take a minute at most, else Lite.
 
 Fast is SwiftVR where its files are installed; the same test asserts 1.4 between it and Balanced.
-Its prompt has not been read yet, so its plans count 512 different rows of it: a converted file may
-take 1.3 GB less. Its transformer reaches the share of the matrix units that SeedVR2 is planned
-with, 95 % of large products; no GPU has run it.
+The published prompt of SwiftVR has not been read yet, so plans assume that all of its 512 rows
+differ: a converted file may take 1.3 GB less. Its transformer is assumed to reach the same share of
+the matrix units as that of SeedVR2, 0.95; no GPU has run it.
 
 RTX 20 does not compute bfloat16: there the transformer computes in float16, with its residual
 stream in float32. No user has reported 7B in float16, so 3B is the automatic model.
@@ -101,7 +101,8 @@ The columns:
 - **clips**: frames per clip; in brackets the frames shared with the next clip.
 - **encoded, decoded**: size of the tiles in pixels, or "whole" for whole frames. "all in" means
   that the entire decoder works in tiles. The number after "for" is how many frames of a shot a tile
-  processes before the next tile starts; "early" means that such a stretch starts frames earlier.
+  processes before the next tile starts; "early" means that a tile starts some frames
+  earlier, which are computed and dropped.
 - **blocks**: number of transformer blocks that stay on the GPU.
 - **GPU, RAM**: peak of GPU memory and of the program's RAM.
 

@@ -56,9 +56,11 @@ Seconds follow from operations, from bytes and launches that the pretended GPU c
 shares in [predictions.md](predictions.md). The range is as wide as what is not known: with our
 kernel for sums in float16 or without it, formats and packages with all of their rate or with no
 gain. A difference of 0.0 means that a switch changes neither operations nor bytes, or only launches
-for which the GPU does not wait. "-" means that the GPU cannot do it. On an H100, the only GPU that
-ran them, fp8 and int8 took longer than bfloat16 ([benchmarks/h100.md](benchmarks/h100.md)). Nothing
-counts the kernels of torch's compiler, cuDNN's trials, allocators and two tiles at a time.
+for which the GPU does not wait. That of `fp16_sums` is 0.0 because no GPU has timed that kernel:
+predictions are without it, and only the lower end of the range changes. "-" means that the GPU
+cannot do it. On an H100, the only GPU that ran them, fp8 and int8 took longer than bfloat16
+([benchmarks/h100.md](benchmarks/h100.md)). The effect of torch's compiler, cuDNN's trials, the
+allocators and two tiles at a time cannot be counted without a GPU, and is left out.
 """
 
 
