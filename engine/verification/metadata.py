@@ -29,6 +29,7 @@ from engine.video.write.statements import StatedResult, name_of
 
 _SHAPE = 0.01  # tolerance of the aspect ratio as seen
 _CHAPTER_S = 0.05  # tolerance of the start of a chapter
+_SLIVER_S = Fraction(1, 500)  # what is left of a chapter at the edge of a part
 _HDR_ROUNDING = Fraction(1, 5000)
 _OWN_KEYS = {  # a container's statements about itself
     *("encoder", "encoding_tool", "encoded_by", "duration", "timecode"),
@@ -149,23 +150,23 @@ def _tags_text(tags: ColourTags) -> str:
     return ", ".join(getattr(tags, name) or "-" for name in _TAGS)
 
 
-def chapters_check(source: MediaInfo, result: MediaInfo, shift: Fraction, part: Part) -> Check:
-    """Number, titles and starts of the chapters; a trimmed job keeps those it touches.
+def chapters_check(
+    source: MediaInfo, result: MediaInfo, shift: Fraction, part: Part, end: Fraction
+) -> Check:
+    """Number, titles and starts of the chapters; a trimmed job keeps those its frames touch.
 
     Args:
         source: Facts about the source.
         result: Facts about the result.
         shift: Delay of the first frame on the result's clock, s.
         part: Part of the source that was taken.
+        end: End of the last frame on the result's clock, s.
     """
     if result.kind != "video":
         return Check(code="chapters", passed=True, message=message("check.chapters.pictures"))
     old, new = source.chapters, result.chapters
     if part != WHOLE:
-        start, stop = part
-        first = source.start + (start or Fraction(0))
-        last = source.start + stop if stop is not None else None
-        old = tuple(c for c in old if c.end > first and (last is None or c.start < last))
+        old, new = _touched(old, shift, part, end), _touched(new, Fraction(0), part, end)
     fault = None
     if len(old) != len(new):
         fault = message("check.chapters.number", expected=len(old), found=len(new))
@@ -181,6 +182,20 @@ def chapters_check(source: MediaInfo, result: MediaInfo, shift: Fraction, part: 
         source=str(len(old)),
         output=str(len(new)),
     )
+
+
+def _touched(
+    chapters: tuple[ChapterInfo, ...], shift: Fraction, part: Part, end: Fraction
+) -> tuple[ChapterInfo, ...]:
+    """Chapters of a part; slivers at its edges may be there or not, as containers round times."""
+    start, stop = part
+
+    def is_touched(chapter: ChapterInfo) -> bool:
+        first, last = chapter.start + shift, chapter.end + shift
+        is_begun = start is None or last > _SLIVER_S or first > 0
+        return is_begun and (stop is None or first < end - _SLIVER_S)
+
+    return tuple(filter(is_touched, chapters))
 
 
 def _chapter_fault(

@@ -144,9 +144,11 @@ def _other_streams(
         requested = stop + before.start - frames.source.origin
         part_s = float(min(frames.source.length, requested))
     checks, pairs = compare_streams(old, new, plan, part_s, control)
+    one_frame = 1 / (after.video.frame_rate or Fraction(25))
+    end = frames.result.origin + (frames.result.length or one_frame)
     return (
         *checks,
-        chapters_check(before, after, frames.result.origin - frames.source.origin, part),
+        chapters_check(before, after, frames.result.origin - frames.source.origin, part, end),
         metadata_check(before, after, pairs),
     )
 

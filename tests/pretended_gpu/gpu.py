@@ -547,6 +547,10 @@ class DispatchMode(TorchDispatchMode):
         super().__init__()
         self._gpu = gpu
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else each operator goes through three more functions
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

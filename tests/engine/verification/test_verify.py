@@ -12,6 +12,7 @@ from engine.core.geometry import Margins, Size
 from engine.protocol.media import ColourTags, HdrMetadata
 from engine.protocol.plan import PassPlan, Plan
 from engine.protocol.report import Report
+from engine.settings.schema import JobSettings
 from engine.verification.verify import verify
 from engine.video.planes import layout_of, planar_format
 from engine.video.read.digest import digest
@@ -28,6 +29,7 @@ from tests.helpers.clips import (
 )
 from tests.helpers.fakes import make_plan
 from tests.helpers.fields import write_planes
+from tests.helpers.jobs import plan_of, run
 from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
 from tests.helpers.results import make_result
 from tools.reports.fidelity_cropping import crop_mkv
@@ -395,3 +397,18 @@ def test_lost_transparency_cropping_and_shape_are_seen(tmp_path: Path) -> None:
     ):
         reports = [verify(source, one) for one in (as_it_should_be(source, right), lost())]
         assert [bool(codes(one) & {"size", "likeness"}) for one in reports] == [False, True], source
+
+
+@pytest.mark.parametrize("suffix", [".mkv", ".mp4"])
+@pytest.mark.parametrize("part", [{"stop": "0.82"}, {"start": "0.81"}, {"stop": "0.86"}])
+def test_a_part_that_ends_beside_a_chapter_is_right(
+    suffix: str, part: dict[str, str], tmp_path: Path
+) -> None:
+    """The chapter begins between two frames: what counts is which of them it has."""
+    film = make_clip(tmp_path / f"film{suffix}", frames=41, chapters=2)
+    settings = JobSettings(model="none", codec="ffv1" if suffix == ".mkv" else "h264", **part)
+    plan = plan_of(film, tmp_path / f"out{suffix}", settings)
+    run(plan, tmp_path / "job")
+    report = verify(film, plan.output, part=(plan.start, plan.stop))
+    assert report.passed, report.problems
+    assert len(probe(plan.output).chapters) == (1 if "start" in part else 2)
