@@ -238,7 +238,7 @@ def _lacking(plan: Plan, budget: Budget) -> Iterator[Notice]:
 
 def _built_in(plan: Plan) -> list[str]:
     """Models that need nothing downloaded and can make the result of a plan."""
-    size, source = plan.picture.size, plan.source_size
+    size, source = plan.stored_size, plan.source_size
     is_larger = size.width > source.width or size.height > source.height
     return list(registry.built_in()) if is_larger else []
 
@@ -306,7 +306,8 @@ def _size(plan: Plan, wanted: Size) -> Iterator[Notice]:
                 "chroma": plan.picture.chroma,
             },
         )
-    factor = max(size.width / plan.source_size.width, size.height / plan.source_size.height)
+    stored, source = plan.stored_size, plan.source_size
+    factor = max(stored.width / source.width, stored.height / source.height)
     yield from registry.family_of(plan.work).size_notices(plan.work, factor)
 
 

@@ -150,7 +150,7 @@ def _restoring(plan: Plan, large: Size, frames: int) -> int:
     if plan.picture.has_alpha:
         resized += whole
     codes = 2 * whole if plan.picture.chroma in ("444", "rgb") else 3 * whole // 2
-    return resized + max(codes, _reducing(large, picture))
+    return resized + max(codes, _reducing(large, plan.stored_size))
 
 
 def _reducing(large: Size, picture: Size) -> int:

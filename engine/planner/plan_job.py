@@ -107,7 +107,7 @@ def plan_job(request: Request, budget: Budget, rates: Rates) -> Plan:
             plan = replace(plan, notices=(*plan.notices, commit_limits(plan, budget.commit)))
         return plan
 
-    sizes = plan.source_size, plan.picture.size
+    sizes = plan.source_size, plan.stored_size
     better = with_offers(
         refusal, request.settings, sizes, lambda settings: refusal_of(planned(settings)) is None
     )

@@ -339,6 +339,12 @@ class Plan:
     notices: tuple[Notice, ...] = ()
 
     @property
+    def stored_size(self) -> Size:
+        """Size of the result as the source's frames are stored, before pixels are turned."""
+        is_turned = (self.source_rotation - self.picture.rotation) % 360 in (90, 270)
+        return self.picture.size.transposed() if is_turned else self.picture.size
+
+    @property
     def source_seen_size(self) -> Size:
         """The source as seen: after rotation."""
         is_turned = self.source_rotation in (90, 270)
@@ -362,9 +368,8 @@ class Plan:
     @property
     def only_converts(self) -> bool:
         """Whether pictures are neither redrawn nor resized."""
-        size, is_redrawn = self.picture.size, self.first_pass is not None
-        is_redrawn |= self.work.model != "none"
-        return not is_redrawn and self.source_size in (size, size.transposed())
+        is_redrawn = self.work.model != "none" or self.first_pass is not None
+        return not is_redrawn and self.source_size == self.stored_size
 
     @property
     def expected_seconds(self) -> tuple[float, float]:

@@ -89,7 +89,7 @@ def largest(request: WorkRequest) -> LitePlan:
     """The network of the next larger factor, in the largest tiles that answer a pause at once."""
     model, device = request.model, request.device
     video, settings = request.video, request.settings
-    size = request.picture.size
+    size = request.stored_size
     factor = max(size.width / video.size.width, size.height / video.size.height)
     scale = files.SCALES[0] if factor <= files.SCALES[0] else files.SCALES[-1]
     treatment = treatment_of(video) if settings.treatment == "auto" else settings.treatment

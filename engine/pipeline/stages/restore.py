@@ -26,7 +26,7 @@ class Restore:
     """Turns the model's frames into what the encoder takes."""
 
     def __init__(self, video: VideoInfo, plan: Plan) -> None:
-        self._size = plan.picture.size
+        self._size = plan.stored_size
         self._spec = colour_spec(plan.picture)
         self._transfer = video.tags.transfer or assumed_transfer(video)
         self._has_alpha = plan.picture.has_alpha
@@ -47,12 +47,11 @@ class Restore:
             For each frame its planes [h, w] uint8 or uint16 in host memory; and the frames
             [T, 3 or 4, height, width] float32 they were made from.
         """
-        stored = self._size.transposed() if self._turn in (90, 270) else self._size
         if self._inside is None:
-            picture = resize_in_light(frames, stored, self._transfer)
+            picture = resize_in_light(frames, self._size, self._transfer)
         else:
             inside = resize_in_light(frames, self._inside.size, self._transfer)
-            picture = put_back(inside, self._inside, stored)
+            picture = put_back(inside, self._inside, self._size)
         if self._has_alpha:
             picture = torch.cat([picture, _veil(alpha, picture)], dim=1)
         picture = turn(picture, self._turn, self._mirror)

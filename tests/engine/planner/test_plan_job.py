@@ -117,6 +117,8 @@ def test_a_picture_that_is_turned_in_pixels_has_its_seen_size():
     plan = planned(media=media)
     assert (plan.container, plan.picture.rotation) == ("image", 0)
     assert plan.picture.size == Size(720, 1280)
+    assert plan.work.canvas == plan.stored_size == Size(1280, 720), "enlarged twice, not 4 times"
+    assert "model-makes-more" not in {one.code for one in plan.notices}
 
 
 def test_a_turned_film_is_spoken_of_as_it_is_seen():
