@@ -376,7 +376,8 @@ def picture_notices(media: MediaInfo, picture: PicturePlan) -> Iterator[Notice]:
     """Notices about the video codec that the user should read before the start.
 
     Of the codes "alpha-left-out", "hdr-tags-only", "hdr-unstated" and "profile-left-out"
-    (warnings), "hdr-kept", "exif-left-out", "light-is-linear" and "bits-reduced" (info).
+    (warnings), "hdr-kept", "exif-left-out", "light-is-linear", "bits-reduced" and
+    "chroma-reduced" (info).
     """
     video = media.video
     is_picture = picture.codec in IMAGE_CODECS
@@ -414,6 +415,23 @@ def picture_notices(media: MediaInfo, picture: PicturePlan) -> Iterator[Notice]:
             severity="info",
             params={"source": str(video.bit_depth), "result": str(picture.bit_depth)},
         )
+    if _loses_chroma(video, picture):
+        names = {"source": _chroma_name(video.chroma), "result": _chroma_name(picture.chroma)}
+        yield Notice(code="chroma-reduced", severity="info", params=names)
+
+
+def _loses_chroma(video: VideoInfo, picture: PicturePlan) -> bool:
+    """Whether colour differences get fewer samples because of the chroma, not of the size."""
+    if video.chroma == "gray":
+        return False
+    (across, down), (x, y) = subsampling(video.chroma), subsampling(picture.chroma)
+    before, after = video.size.pixels / (across * down), picture.size.pixels / (x * y)
+    return picture.chroma == "gray" or (x * y > across * down and after < before)
+
+
+def _chroma_name(chroma: Chroma) -> str:
+    """Usual name: "4:2:0" or "RGB"."""
+    return ":".join(chroma) if chroma.isdecimal() else chroma.upper()
 
 
 def estimated_bits_per_pixel(picture: PicturePlan) -> float:

@@ -86,6 +86,18 @@ def test_auto_keeps_alpha_where_the_container_can_and_what_is_lost_has_a_notice(
     assert plan(media("cat.gif", has_alpha=True, codec="gif", chroma="rgb"), "mkv").codec == "h264"
 
 
+def test_chroma_that_is_lost_has_a_notice() -> None:
+    about = media(chroma="444")
+    (lost,) = picture_notices(about, plan(about))
+    assert lost.code == "chroma-reduced"
+    assert "4:2:0 instead of 4:4:4" in lost.message
+    assert not [*picture_notices(about, plan(about, chroma="444"))]
+    assert not [*picture_notices(media(chroma="422"), plan(media(chroma="422"), codec="ffv1"))]
+    size = about.video.size
+    assert not [*picture_notices(about, replace(plan(about), size=size.scaled(2)))], "as many"
+    assert not [*picture_notices(media(chroma="gray"), plan(media(chroma="gray")))]
+
+
 def test_odd_sizes_become_even_only_with_subsampled_chroma() -> None:
     odd, even = Size(641, 359), Size(642, 360)
     sizes = {"420": even, "422": Size(642, 359), "444": odd}

@@ -99,7 +99,8 @@ def test_what_is_not_kept_is_said(tmp_path: Path) -> None:
 
     whole = make_photograph(tmp_path / "a.png", profile=srgb_profile(), exif=an_exif())
     assert codes(whole, "b.png") == []
-    assert codes(whole, "b.mkv") == ["profile-left-out.", "exif-left-out."]
+    left_out = ["profile-left-out.", "exif-left-out.", "chroma-reduced."]
+    assert codes(whole, "b.mkv") == left_out
     other = make_photograph(tmp_path / "c.jpg", profile=profile_of(b"CMYK"))
     assert codes(other, "d.png") == ["profile-left-out.other-colours"]
     output = job(other, tmp_path / "d.png")
