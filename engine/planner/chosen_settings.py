@@ -64,7 +64,12 @@ def chosen_settings(
     if preset is not None:
         usual = preset_choice.chosen(preset, usual, fastest(pretend))
     settings = with_text(with_named(usual, given), list(texts))
-    _refuse_unused(settings, usual, (*given, *(text.partition("=")[0] for text in texts)))
+    names = {text.partition("=")[0].strip() for text in texts}
+    _refuse_unused(settings, usual, (*given, *names))
+    asks_scale = named.get("scale") is not None or "scale" in names
+    has_size = settings.height > 0 or settings.target is not None
+    if settings.model == "none" and asks_scale and settings.scale > 1 and not has_size:
+        raise SettingsError("scale-without-model")
     if settings.excluded_gpus != usual.excluded_gpus:
         excluded = named_each(settings.excluded, gpus_here(pretend))
         settings = dataclasses.replace(settings, excluded_gpus=excluded)

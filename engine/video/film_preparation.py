@@ -250,13 +250,15 @@ def _bars(media: MediaInfo, settings: JobSettings) -> Iterator[Notice]:
 def _quality(found: Findings, video: VideoInfo, settings: JobSettings) -> Iterator[Notice]:
     may_be_lite = settings.model in ("auto", *LITE)
     restore, keep = ("treatment=restore", "treatment=faithful") if may_be_lite else ("", "")
+    case = "" if may_be_lite else "untreated"  # by another model
     if found.detail_height:
         height = {"height": f"{video.size.height}p", "detail": f"{found.detail_height}p"}
         yield _finding("detail-missing", restore, **height)
     if found.blocking >= _BLOCKING:
-        yield _finding("blocks-visible", restore)
+        is_chosen = may_be_lite and settings.treatment == "restore"
+        yield _finding("blocks-visible", restore, case="treated" if is_chosen else case)
     if found.grain >= _GRAIN:
-        yield _finding("grain-visible", keep, restore)
+        yield _finding("grain-visible", keep, restore, case=case)
 
 
 def _finding(code: str, *offers: str, case: str = "", **params: Param) -> Notice:

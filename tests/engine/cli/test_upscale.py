@@ -51,7 +51,7 @@ def test_options_become_settings(command_line: CommandLine) -> None:
         "--height 1080": JobSettings(height=1080),
         "--size 1920x1080": JobSettings(width=1920, height=1080),
         "--model none": JobSettings(model="none", scale=1),
-        "--model none --scale 2": JobSettings(model="none", scale=2),
+        "--model none --set scale=1": JobSettings(model="none", scale=1),
         "--start 1:00 --stop 62.5": JobSettings(start="1:00", stop="62.5"),
         "--overwrite": JobSettings(overwrite=True),
         "--set crf=20 --set bit-depth=10": JobSettings(crf=20, bit_depth=10),
@@ -59,6 +59,13 @@ def test_options_become_settings(command_line: CommandLine) -> None:
     }.items():
         assert command_line("upscale", "a.mp4", *words.split()).status == 0
         assert command_line.added[0].settings == settings
+
+
+def test_a_scale_without_a_model_is_refused(command_line: CommandLine) -> None:
+    for words in ("--scale 2", "--set scale=3"):
+        ended = command_line("upscale", "a.mp4", "--model", "none", *words.split())
+        assert ended.status == 1
+        assert "Without a model, scale has no effect." in ended.err
 
 
 def test_then_names_what_follows_a_first_model(command_line: CommandLine, tmp_path: Path) -> None:
