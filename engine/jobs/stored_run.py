@@ -70,7 +70,8 @@ def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink, send:
     if publication is not None and publication.output == job.plan.output:
         if (publication.report.passed or job.is_accepted) and publication.finish():
             return publication.report
-        overwrite = overwrite or publication.is_published
+        # What was there at the start has been replaced: what is there now is its own, or new.
+        overwrite = publication.is_published or (overwrite and publication.part.exists())
     if stored is not None and goes_on:
         check_unchanged(stored)
         source = SourceWatch(job.media, stored.fingerprint)

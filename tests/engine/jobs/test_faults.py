@@ -223,6 +223,17 @@ def test_a_job_whose_check_failed_is_compared_again_and_may_replace_its_own_resu
     assert unfinished(source.parent / "jobs") == ()
 
 
+def test_what_came_after_its_rejected_result_is_not_replaced(source, engine, monkeypatch):
+    """The permission to overwrite was for the file that was there at the start."""
+    result(source).write_bytes(b"older")
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "verify", with_failed_checks(run.verify))
+        started(engine, add(source, replace(FAST, overwrite=True))).finished_job()
+    result(source).write_bytes(b"of another job")
+    assert started(engine, c.RetryJob(job_id="a")).failed_job().error.code == "output-exists"
+    assert result(source).read_bytes() == b"of another job"
+
+
 # --- killed while it publishes
 
 
