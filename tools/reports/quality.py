@@ -67,7 +67,7 @@ def enlarge(net: LiteNet, *pictures: Picture) -> Picture:
         for picture in pictures[: net.config.frames]
     ]
     with torch.inference_mode():
-        large = net(*frames)[0].mul(255).round_().to(torch.uint8)
+        large = net(*frames)[0].mul(255).round_().clamp_(0, 255).to(torch.uint8)
     return np.asarray(large.permute(1, 2, 0).numpy(), dtype=np.uint8)
 
 

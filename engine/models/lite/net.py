@@ -46,21 +46,24 @@ class LiteNet(nn.Module):
     def forward(
         self, frames: Tensor, before: Tensor | None = None, after: Tensor | None = None
     ) -> Tensor:
-        """Upscale frames and keep the result within [0, 1].
+        """Upscale frames.
+
+        What is darker than black or brighter than white stays so: noise around black would become
+        a grey veil if half of it were cut off, and cameras store lights above white.
 
         Args:
-            frames: [N, 3, h, w], float32, RGB in [0, 1], any memory format.
+            frames: [N, 3, h, w], float32, RGB, nominally in [0, 1], any memory format.
             before: The frame before each, alike; None at the start of a shot, and for networks
                 that see frames alone.
             after: The frame after each.
 
         Returns:
-            [N, 3, scale*h, scale*w], float32, RGB in [0, 1].
+            [N, 3, scale*h, scale*w], float32, RGB, nominally in [0, 1].
 
         The residual is computed in the dtype of the weights, the base always in float32.
         Memory: see cost.py.
         """
-        return self.inside(self._extended(self.seen(frames, before, after))).clamp_(0, 1)
+        return self.inside(self._extended(self.seen(frames, before, after)))
 
     def seen(self, frames: Tensor, before: Tensor | None, after: Tensor | None) -> Tensor:
         """[N, 3*config.frames, h, w]: frames, then how their neighbours differ from them.
@@ -78,7 +81,7 @@ class LiteNet(nn.Module):
         return F.pad(frames, (self.receptive_radius,) * 4, mode="replicate")
 
     def inside(self, frames: Tensor) -> Tensor:
-        """Upscale `seen` frames [N, ..., h, w] to [N, 3, scale*(h-2r), scale*(w-2r)], unclamped.
+        """Upscale `seen` frames [N, ..., h, w] to [N, 3, scale*(h-2r), scale*(w-2r)].
 
         r is `receptive_radius`. Training uses it on cuttings, whose real surroundings are known.
         """

@@ -45,7 +45,7 @@ class LiteUpscaler:
         return self._net.receptive_radius
 
     def upscale(self, frames: Tensor, *near: Tensor) -> Tensor:
-        """Enlarge frames [T, 3, h, w] float32 to [T, 3, scale*h, scale*w] float32, 0 to 1."""
+        """Enlarge frames [T, 3, h, w] float32, nominally 0 to 1, to [T, 3, scale*h, scale*w]."""
         return torch.as_tensor(self._net(frames, *near))
 
 

@@ -225,8 +225,8 @@ def test_what_is_finished_when_memory_runs_out_is_closed_as_a_segment(
     jobs: Callable[[str], SmallJob], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = jobs("lite")
-    monkeypatch.setattr(Restore, "run", failing(Restore.run, at=4))
     plan, usual = job.plan, job.right(job.plan.work)
+    monkeypatch.setattr(Restore, "run", failing(Restore.run, at=4))
     one_by_one = replace(plan, work=replace(plan.work, clip_frames=1))
     done = SmallJob(one_by_one, job.folder.parent / "short").run()
     lengths = [event.frames_done for event in done.of(SegmentDone)]

@@ -53,12 +53,11 @@ def test_base_equals_pillow_bicubic(scale: int) -> None:
     frames = torch.from_numpy(picture).expand(1, 3, 17, 23)
     result = without_residual(scale)(frames)[0, 1].numpy()
     inner = slice(3 * scale, -3 * scale)  # Pillow treats the border itself differently
-    expected = np.clip(wanted, 0, 1)[inner, inner]
-    np.testing.assert_allclose(result[inner, inner], expected, atol=1e-5)
+    np.testing.assert_allclose(result[inner, inner], wanted[inner, inner], atol=1e-5)
     edge = F.pad(frames, (2,) * 4, mode="replicate")
     base = F.interpolate(edge, scale_factor=scale, mode="bicubic", antialias=True)
     cut = 2 * scale
-    expected = base[:, 1, cut:-cut, cut:-cut].clamp(0, 1)[0].numpy()
+    expected = base[0, 1, cut:-cut, cut:-cut].numpy()
     np.testing.assert_allclose(result, expected, atol=1e-5)
 
 
@@ -68,7 +67,6 @@ def test_result_is_scale_times_as_large(scale: int) -> None:
         result = small_net(scale)(torch.rand(2, 3, height, width))
         assert result.shape == (2, 3, height * scale, width * scale)
         assert result.dtype == torch.float32
-        assert 0 <= float(result.min()) <= float(result.max()) <= 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

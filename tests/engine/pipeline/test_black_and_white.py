@@ -1,0 +1,37 @@
+"""What is darker than black or brighter than white goes through the built-in models as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.settings.schema import JobSettings
+from engine.verification.verify import verify
+from tests.helpers.fields import write_planes
+from tests.helpers.jobs import plan_of, planes_of, run
+
+BLACK, WHITE, NOISE = 16, 235, 6
+
+
+@pytest.mark.parametrize("level", [BLACK, WHITE + 12])
+@pytest.mark.parametrize("treatment", ["faithful", "restore"])
+def test_noise_around_black_and_lights_above_white_keep_their_level(
+    treatment: str, level: int, tmp_path: Path
+) -> None:
+    """Cut off at black, its mean would be 2 levels brighter: a grey veil over each fade."""
+    rng = np.random.default_rng(1)
+    grey = np.full((24, 32), 128, np.uint8)
+    frames = [
+        (rng.integers(level - NOISE, level + NOISE + 1, (48, 64)).astype(np.uint8), grey, grey)
+        for _ in range(4)
+    ]
+    film = write_planes(tmp_path / "film.mkv", frames, "yuv420p")
+    settings = JobSettings(model="lite", treatment=treatment, codec="ffv1")
+    plan = plan_of(film, tmp_path / "out.mkv", settings)
+    run(plan, tmp_path / "job")
+    for made, given in zip(planes_of(plan.output), planes_of(film), strict=True):
+        assert abs(made.mean() - given.mean()) < 0.3
+    report = verify(film, plan.output)
+    assert report.passed, report.problems
