@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 _CHECK_SEED = 900_001
 _CHECK_PICTURES = 64
 _DRAWN = 4096  # pictures, where there are no others
-_POOL = {"faithful": 256, "restore": 4096}  # whole images, cuttings
+_POOL = {"faithful": 256, "restore": 2048}  # whole images, parts of as many
 _CHECK_SHARE = 16  # one of 16 clips of videos is kept for validation
 _REPORTED_EVERY = 100  # steps
 # How long, how often and where: a training may go on with others.
@@ -197,9 +197,11 @@ def _damaged(options: argparse.Namespace) -> tuple[DamagedCuttings, _Check]:
     """Sequences that are damaged and encoded beforehand, and others for validation."""
     side = SOURCE * options.scale
     if options.films:
-        clips = clips_in(options.films, frames=1, side=side, count=options.pool, seed=options.seed)
-        kept = clips[: len(clips) // _CHECK_SHARE, 0]
-        learnt = clips[len(kept) :, 0]
+        count = _POOL["faithful"]
+        found = images_in(options.films, side=side, count=count, seed=options.seed)
+        held = len(found) // _CHECK_SHARE
+        kept = _parts(found[:held], options, min(_CHECK_PICTURES, options.pool))
+        learnt = _parts(found[held:], options, options.pool)
     else:
         learnt = np.empty((0, side, side, 3), np.uint8)
         kept = _drawn(options, _CHECK_SEED, _CHECK_PICTURES)
@@ -207,6 +209,15 @@ def _damaged(options: argparse.Namespace) -> tuple[DamagedCuttings, _Check]:
         learnt = np.concatenate([learnt, _drawn(options, options.seed, options.drawn)])
     check = _pairs(kept, options, _CHECK_SEED) if len(kept) else None
     return DamagedCuttings(*_pairs(learnt, options, options.seed)), check
+
+
+def _parts(images: list[np.ndarray], options: argparse.Namespace, count: int) -> Pictures:
+    """Parts of whole images, uint8 [n, side, side, 3]."""
+    side = SOURCE * options.scale
+    if not images:
+        return np.empty((0, side, side, 3), np.uint8)
+    cuttings, rng = CleanCuttings(images, options.scale), np.random.default_rng(options.seed)
+    return np.stack([cuttings.part(rng, side) for _ in range(count)])
 
 
 def _drawn(options: argparse.Namespace, seed: int, count: int) -> Pictures:
@@ -270,7 +281,7 @@ def _parser() -> argparse.ArgumentParser:
     lite.add_argument(
         "--pool",
         type=int,
-        help="most images of it, kept in memory (default: 256), or cuttings for restore (4096)",
+        help="most images of it, kept in memory (default: 256); for restore parts of them (2048)",
     )
     lite.add_argument("--drawn", type=int, help="drawn pictures to learn from as well")
     lite.add_argument("--pool-folder", type=Path, help="keep drawn pictures here, for other runs")

@@ -62,11 +62,7 @@ class CleanCuttings:
     def draw(self, rng: Rng, side: int) -> tuple[Frames, np.ndarray]:
         """A part of up to twice the size, made smaller, with its colours exchanged."""
         wanted = side * self._scale
-        part = self._part(rng, wanted)
-        for _ in range(_TRIES - 1):
-            if _has_detail(part) or rng.random() < _EMPTY_SHARE:
-                break
-            part = self._part(rng, wanted)
+        part = self.part(rng, wanted, _MOST_REDUCED)
         if len(part) > wanted:
             image = Image.fromarray(part).resize((wanted, wanted), Image.Resampling.LANCZOS)
             part = np.asarray(image)
@@ -76,9 +72,18 @@ class CleanCuttings:
         target = np.ascontiguousarray(_curve(rng)[part[..., rng.permutation(3)]])
         return reduced(target, self._scale)[None], target
 
-    def _part(self, rng: Rng, wanted: int) -> np.ndarray:
+    def part(self, rng: Rng, wanted: int, most: int = 1) -> np.ndarray:
+        """A square of an image, [n, n, 3], n px or up to `most` times as many."""
+        part = self._any_part(rng, wanted, most)
+        for _ in range(_TRIES - 1):
+            if _has_detail(part) or rng.random() < _EMPTY_SHARE:
+                break
+            part = self._any_part(rng, wanted, most)
+        return part
+
+    def _any_part(self, rng: Rng, wanted: int, most: int) -> np.ndarray:
         image = self._images[rng.choice(len(self._images), p=self._shares)]
-        most = min(*image.shape[:2], _MOST_REDUCED * wanted)
+        most = min(*image.shape[:2], most * wanted)
         size = round(wanted * (most / wanted) ** rng.random())
         y, x = (int(rng.integers(0, whole - size + 1)) for whole in image.shape[:2])
         return image[y : y + size, x : x + size]

@@ -120,8 +120,9 @@ def export_images(
             for number, (picture, pts) in enumerate(zip(_pictures(segments), times, strict=True)):
                 control.check()
                 is_one = plan.container == "image"
+                place = pts if media.kind == "sequence" else number  # a part keeps its numbers
                 picture = _with_source_data(picture, media, plan, pts)
-                _save(target if is_one else target / picture_name(media, plan, number), picture)
+                _save(target if is_one else target / picture_name(media, plan, place), picture)
                 progress(number + 1, total)
     except BaseException:
         atomic_file.discard(target)

@@ -308,7 +308,7 @@ def test_lite_of_three_frames_goes_on_from_one_of_one_and_learns_from_moving_pic
     np.save(pool / f"seed1_{side}px_00000.npy", drawn)  # as if it had been drawn
     common = ["lite", "--scale", "2", "--films", str(folder), "--drawn", "4", "--channels", "8",
               "--layers", "1", "--patch", "32", "--threads", "1", "--steps", "2", "--batch", "2",
-              "--pool-folder", str(pool), "--device", "cpu"]  # fmt: skip
+              "--pool-folder", str(pool), "--pool", "3", "--device", "cpu"]  # fmt: skip
     first, second, pairs = tmp_path / "first", tmp_path / "second", tmp_path / "pairs"
     main([*common, "--form", "faithful", "--out", str(first)])
     start = first / "lite_x2_faithful.safetensors"

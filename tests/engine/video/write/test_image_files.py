@@ -68,6 +68,13 @@ def test_a_sequence_becomes_a_folder_with_the_same_names(tmp_path: Path) -> None
             np.testing.assert_array_equal(plane, expected)
 
 
+def test_a_part_of_a_sequence_keeps_its_numbers(tmp_path: Path) -> None:
+    media, plan, segments = sequence(tmp_path)
+    target = tmp_path / "out.part"
+    mux_all(media, plan, segments[1:], target)
+    assert sorted(p.name for p in target.iterdir()) == [f"shot_{n:04d}.png" for n in range(9, 12)]
+
+
 def test_a_film_becomes_numbered_pictures_on_request(tmp_path: Path) -> None:
     media = probe(make_clip(tmp_path / "a.mkv", frames=6))
     plan = plan_of(media, tmp_path / "b_%04d.png", IDENTITY)
