@@ -46,6 +46,14 @@ def test_existing_folder_takes_the_result_under_its_usual_name(tmp_path: Path) -
     assert planned(shots, tmp_path / "larger") == tmp_path / "larger"
 
 
+def test_a_part_between_two_frames_is_refused_in_its_plan(tmp_path: Path) -> None:
+    film = probe(make_clip(tmp_path / "film.mkv", frames=10))
+    for stop, codes in (("0.06", ["unreadable-media"]), ("0.09", [])):
+        settings = JobSettings(model="none", start="0.05", stop=stop)
+        plan = make_plan(film, settings, tmp_path / "out.mkv", machine(tmp_path))
+        assert [one.code for one in plan.notices if one.severity == "refusal"] == codes
+
+
 def test_paths_become_openable_on_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stands for Windows' long form: what no call can open becomes what every call can."""
     real, meant = tmp_path / "real", tmp_path / "meant"
