@@ -5,9 +5,13 @@ these comparisons (Viterbi) gives the source frame that each result frame shows:
 free, every other step has a cost, so a still passage or noise never moves the path, and the number
 of frames of both files only matters at the end.
 
-That misses a frame shown again in place of the next one in a slow passage, where neighbours differ
-less than the result from the source. But changes by enlarging and coding are nearly constant from
-frame to frame: `FrameDifferences` compares the differences of consecutive frames in both files.
+Leaving the order for one frame costs more than one wrong frame: such a frame is found by what it
+shows better than the frame of its place (`FrameAlignment.replaced`).
+
+All that misses a frame shown again in place of the next one in a slow passage, where neighbours
+differ less than the result from the source. But changes by enlarging and coding are nearly
+constant from frame to frame: `FrameDifferences` compares the differences of consecutive frames in
+both files.
 """
 
 from __future__ import annotations
@@ -34,6 +38,9 @@ _BACK_COST = 50.0  # at most, of going back by more than one frame
 _BEYOND_COST = _OTHER_COST + 0.5  # of a frame after the source's end
 _MIN_NOISE = 0.15 / 255  # of full scale: smaller differences mean nothing
 _RECENT = 240  # frames from which the noise is estimated
+_ANOTHER = 9.0  # times as far from a frame as from the nearest, squared: it shows the nearest
+_USUAL = 0.4  # cost of a right frame: the noise is 1.5 times its lower quartile
+_NO_ROW = 255
 
 # Frozen frames.
 _NEIGHBOURS = 12  # frames on either side from which the usual error is estimated
@@ -49,11 +56,12 @@ class Edit:
 
     "missing": source frames `frame` to `frame + count - 1` are not shown. "doubled": result frame
     `shown_at` shows source frame `frame` again, `count` times. "moved": the result goes back to
-    source frame `frame` at `shown_at`. "extra": `count` frames at the end that the source does not
-    have. `clear` is False in a still passage, where any neighbour could be meant.
+    source frame `frame` at `shown_at`. "replaced": result frame `shown_at` shows source frame
+    `frame`, those around it are in their places. "extra": `count` frames at the end that the source
+    does not have. `clear` is False in a still passage, where any neighbour could be meant.
     """
 
-    kind: Literal["missing", "doubled", "moved", "extra"]
+    kind: Literal["missing", "doubled", "moved", "replaced", "extra"]
     frame: int  # number in the source
     shown_at: int  # number in the result
     count: int = 1
@@ -98,10 +106,12 @@ class SourceWindow:
 
 @dataclass(slots=True)
 class FrameAlignment:
-    """Follows the result frame by frame; memory: 50 bytes a frame."""
+    """Follows the result frame by frame; memory: 57 bytes a frame."""
 
     _costs: NDArray[np.float64] = field(default_factory=lambda: _start_costs())
     _came_from: bytearray = field(default_factory=bytearray)  # a row of states for each frame
+    _nearest: bytearray = field(default_factory=bytearray)  # row of `window`, or _NO_ROW
+    _far: bytearray = field(default_factory=bytearray)  # a bit of each row that is not shown
     _best: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
     noise: float = _MIN_NOISE
 
@@ -112,6 +122,9 @@ class FrameAlignment:
         self._estimate_noise(float(distances.min()))
         costs = np.minimum(np.square(distances / self.noise), _OTHER_COST)
         costs[~known] = _BEYOND_COST
+        least = max(_USUAL, float(costs.min()))
+        self._nearest.append(int(costs.argmin()) if _ANOTHER * least < _OTHER_COST else _NO_ROW)
+        self._far += np.packbits(costs > _ANOTHER * least).tobytes()
         if self._came_from:
             through = self._costs[:, None] + _step_costs()
             origin = through.argmin(axis=0)
@@ -143,6 +156,29 @@ class FrameAlignment:
             state = self._came_from[number * _STATES + state]
         return [number + state - REACH for number, state in enumerate(states)]
 
+    def replaced(self, shown: list[int]) -> list[Edit]:
+        """Frames that show another source frame than that of their place.
+
+        Where the next one is off as far, as after a slow fade that coding has moved, the order that
+        was found stands.
+        """
+        if not shown:
+            return []
+        numbers = np.arange(len(shown))
+        nearest = np.frombuffer(self._nearest, np.uint8).astype(np.intp)
+        far = np.unpackbits(np.frombuffer(self._far, np.uint8).reshape(len(shown), -1), axis=1)
+        rows = np.asarray(shown, np.intp) - numbers + REACH
+        inside = (rows >= 0) & (rows < _STATES)
+        is_far = far[numbers, np.clip(rows, 0, _STATES - 1)] == 1
+        off = np.where(inside & is_far & (nearest != _NO_ROW), nearest - rows, 0)
+        alone = off != 0
+        for step in (-1, 1):
+            alone &= off != np.roll(off, step)
+        return [
+            Edit(kind="replaced", frame=int(number + nearest[number] - REACH), shown_at=int(number))
+            for number in np.flatnonzero(alone)
+        ]
+
 
 def edits_of(
     shown: list[int], source_count: int, changes: Sequence[float], noise: float
@@ -172,7 +208,7 @@ def are_certain(found: list[Edit]) -> bool:
 
     Lossy coding moves a slow fade a little: the result then fits other frames better all along.
     """
-    balance = {"missing": -1, "doubled": 1, "extra": 1, "moved": 0}
+    balance = {"missing": -1, "doubled": 1, "extra": 1, "moved": 0, "replaced": 0}
     surplus = sum(balance[edit.kind] * edit.count for edit in found)
     return surplus != 0 or any(edit.clear for edit in found)
 
@@ -181,6 +217,13 @@ def _is_clear(edit: Edit, changes: Sequence[float], noise: float) -> bool:
     """Whether the place is certain: the source changes there by more than noise."""
     near = changes[max(1, edit.frame) : edit.frame + edit.count + 1]
     return bool(near) and max(near) > noise
+
+
+def with_replaced(found: list[Edit], replaced: list[Edit]) -> list[Edit]:
+    """Adds frames that show another one, where no edit explains it."""
+    known = {edit.shown_at + near for edit in found for near in (-1, 0, 1)}
+    own = [edit for edit in replaced if edit.shown_at not in known]
+    return sorted([*found, *own], key=lambda edit: edit.shown_at)
 
 
 def with_frozen(found: list[Edit], frozen: list[int], shown: list[int]) -> list[Edit]:

@@ -30,6 +30,7 @@ from engine.verification.frame_order import (
     are_certain,
     edits_of,
     with_frozen,
+    with_replaced,
 )
 from engine.verification.thumbnails import (
     Thumbnail,
@@ -183,6 +184,8 @@ def _compare(
     if not are_certain(found):
         frames.shown, found = list(range(len(frames.shown))), []
     wrong = set(frames.black) | set(frames.unlike)  # have checks of their own
+    others = [one for one in alignment.replaced(frames.shown) if one.shown_at not in wrong]
+    found = with_replaced(found, others)
     frozen = [n for n in steps.frozen() if wrong.isdisjoint((n - 1, n, n + 1))]
     frames.edits = with_frozen(found, frozen, frames.shown)
 
@@ -285,6 +288,8 @@ def _edit_text(frames: FrameComparison, edit: Edit) -> Message:
         return message("check.frame-order.extra", count=edit.count)
     time = clock_text(frames.source.seconds(edit.frame))
     frame = message("check.frame-order.frame", frame=edit.frame, time=time)
+    if edit.kind == "replaced":
+        return message("check.frame-order.replaced", frame=frame, shown=edit.shown_at)
     if edit.kind == "moved":
         return message("check.frame-order.moved", frame=frame, shown=edit.shown_at)
     if edit.kind == "missing" and edit.count > 1:

@@ -14,6 +14,7 @@ from engine.verification.frame_order import (
     are_certain,
     edits_of,
     with_frozen,
+    with_replaced,
 )
 from engine.verification.thumbnails import Thumbnail, area_mean, likeness
 
@@ -37,7 +38,11 @@ def found(source: list[Thumbnail], shows: list[int], noise: float = 0.2 / 255) -
         picture = source[shown] + random.normal(0, noise, CELLS).astype(np.float32)
         order.add(picture, *window.advance())
     window.drain()
-    return edits_of(order.shown(window.count), window.count, window.changes, order.noise)
+    frames = order.shown(window.count)
+    edits = edits_of(frames, window.count, window.changes, order.noise)
+    if not are_certain(edits):
+        frames, edits = list(range(len(frames))), []
+    return with_replaced(edits, order.replaced(frames))
 
 
 def places(source: list[Thumbnail], shows: list[int]) -> list[tuple[str, int, int]]:
@@ -56,6 +61,27 @@ def test_each_edit_is_found_at_fast_and_at_slow_motion() -> None:
         assert places(source, every[:-2]) == [("missing", 118, 2)]
         both = [*every[:31], *every[30:80], *every[81:]]
         assert places(source, both) == [("doubled", 30, 1), ("missing", 80, 1)]
+
+
+def test_single_frames_that_show_another_one_are_named() -> None:
+    """Leaving the order for one frame would cost more than the frame."""
+    for speed in (2.0, 0.3):
+        source, every = film(120, speed), list(range(120))
+        for other in (42, 58, 62, 70):
+            shows = [*every[:60], other, *every[61:]]
+            assert places(source, shows) == [("replaced", other, 1)], (speed, other)
+        swapped = [*every[:60], 61, 60, *every[62:]]
+        assert len(places(source, swapped)) >= 1, speed
+        both = [*every[:30], 36, *every[31:80], 75, *every[81:]]
+        assert places(source, both) == [("replaced", 36, 1), ("replaced", 75, 1)]
+
+
+def test_a_fade_that_coding_has_moved_shows_no_single_frame_elsewhere() -> None:
+    picture = film(1, 1.0)[0]
+    source = [picture * np.float32(level) for level in np.linspace(1, 0.2, 90)]
+    for late in (0, 1, 2, 3):
+        shows = [*range(20), *(n - late for n in range(20, 60)), *range(60, 90)]
+        assert "replaced" not in {kind for kind, *_ in places(source, shows)}, late
 
 
 def test_edits_follow_from_the_length_where_the_film_is_still_or_ended() -> None:
