@@ -222,7 +222,7 @@ class _Listener:
     def _note_choices(self, job_id: str, *, can_accept: bool) -> None:
         """Lists the commands for a job that was kept."""
         command = f"python -m engine resume {job_id}"
-        self._console.note(f"  then run: {command}")
+        self._console.note(f"  to go on with this job: {command}")
         if can_accept:
             self._console.note(f"  or keep the result anyway: {command} --accept")
 

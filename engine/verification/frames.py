@@ -323,7 +323,7 @@ def times_check(frames: FrameComparison, result: MediaInfo) -> Check:
     about = {
         "frame": first,
         "time": clock_text(frames.result.seconds(first)),
-        "ms": f"{abs(float(late)) * 1000:.3g}",
+        "ms": f"{float(f'{abs(float(late)) * 1000:.3g}'):g}",
     }
     found = message("check.time-stamps.early", **about)
     if late > 0:
