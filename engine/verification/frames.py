@@ -21,6 +21,7 @@ from engine.core.units import clock_text
 from engine.planner.target import Part
 from engine.protocol.media import Deinterlacing, MediaInfo
 from engine.protocol.report import Check
+from engine.verification.colours import STEP, VideoColours
 from engine.verification.frame_order import (
     REACH,
     Edit,
@@ -59,6 +60,7 @@ class DecodedFile:
     left_out: int = 0  # repeats among them
     pts: array[int] = field(default_factory=lambda: array("q"))
     problems: list[Message] = field(default_factory=list)
+    colours: VideoColours = field(default_factory=VideoColours)
     stated: set[str] = field(default_factory=set)  # kinds of statements, of any frame
     message_bytes: Counter[str] = field(default_factory=Counter)
     message_crc: Counter[str] = field(default_factory=Counter)
@@ -202,8 +204,10 @@ def _as_far_as_readable(
 def _thumbnails(
     frames: Iterable[PlanarFrame], make: Thumbnailer, file: DecodedFile
 ) -> Iterator[Thumbnail]:
-    for frame in frames:
+    for number, frame in enumerate(frames):
         file.add(frame)
+        if make.sees_colours and number % STEP == 0:
+            file.colours.add(make.colours(frame.planes))
         yield make(frame.planes)
 
 
@@ -357,7 +361,10 @@ def likeness_check(frames: FrameComparison) -> Check:
         found = message("check.likeness.other", places=_places(frames, frames.unlike))
     elif mean < _LIKE:
         found = message("check.likeness.low", mean=f"{mean:.3f}", minimum=_LIKE)
-    return Check(code="likeness", passed=not frames.unlike and mean >= _LIKE, message=found)
+    is_alike = not frames.unlike and mean >= _LIKE
+    if is_alike and not black and frames.source.colours.are_unlike(frames.result.colours):
+        is_alike, found = False, message("check.likeness.colours")
+    return Check(code="likeness", passed=is_alike, message=found)
 
 
 def black_check(frames: FrameComparison) -> Check:

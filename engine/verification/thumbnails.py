@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from engine.core.geometry import Size
 from engine.protocol.media import VideoInfo
-from engine.video.colour_tags import assumed_range
+from engine.verification.colours import SIDE, Colours
+from engine.video.colour_tags import assumed_matrix, assumed_range
 
 Thumbnail = NDArray[np.float32]  # [rows, columns] luma; 0 is black, 1 white
 Codes = NDArray[Any]  # uint8, uint16, or sums of them
@@ -48,6 +49,10 @@ class Thumbnailer:
         self._grid = grid.transposed() if self._quarter_turns % 2 else grid
         self._weights = _weights(video, other)
         self._has_alpha = video.has_alpha and other.has_alpha
+        # beneath transparent pixels any colour may be
+        self.sees_colours = not (video.has_alpha or other.has_alpha)
+        self._luma = _LUMA.get(_matrix_of(video, other), _LUMA_SD)
+        self._chroma = video.chroma
         self._peak = (1 << video.bit_depth) - 1
         self._low, self._span = 0.0, float(self._peak)
         if (video.tags.range or assumed_range(video)) != "pc":
@@ -71,10 +76,34 @@ class Thumbnailer:
             grey = grey[:, ::-1]
         return np.ascontiguousarray(np.rot90(grey, -self._quarter_turns))
 
+    def colours(self, planes: Sequence[Codes]) -> Colours:
+        """Mean colours of coarse cells; those of grey are 0."""
+        red, blue = self._luma[0], self._luma[-1]
+        if self._chroma == "gray":
+            found = np.zeros((2, SIDE, SIDE))
+        elif self._chroma == "rgb":
+            r, g, b = (area_mean(plane, SIDE, SIDE) / self._peak for plane in planes[:3])
+            luma = red * r + self._luma[1] * g + blue * b
+            found = np.stack((r - luma, b - luma))
+        else:
+            half, span = (self._peak + 1) / 2, self._span * (224 / 219 if self._low else 1)
+            cb, cr = ((area_mean(plane, SIDE, SIDE) - half) / span for plane in planes[1:3])
+            found = np.stack((2 * (1 - red) * cr, 2 * (1 - blue) * cb))
+        if self._mirrored:
+            found = found[..., ::-1]
+        turned = np.rot90(found, -self._quarter_turns, axes=(1, 2))
+        return np.ascontiguousarray(turned, dtype=np.float32)
+
 
 def _veiled(plane: Codes, alpha: Codes, peak: int) -> Codes:
     """Code values of a plane on black."""
     return (plane.astype(np.uint32) * alpha // peak).astype(plane.dtype)
+
+
+def _matrix_of(video: VideoInfo, other: VideoInfo) -> str:
+    """Matrix of a file; of an RGB one that of the other."""
+    tagged = other if video.chroma == "rgb" else video
+    return tagged.tags.matrix or assumed_matrix(tagged.size)
 
 
 def _weights(video: VideoInfo, other: VideoInfo) -> tuple[float, ...]:

@@ -4,7 +4,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from engine.core.control import Control
 from engine.core.errors import Cancelled, SourceMissing
@@ -314,7 +316,8 @@ def test_sound_of_a_part_may_end_with_the_picture(source: Path, tmp_path: Path) 
 
 def test_picture_to_picture(tmp_path: Path) -> None:
     small = make_picture(tmp_path / "small.png", 3, size=(48, 32))
-    large = make_picture(tmp_path / "large.png", 3, size=(96, 64))
+    large = tmp_path / "large.png"
+    Image.open(small).resize((96, 64)).save(large)
     other = make_picture(tmp_path / "other.png", 1365, size=(96, 64))
     report = verify(small, large)
     assert report.passed, report.problems
@@ -412,3 +415,32 @@ def test_a_part_that_ends_beside_a_chapter_is_right(
     report = verify(film, plan.output, part=(plan.start, plan.stop))
     assert report.passed, report.problems
     assert len(probe(plan.output).chapters) == (1 if "start" in part else 2)
+
+
+def test_colours_that_are_lost_exchanged_or_turned_are_noticed(tmp_path: Path) -> None:
+    """Brightness is the same in all of them."""
+    y, x = np.mgrid[0:96, 0:128]
+    luma = [(128 + 60 * np.sin((x + 3 * n) / 9) * np.cos(y / 7)).astype(np.uint8) for n in range(9)]
+    blue = np.linspace(60, 200, 64).astype(np.uint8)[None].repeat(48, 0)
+    red = np.linspace(180, 90, 48).astype(np.uint8)[:, None].repeat(64, 1)
+    grey = np.full((48, 64), 128, np.uint8)
+
+    def film(name: str, *chroma: np.ndarray) -> Path:
+        return write_planes(tmp_path / name, [(one, *chroma) for one in luma], "yuv420p")
+
+    source = film("source.mkv", blue, red)
+    wrong = {"grey": (grey, grey), "exchanged": (red, blue), "turned": (255 - blue, 255 - red)}
+    for name, chroma in wrong.items():
+        report = verify(source, film(f"{name}.mkv", *chroma))
+        assert codes(report) == {"likeness"}, name
+        assert "colours of the result differ" in message(report, "likeness")
+    paler = (128 + (one.astype(float) - 128) * 0.8 for one in (blue, red))
+    right = film("paler.mkv", *(one.astype(np.uint8) for one in paler))
+    assert verify(source, right).passed, "as noise filters do"
+    none = film("none.mkv", grey, grey)
+    assert verify(none, film("none_too.mkv", grey + 1, grey)).passed
+    as_rgb = tmp_path / "rgb.mkv"
+    settings = JobSettings(model="none", codec="ffv1", chroma="444")
+    plan = plan_of(source, as_rgb, settings)
+    run(plan, tmp_path / "job")
+    assert verify(source, as_rgb).passed
