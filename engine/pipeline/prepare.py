@@ -21,8 +21,6 @@ from engine.core import paths
 from engine.core.errors import (
     EngineError,
     FeatureMissing,
-    InputError,
-    OutputError,
     OutputExists,
     OutputIsInput,
     OutputNameUnusable,
@@ -31,7 +29,6 @@ from engine.core.errors import (
     PretendedGpu,
     SourceMissing,
     TruncatedMedia,
-    UnreadableMedia,
     UnsupportedMedia,
     WeightsMissing,
 )
@@ -71,7 +68,7 @@ _REFUSALS = {
     for kind in (FeatureMissing, PlanDoesNotFit, PretendedGpu, TruncatedMedia, WeightsMissing)
 }
 _NO_LIMIT = 2**62  # bytes
-_FEW_FRAMES = 2  # of a part that may lie between two frames
+_FEW_FRAMES = 2  # a part of so few may lie between two frames
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +114,11 @@ def make_plan(
         plan = replace(plan, output=paths.numbered(plan.output, machine.taken))
     try:
         check_output(media, plan.output, overwrite=settings.overwrite)
-        _check_part(media, plan)
-    except (OutputError, InputError) as err:
+        if plan.start is not None and plan.frames <= _FEW_FRAMES:
+            from engine.video.read.frame_reader import check_has_frames
+
+            check_has_frames(media, plan.start, plan.stop)
+    except EngineError as err:
         plan = _refused(plan, err)
     return _refused(plan, PretendedGpu(gpu=plan.card)) if plan.is_pretended else plan
 
@@ -198,21 +198,6 @@ def with_model_of(settings: JobSettings, plan: Plan) -> JobSettings:
     """
     is_open = settings.model == "auto" and plan.work.model != "none"
     return replace(settings, model=plan.work.model) if is_open else settings
-
-
-def _check_part(media: MediaInfo, plan: Plan) -> None:
-    """Refuse a part between two frames; reads only where it is so short that it may be one.
-
-    Raises:
-        InputError: It has no frame, or the source cannot be read.
-    """
-    if plan.start is None or plan.frames > _FEW_FRAMES or media.holds_latents:
-        return
-    from engine.video.read.frame_reader import FrameReader
-
-    with FrameReader(media, start=plan.start, stop=plan.stop) as reader:
-        if next(iter(reader), None) is None:
-            raise UnreadableMedia("nothing-in-part", name=media.path.name)
 
 
 def _refused(plan: Plan, error: EngineError) -> Plan:

@@ -132,13 +132,12 @@ def bare_plan(request: Request, budget: Budget, rates: Rates) -> Plan:
         return refusal_of(plan) is None and is_soon_enough
 
     for meant in preferred:
-        plan = planned(meant, budget)
-        if is_taken(plan, meant):
+        plan = deciding = planned(meant, budget)
+        if not is_taken(plan, meant):
+            deciding = planned(meant, budget.idle)
+        if is_taken(deciding, meant):
             break
-        idle = planned(meant, budget.idle)
-        if is_taken(idle, meant):
-            break
-        passed.append(idle)
+        passed.append(deciding)
     else:
         plan = planned(last, budget)
     others = (other_model(one, plan.work.model, video) for one in passed)

@@ -21,7 +21,6 @@ from engine.core.units import clock_text
 from engine.planner.target import Part
 from engine.protocol.media import Deinterlacing, MediaInfo
 from engine.protocol.report import Check
-from engine.verification.colours import STEP, VideoColours
 from engine.verification.frame_order import (
     REACH,
     Edit,
@@ -34,8 +33,10 @@ from engine.verification.frame_order import (
     with_replaced,
 )
 from engine.verification.thumbnails import (
+    COLOUR_STEP,
     Thumbnail,
     Thumbnailer,
+    VideoColours,
     grid_of,
     is_black_instead,
     likeness,
@@ -206,7 +207,7 @@ def _thumbnails(
 ) -> Iterator[Thumbnail]:
     for number, frame in enumerate(frames):
         file.add(frame)
-        if make.sees_colours and number % STEP == 0:
+        if make.sees_colours and number % COLOUR_STEP == 0:
             file.colours.add(make.colours(frame.planes))
         yield make(frame.planes)
 

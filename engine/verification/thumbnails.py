@@ -1,9 +1,10 @@
-"""Thumbnails of frames: small grey pictures, their likeness, and which of them are black."""
+"""Thumbnails of frames: small grey pictures, their likeness, which are black, and their colours."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,10 @@ from numpy.typing import NDArray
 
 from engine.core.geometry import Size
 from engine.protocol.media import VideoInfo
-from engine.verification.colours import SIDE, Colours
 from engine.video.colour_tags import assumed_matrix, assumed_range
 
 Thumbnail = NDArray[np.float32]  # [rows, columns] luma; 0 is black, 1 white
+Colours = NDArray[np.float32]  # [2, 4, 4] R-Y and B-Y of full scale, means of coarse cells
 Codes = NDArray[Any]  # uint8, uint16, or sums of them
 _LONG_SIDE = 64  # cells
 _CELL = 4  # px of the source at least: the upscaler's sharper edges change smaller cells
@@ -22,6 +23,11 @@ _BOXES = 3  # boxes of whole pixels a cell is made of, in frames that have enoug
 _BLACK = 0.035  # of full scale: black after coding
 _NOT_BLACK = 0.10
 _FAR = 0.25  # of full scale: a cell that shows something else
+COLOUR_STEP = 4  # one frame in four is sampled for its colours
+_COLOUR_SIDE = 4  # cells of a side
+_COLOUR_BLOCK = 6  # sampled frames whose mean is kept
+_MOST_COLOUR_OFF = 0.25  # energy of the difference over that of the source: half of the saturation
+_LEAST_COLOUR = 0.01  # of full scale, RMS: less is no colour
 _LUMA = {"bt709": (0.2126, 0.7152, 0.0722), "bt2020nc": (0.2627, 0.6780, 0.0593)}
 _LUMA_SD = (0.299, 0.587, 0.114)
 
@@ -79,15 +85,16 @@ class Thumbnailer:
     def colours(self, planes: Sequence[Codes]) -> Colours:
         """Mean colours of coarse cells; those of grey are 0."""
         red, blue = self._luma[0], self._luma[-1]
+        coarse = partial(area_mean, rows=_COLOUR_SIDE, columns=_COLOUR_SIDE)
         if self._chroma == "gray":
-            found = np.zeros((2, SIDE, SIDE))
+            found = np.zeros((2, _COLOUR_SIDE, _COLOUR_SIDE))
         elif self._chroma == "rgb":
-            r, g, b = (area_mean(plane, SIDE, SIDE) / self._peak for plane in planes[:3])
+            r, g, b = (coarse(plane) / self._peak for plane in planes[:3])
             luma = red * r + self._luma[1] * g + blue * b
             found = np.stack((r - luma, b - luma))
         else:
             half, span = (self._peak + 1) / 2, self._span * (224 / 219 if self._low else 1)
-            cb, cr = ((area_mean(plane, SIDE, SIDE) - half) / span for plane in planes[1:3])
+            cb, cr = ((coarse(plane) - half) / span for plane in planes[1:3])
             found = np.stack((2 * (1 - red) * cr, 2 * (1 - blue) * cb))
         if self._mirrored:
             found = found[..., ::-1]
@@ -191,3 +198,39 @@ def share_far_off(source: Thumbnail, result: Thumbnail) -> float:
 def is_black_instead(source: Thumbnail, result: Thumbnail) -> bool:
     """True when the result is black all over where the source shows something."""
     return bool(result.max() < _BLACK and source.max() > _NOT_BLACK)
+
+
+@dataclass(slots=True)
+class VideoColours:
+    """Colours of a video, whose hues and saturation are compared with those of another.
+
+    Means over blocks of frames, so that neither noise nor a frame more or less counts. Memory: 128
+    bytes for each 24 frames.
+    """
+
+    _means: list[Colours] = field(default_factory=list)
+    _waiting: list[Colours] = field(default_factory=list)
+
+    def add(self, colours: Colours) -> None:
+        """Add the next sampled frame."""
+        self._waiting.append(colours)
+        if len(self._waiting) == _COLOUR_BLOCK:
+            self._means.append(_mean_of(self._waiting))
+            self._waiting.clear()
+
+    def are_unlike(self, other: VideoColours) -> bool:
+        """Whether those of another video differ by as much as half of their saturation."""
+        pairs = list(zip(self._blocks(), other._blocks(), strict=False))
+        if not pairs:
+            return False
+        before, after = (np.stack(part) for part in zip(*pairs, strict=True))
+        error = float(np.square(after - before).mean())
+        return error > max(_LEAST_COLOUR**2, _MOST_COLOUR_OFF * float(np.square(before).mean()))
+
+    def _blocks(self) -> list[Colours]:
+        rest = [_mean_of(self._waiting)] if self._waiting else []
+        return [*self._means, *rest]
+
+
+def _mean_of(colours: list[Colours]) -> Colours:
+    return np.asarray(np.mean(colours, axis=0), np.float32)

@@ -199,6 +199,19 @@ class FrameReader:
             self.problems.append(problem)
 
 
+def check_has_frames(media: MediaInfo, start: Fraction, stop: Fraction | None) -> None:
+    """Refuse a part of a video without a frame; reads its first one. Latents are not read.
+
+    Raises:
+        InputError: It has none, or the source cannot be read.
+    """
+    if media.holds_latents:
+        return
+    with FrameReader(media, start=start, stop=stop) as reader:
+        if next(iter(reader), None) is None:
+            raise UnreadableMedia("nothing-in-part", name=media.path.name)
+
+
 def frame_at(media: MediaInfo, seconds: float) -> PlanarFrame:
     """The frame shown at a time: the last one not after it, or else the first one.
 

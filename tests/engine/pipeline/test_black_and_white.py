@@ -1,4 +1,4 @@
-"""What is darker than black or brighter than white goes through the built-in models as it is."""
+"""Levels below black and above white, which the built-in models keep."""
 
 from __future__ import annotations
 

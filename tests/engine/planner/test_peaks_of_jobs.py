@@ -165,7 +165,7 @@ def test_a_job_with_a_first_pass_before_a_model_of_shots(
 def test_a_job_that_blends_frames(
     treatment: str, clip: int, tile: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With restore frames and their neighbours wait; in tiles the model does not hide that."""
+    """Waiting frames and neighbours of restore show where the model takes little, as in tiles."""
     settings = replace(LITE, treatment=treatment, steadiness="mild", tile=tile)
     plan = job(tmp_path, "320x240", 9, settings)
     plan = replace(plan, work=replace(plan.work, clip_frames=clip, dtype="float32"))
