@@ -1,9 +1,8 @@
 """The three columns, and what folds where the window is small.
 
-The edge between queue and stage can be dragged, and is there again at the next start. The queue
-becomes a strip where it is dragged narrow or the stage would be too narrow, the choices a button
-where they would have no room above the plan; each opens as a sheet over the stage. "Why this plan"
-does everywhere.
+The edge between queue and preview can be dragged and keeps its place. The queue becomes a strip if
+it is dragged narrow or the preview would be too narrow, the choices a button if they have no room
+above the plan; each opens as a sheet over the preview. "Why this plan" is always such a sheet.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _CARD_SHARE, _CARD_ALONE = 0.4, 0.5  # of the window's height, for the card belo
 
 
 class Columns(QWidget):
-    """Lays out queue, stage and choices, and folds them."""
+    """Lays out queue, preview and choices, and folds them."""
 
     def __init__(
         self,
@@ -130,7 +129,7 @@ class Columns(QWidget):
         self._place_queue()
 
     def _show_queue(self) -> None:
-        """Unfold the queue, or show it over the stage where that would be too narrow."""
+        """Unfold the queue, or show it over the preview where that would be too narrow."""
         if self.width() >= _QUEUE_FROM:
             self._ui_state.queue_width = tokens.QUEUE_WIDTH
             self._place_queue()

@@ -64,7 +64,7 @@ def about_gpu(gpu: GpuReading) -> str:
     """Name, power, connection and driver of a GPU, as far as they are known; one a line."""
     lines = [one_line(gpu.name)]
     if gpu.is_pretended:
-        lines.append(tr("Pretended: this computer does not have it. Jobs for it cannot start."))
+        lines.append(tr("Simulated: this computer does not have it. Jobs for it cannot start."))
     if gpu.power_w:
         lines.append(tr("{watts} W", watts=gpu.power_w))
     if gpu.link:

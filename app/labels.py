@@ -88,7 +88,7 @@ def expected(plan: Plan) -> str:
 
 
 def difference(seconds: float) -> str:
-    """A difference of durations: "+45 s", "−3 min 20 s", "as long"."""
+    """A difference of durations: "+45 s", "−3 min 20 s", "same time"."""
     if abs(seconds) < 0.5:
         return tr("same time")
     return f"{'+' if seconds > 0 else '−'}{duration(abs(seconds))}"

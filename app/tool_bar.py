@@ -152,7 +152,7 @@ class ToolBar(QWidget):
             name = gpu.name.removeprefix("NVIDIA ").removeprefix("GeForce ")
             size = tr("{size} GB", size=round(gpu.total_mb / 1024))
             parts = [[name, size], [name]]
-            doubt = tr("pretended") if gpu.is_pretended else tr("not used")
+            doubt = tr("simulated") if gpu.is_pretended else tr("not used")
             is_usable = not (self._is_idle or gpu.is_pretended)
             if not is_usable:
                 parts = [[name, size, doubt], [name, doubt], [name]]

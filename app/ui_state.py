@@ -61,7 +61,7 @@ def _queue_width(text: str) -> int:
 
 
 def _settings(kind: type[S], text: str) -> S:
-    """Settings as they were kept; those of delivery where they make no sense any more."""
+    """Settings as they were kept; the defaults where they are invalid."""
     try:
         kept = parse_json(text or "{}")
         return kind(**known(kind, kept)) if isinstance(kept, dict) else kind()

@@ -1,6 +1,6 @@
-"""The front door: class Engine and the few questions that need no thread. Loads without torch.
+"""Public interface: class Engine, and the few questions that need no thread. Loads without torch.
 
-The window and the command line use nothing else of the engine but row 0.
+The window imports nothing else of the engine but `core`, `settings` and `protocol`.
 """
 
 from __future__ import annotations

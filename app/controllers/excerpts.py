@@ -292,7 +292,7 @@ class TasteController(QObject):
         self._show()
 
     def _add_place(self) -> None:
-        """The frame on the stage, where that still shows the video."""
+        """Adds the frame in the preview, where that still shows the video."""
         if self._row is None or self._window.preview.job_id != self._row.job_id:
             return
         seconds = round(self._window.preview.timeline.seconds_to_ask, 3)

@@ -1,4 +1,4 @@
-"""Page of the taste test: places of a video, presets, and their snippets looped side by side."""
+"""Page that compares presets: scenes of a video, and their samples looped side by side."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ class TasteView(Page):
 
     make_requested = Signal()
     stop_requested = Signal()
-    add_requested = Signal()  # of the place where the stage stands
-    look_changed = Signal()  # the snippets of another place are looked at
-    chosen = Signal()  # other places or presets
+    add_requested = Signal()  # the frame that the preview shows
+    look_changed = Signal()  # samples of another scene are shown
+    chosen = Signal()  # other scenes or presets
     taken = Signal(str)  # name of a preset
     closed = Signal()
 

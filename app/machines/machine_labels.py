@@ -10,7 +10,7 @@ from engine.protocol.machines import MachineInfo, MachinesState, MachineState
 
 _STATES: dict[MachineState, tuple[str, str, str]] = {  # icon, severity, text
     "away": ("info", "info", mark("Not connected")),
-    "helped": ("play", "good", mark("Uses this computer")),
+    "helped": ("play", "good", mark("Using this computer")),
     "idle": ("check", "good", mark("Ready")),
     "working": ("play", "good", mark("Working")),
     "paused": ("pause", "info", mark("Paused remotely")),

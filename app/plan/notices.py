@@ -59,7 +59,7 @@ def offers_of(notice: Notice, settings: JobSettings) -> list[Offer]:
         if values:
             title = offer_text(values, settings)
             if notice.code == WeightsMissing.code:
-                title = tr("{text} meanwhile", text=title)
+                title = tr("{text} for now", text=title)
             found.append(Offer(title, values))
     return found[:_MOST]
 

@@ -1,4 +1,4 @@
-"""A sheet over the stage: holds what has no room of its own, until it is closed."""
+"""A sheet over the preview: holds what has no room of its own, until it is closed."""
 
 from __future__ import annotations
 

@@ -88,8 +88,9 @@ def register_measure(add: Callable[..., Any]) -> None:
         "measure",
         measure,
         "measure this PC in ten minutes, and write one archive for a report",
-        "Figures of GPU and CPU, self-test, settings, logs and plans, without names of videos and\n"
-        "folders. Close other programs that use the GPU. After Ctrl+C, run it again to continue.\n",
+        "The archive has figures of GPU and CPU, self-test, settings, logs and plans, without\n"
+        "names of videos and folders. Close other programs that use the GPU. After Ctrl+C, run it\n"
+        "again to continue.\n",
     )
     command.add_argument(
         "archive",

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 TOTAL_S = 600.0  # of all parts together
 _NAME = "measured"  # name of the page and of the file
-_LOOK_S = 0.2  # how often it is looked whether the user stops
+_LOOK_S = 0.2  # polling interval of the user's stop
 _TINY = Size(64, 64)  # of frames on a CPU
 _NARROWER = 4  # times as narrow is the VAE there
 

@@ -70,7 +70,11 @@ def _shared(command: Any) -> None:
     command.add_argument("--device", metavar="NAME", help=options.DEVICE_HELP)
     options.add_part(command)
     command.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="a setting"
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting as for `upscale`; can be repeated",
     )
     command.add_argument("--overwrite", action="store_true", help="replace an existing file")
     command.add_argument("--json", action="store_true", help="print JSON")

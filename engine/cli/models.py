@@ -35,8 +35,10 @@ place, UPREEL_MIRROR (or HF_ENDPOINT) another download server.
 
 def register(add: Callable[..., Any]) -> None:
     """Put `models` with its verbs on the command line."""
-    command = add("models", run, "list, download, verify, import or remove model files", _EXAMPLES)
-    verbs = command.add_subparsers(title="verbs", metavar="VERB", required=True)
+    command = add(
+        "models", run, "list, download, verify, import, convert or remove model files", _EXAMPLES
+    )
+    verbs = command.add_subparsers(title="subcommands", metavar="SUBCOMMAND", required=True)
     add_verb(verbs, "list", _list, "show which model files are installed")
     verb = add_verb(verbs, "download", _download, "download files, or all files of a model")
     verb.add_argument("ids", nargs="+", metavar="ID", help="name from `models list`")
@@ -52,7 +54,7 @@ def register(add: Callable[..., Any]) -> None:
     how = verb.add_mutually_exclusive_group()
     how.add_argument("--copy", action="store_true", help="copy them to Upreel's folder (default)")
     how.add_argument("--link", action="store_true", help="use them in place")
-    verb = add_verb(verbs, "convert", _convert, "keep a published file in a smaller format")
+    verb = add_verb(verbs, "convert", _convert, "convert a published file to a smaller format")
     verb.add_argument("id", metavar="ID", help="a file or model that has other formats: swiftvr")
     verb.add_argument("--to", metavar="FORMAT", default="", help="bf16 (default), fp16, int8, fp8")
     verb.add_argument(

@@ -29,7 +29,7 @@ _EXAMPLES = """examples:
 def register(add: Callable[..., Any]) -> None:
     """Put `presets` with its verbs on the command line."""
     command = add("presets", run, "list, save, export, import or remove presets", _EXAMPLES)
-    verbs = command.add_subparsers(title="verbs", metavar="VERB", required=True)
+    verbs = command.add_subparsers(title="subcommands", metavar="SUBCOMMAND", required=True)
     add_verb(verbs, "list", _list, "list the presets for this computer")
     verb = add_verb(verbs, "save", _save, "save settings under a name")
     verb.add_argument("title", metavar="TITLE")

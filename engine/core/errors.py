@@ -214,7 +214,7 @@ class WrongModel(WeightsError, code="wrong-model"):
 
 
 class WrongNumbers(WeightsError, code="wrong-numbers"):
-    """Tensors are stored in a format that these weights cannot have (whole numbers)."""
+    """Tensors have a format, a scale or values that these weights cannot have."""
 
 
 class UnknownKeys(WeightsError, code="unknown-keys"):

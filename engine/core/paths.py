@@ -53,7 +53,7 @@ _chosen_jobs_folder = ""
 
 
 def choose_jobs_folder(folder: str) -> None:
-    """Let this process keep its jobs in another folder; "" for the one of delivery."""
+    """Let this process keep its jobs in another folder; "" for the default one."""
     global _chosen_jobs_folder
     _chosen_jobs_folder = folder
 
@@ -64,7 +64,7 @@ def jobs_folder() -> Path:
 
 
 def own_jobs_folder() -> Path:
-    """The one of delivery: jobs that were begun there stay there."""
+    """Default folder of jobs: jobs that were begun there stay there."""
     return openable(data_folder() / "jobs")
 
 

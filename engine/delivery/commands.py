@@ -60,7 +60,7 @@ def register(add: Callable[..., Any]) -> None:
     """Put `runtime` and `update` with their verbs on the command line."""
     text = "list, download, import, select or remove NVIDIA builds of torch"
     command = add("runtime", _run_runtime, text, _RUNTIME)
-    verbs = command.add_subparsers(title="verbs", metavar="VERB", required=True)
+    verbs = command.add_subparsers(title="subcommands", metavar="SUBCOMMAND", required=True)
     add_verb(verbs, "list", _list, "show which runtimes are installed, which one is used, and why")
     verb = add_verb(
         verbs, "install", _install, "download a runtime, test it and use it from now on"
@@ -76,7 +76,7 @@ def register(add: Callable[..., Any]) -> None:
     verb.add_argument("id", metavar=f"ID|{start.BUNDLED}")
     verb = add_verb(verbs, "remove", _remove, "remove a runtime")
     verb.add_argument("id", metavar="ID")
-    verb = add_verb(verbs, "try", _try, "load the runtime of this process and compute with it")
+    verb = add_verb(verbs, "try", _try, "test the torch that this process uses")
     verb.add_argument("--out", type=Path, metavar="FILE", help="write the result as JSON")
     verb = add_verb(
         verbs, "compile", _compile, "compile the modules of an installed runtime for fast starts"
@@ -88,7 +88,7 @@ def register(add: Callable[..., Any]) -> None:
         "check for a newer version of Upreel, download and install it",
         _UPDATE,
     )
-    verbs = command.add_subparsers(title="verbs", metavar="VERB", required=True)
+    verbs = command.add_subparsers(title="subcommands", metavar="SUBCOMMAND", required=True)
     add_verb(verbs, "check", _check_update, "show whether a newer version exists")
     add_verb(verbs, "download", _download_update, "download its setup, or resume the download")
     add_verb(

@@ -50,7 +50,7 @@ def _register_machines(add: Callable[..., Any]) -> None:
     command = add("machines", _machines, "list, pair or forget other computers", _MACHINES_EXAMPLES)
     command.set_defaults(verb=_list)
     command.add_argument("--json", action="store_true", help="print JSON")
-    verbs = command.add_subparsers(title="verbs", metavar="VERB")
+    verbs = command.add_subparsers(title="subcommands", metavar="SUBCOMMAND")
     verb = add_verb(verbs, "pair", _pair, "pair with a computer, or wait for one")
     verb.add_argument(
         "address", nargs="?", metavar="ADDRESS", help="address that the waiting computer shows"

@@ -1,9 +1,9 @@
 """The process that runs jobs on a GPU, started, fed and ended by the process of the window.
 
-A GPU that is lost answers nothing more to the process that used it. So that is none of the window:
-another process goes on with the job, at the next segment, as a start after any interruption does.
-All that a job receives and reports is plain data, which goes through a pipe. A process stays for
-the next job, and ends after some minutes without one.
+A GPU that is lost answers nothing more to the process that used it. So jobs on a GPU run outside
+the window's process: another process goes on with the job, at the next segment, as a start after
+any interruption does. All that a job receives and reports is plain data, which goes through a pipe.
+A process stays for the next job, and ends after some minutes without one.
 
 The window's process opens no CUDA context for jobs. Jobs on a CPU, jobs with several workers, and
 jobs of a computer that starts no process run in the window's, see `run_here`.

@@ -60,8 +60,8 @@ class StoredJob:
 class JobStore:
     """The folder of job folders.
 
-    Jobs that were begun in the one of delivery are found there, and those in one that the user had
-    chosen before: such a folder is remembered as long as it holds jobs.
+    Jobs are also found in the default folder, and in folders that the user chose earlier: such a
+    folder is remembered as long as it holds jobs.
     """
 
     def __init__(self, root: Path) -> None:

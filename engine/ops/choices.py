@@ -1,8 +1,8 @@
 """Choices that change rounding, kept with a job: the same at each start and on each device of it.
 
 Trials choose for the device at hand: the form of a convolution, a backend of attention, a kernel or
-torch. A job keeps what its first frames were computed with. When it is resumed, and on another GPU
-or another computer, the same is computed after a check that it is right there, or it is refused.
+torch. A job keeps what its first frames were computed with. When it is resumed, or runs on another
+GPU or computer, the device first checks that the choice is right there; one that fails is refused.
 """
 
 from __future__ import annotations

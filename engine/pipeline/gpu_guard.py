@@ -30,7 +30,7 @@ _MOST_LETTERS = 200  # of what torch says
 
 @contextmanager
 def cared_for(context: JobContext) -> Iterator[None]:
-    """Around all of a job; afterwards nothing of it is held, however it ended.
+    """Process-wide state during a whole job; afterwards nothing of it is left, however it ended.
 
     Args:
         context: Context of the job, which then watches the GPU and frees its memory in a pause.

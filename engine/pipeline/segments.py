@@ -66,7 +66,7 @@ class SegmentRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Segments that follow each other and lack, and what has to be known of the video before them.
+    """Run of missing segments, and what has to be known of the video before them.
 
     With this and the source they can be made anywhere: they are the same as those of a job that
     makes all segments in a row.

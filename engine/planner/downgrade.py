@@ -33,9 +33,9 @@ def next_plan(
 ) -> Plan | None:
     """The plan to go on with; None where there is none.
 
-    Of two passes that one changes which failed, else that which needs more memory, and if it cannot
-    the other one. Which of them overflowed is not known: the first one, which costs less, is
-    widened first. Where decoding of latents failed, nothing else changes.
+    Of two passes the one that failed changes; if that is unknown, the one that needs more memory;
+    if it cannot, the other one. Which of them overflowed is not known: the first one, which costs
+    less, is widened first. Where decoding of latents failed, nothing else changes.
 
     Where the driver could not pin main memory ("pinning"), the plan stays, without pinned memory:
     slower copies, the same tiles and clips. One that pins nothing becomes smaller.

@@ -196,6 +196,6 @@ def with_copying(computing: float, copying: float) -> float:
 
 
 def restore_seconds(gpu: GpuSpec, pixels: float) -> float:
-    """Seconds of bringing n pixels of the result to their size and colours, and away."""
+    """Seconds to resize, colour-convert and download n pixels of the result."""
     moving = pixels * _RESTORE_BYTES / (gpu.bandwidth * SHARES.bandwidth)
     return moving + pixels * _TRANSFER_BYTES / (gpu.link_bandwidth * _PAGED_SHARE)

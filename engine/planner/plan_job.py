@@ -145,9 +145,9 @@ def bare_plan(request: Request, budget: Budget, rates: Rates) -> Plan:
 
 
 def _is_brief(plan: Plan, video: VideoInfo) -> bool:
-    """Whether a job takes little enough time for a larger model than it needs.
+    """Whether a job is short enough for a model that serves only short jobs.
 
-    Without a model the plans of both are one. A stream of unknown length has no frame count.
+    Without a model both plans are the same. A stream of unknown length has no frame count.
     """
     is_copy = plan.work.model == "none"
     return is_copy or (video.frame_count > 0 and plan.seconds <= _MOST_AUTOMATIC_S)

@@ -26,6 +26,6 @@ def test_the_gpu_is_named_in_whole_words_in_a_narrow_window(bench, language, gpu
 
 def test_a_pretended_gpu_fills_the_gauges_and_is_called_so(bench):
     bench.measure(replace(GPU, is_pretended=True))
-    assert bench.find("gpuText").whole.endswith(" · pretended")
+    assert bench.find("gpuText").whole.endswith(" · simulated")
     assert bench.find("videoMemory").isVisible()
     assert "does not have it" in bench.find("gpuChip").toolTip()

@@ -126,7 +126,7 @@ class Machine:
 
 
 def paired(folder: Path, count: int, *, silence: str = "30s") -> tuple[Endpoint, list[Machine]]:
-    """A endpoint and some machines that are not started and may come in."""
+    """An endpoint and some machines that are not started yet and may join."""
     host = folder / "host"
     machines = [Machine(folder / f"machine_{number}", "") for number in range(1, count + 1)]
     with computer(host):

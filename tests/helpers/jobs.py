@@ -194,7 +194,7 @@ def segment_files(folder: Path) -> dict[str, bytes]:
 
 
 class NeverComplete(Checkpoint):
-    """Who makes the last span does not know what of the film lacks."""
+    """Checkpoint whose `complete` does nothing: other segments may still be missing."""
 
     def complete(self) -> None:
         pass

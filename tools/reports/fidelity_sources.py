@@ -167,7 +167,7 @@ def _times() -> list[Source]:
         words = ("-vf", uneven, "-fps_mode", "vfr")
         found.append(_film(f"variable frame rate in {container}", f"vfr.{container}", *words))
     for delay in ("0.3", "-0.3"):
-        about = f"sound {delay} s later than the video"
+        about = f"sound 0.3 s {'earlier' if delay[0] == '-' else 'later'} than the video"
         found.append(Source(about=about, name=f"sound{delay}.mp4", make=_delayed(delay)))
     found.append(Source(about="edit list: starts inside a GOP", name="edit.mp4", make=_edited))
     return found

@@ -1,4 +1,4 @@
-"""Download and start: what a film lacks comes first, the program starts again, the film runs."""
+"""Download and start: missing files come first, the program restarts, the video runs."""
 
 from dataclasses import replace
 
@@ -170,7 +170,7 @@ def test_a_failure_says_why_and_lite_is_one_press_away(bench, kind):
     assert OFFLINE.message not in texts(bench.program.runtime.card), "once is enough"
     assert not bench.engine.tasks.waiting(FILE)
     assert primary(bench).startswith("Download and start")
-    assert bench.find("planOffer0").text() == "Use Lite meanwhile"
+    assert bench.find("planOffer0").text() == "Use Lite for now"
     bench.engine.notices = ()
     bench.press("planOffer0")
     bench.hear()

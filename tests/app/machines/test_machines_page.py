@@ -156,7 +156,7 @@ def test_the_page_says_whom_this_computer_works_for(bench):
     helped = replace(STUDIO, state="helped", devices=(), free_bytes=0)
     page(bench, is_lent=True, lent_to="Studio", machines=(helped,))
     shown = whole(bench)
-    for text in ("Now working for Studio.", "Uses this computer", STUDIO.address):
+    for text in ("Now working for Studio.", "Using this computer", STUDIO.address):
         assert text in shown
     assert "Not connected" not in shown
 

@@ -35,7 +35,7 @@ from engine.settings.optimisations import DitSwitches
 
 
 def streams(config: DitConfig, blocks: int | None, device: str) -> bool:
-    """Whether anything comes and goes; a CPU, which is the host, keeps the text's share.
+    """Whether weights are streamed: blocks, or on a GPU the text's share of all blocks.
 
     Args:
         config: Configuration of the model.
