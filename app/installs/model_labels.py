@@ -49,7 +49,7 @@ _STATES: dict[PackageState, tuple[str, str, str, str]] = {  # icon, severity, te
     "damaged": ("error", "refusal", mark("Damaged"), "again"),
     "unverified": ("check", "info", mark("Installed, not verified"), "verify"),
     "here": ("check", "good", mark("Installed, verified"), "verify"),
-    "busy": ("info", "info", mark("Used by another program"), "download"),
+    "busy": ("info", "info", mark("Another program uses it"), "download"),
     "waiting": ("pause", "info", mark("Queued"), "stop"),
     "running": ("download", "good", "", "stop"),
     "failed": ("error", "refusal", mark("Failed"), "retry"),

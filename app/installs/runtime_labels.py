@@ -273,7 +273,7 @@ def _standing(state: RuntimeState, task: TaskState | None) -> Standing:
     if state.state == "here":
         return Standing("check", "info", tr("Installed, not selected"))
     if state.state == "busy":
-        return Standing("info", "info", tr("Used by another program"))
+        return Standing("info", "info", tr("Another program uses it"))
     if not state.suits_program:
         return Standing("info", "info", tr("For another system"))
     if state.state == "partial":

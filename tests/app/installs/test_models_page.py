@@ -161,7 +161,7 @@ def test_an_error_stands_in_its_row_with_a_hint_and_another_try(models):
 def test_a_damaged_file_is_fetched_again_and_a_busy_one_left_alone(models):
     models.put(VAE, state="busy")
     assert not models.button(VAE).isEnabled()
-    assert "Used by another program" in models.texts(VAE)
+    assert "Another program uses it" in models.texts(VAE)
     models.put(DIT, state="damaged")
     settle()
     assert list(cut_off(models.part(f"row-{DIT}"))) == [], "its longest text"
