@@ -33,7 +33,7 @@ from engine.verification.frame_order import (
     with_replaced,
 )
 from engine.verification.thumbnails import (
-    COLOUR_STEP,
+    SAMPLE_STEP,
     Thumbnail,
     Thumbnailer,
     VideoColours,
@@ -41,6 +41,7 @@ from engine.verification.thumbnails import (
     is_black_instead,
     likeness,
     share_far_off,
+    without_dots,
 )
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.frames import PlanarFrame
@@ -62,6 +63,7 @@ class DecodedFile:
     pts: array[int] = field(default_factory=lambda: array("q"))
     problems: list[Message] = field(default_factory=list)
     colours: VideoColours = field(default_factory=VideoColours)
+    shows_dots: bool = False  # whether the last sampled frame makes its greys of dots
     stated: set[str] = field(default_factory=set)  # kinds of statements, of any frame
     message_bytes: Counter[str] = field(default_factory=Counter)
     message_crc: Counter[str] = field(default_factory=Counter)
@@ -207,8 +209,10 @@ def _thumbnails(
 ) -> Iterator[Thumbnail]:
     for number, frame in enumerate(frames):
         file.add(frame)
-        if make.sees_colours and number % COLOUR_STEP == 0:
-            file.colours.add(make.colours(frame.planes))
+        if number % SAMPLE_STEP == 0:
+            file.shows_dots = make.shows_dots(frame.planes)
+            if make.sees_colours:
+                file.colours.add(make.colours(frame.planes))
         yield make(frame.planes)
 
 
@@ -224,6 +228,8 @@ def _nearest(
 
 def _judge(frames: FrameComparison, number: int, source: Thumbnail, result: Thumbnail) -> None:
     """Record the likeness of a frame of the result and its frame of the source."""
+    if frames.source.shows_dots:
+        source, result = without_dots(source), without_dots(result)
     alike = likeness(source, result)
     frames.alike.append(alike)
     if is_black_instead(source, result):

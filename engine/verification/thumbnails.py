@@ -23,7 +23,11 @@ _BOXES = 3  # boxes of whole pixels a cell is made of, in frames that have enoug
 _BLACK = 0.035  # of full scale: black after coding
 _NOT_BLACK = 0.10
 _FAR = 0.25  # of full scale: a cell that shows something else
-COLOUR_STEP = 4  # one frame in four is sampled for its colours
+# Part of full scale by which neighbouring pixels differ where dots stand for greys; in photographs
+# it is 0.01 to 0.08.
+_DOTTED = 0.15
+_ROW_STEP = 8  # one row in eight is looked at for dots
+SAMPLE_STEP = 4  # one frame in four is sampled for its colours and for dots
 _COLOUR_SIDE = 4  # cells of a side
 _COLOUR_BLOCK = 6  # sampled frames whose mean is kept
 _MOST_COLOUR_OFF = 0.25  # energy of the difference over that of the source: half of the saturation
@@ -81,6 +85,11 @@ class Thumbnailer:
         if self._mirrored:  # FFmpeg mirrors the stored picture, then rotates it
             grey = grey[:, ::-1]
         return np.ascontiguousarray(np.rot90(grey, -self._quarter_turns))
+
+    def shows_dots(self, planes: Sequence[Codes]) -> bool:
+        """Whether a frame makes its greys of dots, as pictures with two colours do."""
+        rows = planes[1 if self._chroma == "rgb" else 0][::_ROW_STEP].astype(np.int32)
+        return bool(np.abs(np.diff(rows)).sum() > _DOTTED * self._span * rows.size)
 
     def colours(self, planes: Sequence[Codes]) -> Colours:
         """Mean colours of coarse cells; those of grey are 0."""
@@ -188,6 +197,14 @@ def _blocks(grey: Thumbnail) -> Thumbnail:
     padded = np.pad(grey, ((0, -rows % 4), (0, -columns % 4)), mode="symmetric")
     rows, columns = padded.shape
     return padded.reshape(rows // 4, 4, columns // 4, 4).swapaxes(1, 2).reshape(-1, 16)
+
+
+def without_dots(grey: Thumbnail) -> Thumbnail:
+    """Means over neighbouring cells: of dots a cell has some more or less than its share."""
+    rows, columns = grey.shape
+    padded = np.pad(grey, 1, mode="edge")
+    across = (padded[:, :columns] + 2 * padded[:, 1:-1] + padded[:, 2:]) / 4
+    return np.asarray((across[:rows] + 2 * across[1:-1] + across[2:]) / 4, np.float32)
 
 
 def share_far_off(source: Thumbnail, result: Thumbnail) -> float:

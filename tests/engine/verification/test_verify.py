@@ -324,6 +324,21 @@ def test_picture_to_picture(tmp_path: Path) -> None:
     assert codes(verify(small, other)) == {"likeness"}
 
 
+def test_greys_made_of_dots_are_compared_as_greys(tmp_path: Path) -> None:
+    y, x = np.mgrid[0:64, 0:96]
+    greys = {"source": x * 255 / 96, "other": y * 255 / 64}
+    dots = {
+        name: Image.fromarray(grey.astype(np.uint8)).convert("1") for name, grey in greys.items()
+    }
+    for name, image in dots.items():
+        image.save(tmp_path / f"{name}.png")
+    source, result, other = (tmp_path / f"{name}.png" for name in ("source", "result", "other"))
+    run(plan_of(source, result, JobSettings(model="lite", scale=4)), tmp_path / "job")
+    report = verify(source, result)
+    assert report.passed, report.problems
+    assert codes(verify(source, other)) == {"likeness"}
+
+
 def test_numbered_pictures(tmp_path: Path) -> None:
     small = make_pictures(tmp_path / "small", 12, size=(48, 32))
     large = make_pictures(tmp_path / "large", 12, size=(96, 64))
