@@ -17,7 +17,7 @@ from engine.core.geometry import Margins, Size
 from engine.core.units import ratio_text
 from engine.protocol.media import Change, ChangeKind, ColourTags, MediaInfo, Statement, VideoInfo
 from engine.video.colour_tags import chroma_location, hdr_of, tags_of
-from engine.video.planes import layout_of, planes_of
+from engine.video.planes import layout_of
 from engine.video.read.chapter_order import chapter_order
 from engine.video.read.clock import FrameTimes
 from engine.video.read.images import (
@@ -47,6 +47,7 @@ from engine.video.read.stream_info import (
     cropped,
     decoder_of,
     film_stream,
+    has_alpha,
     has_alpha_beside,
     hdr_metadata_of,
     marks_of,
@@ -54,6 +55,7 @@ from engine.video.read.stream_info import (
     other_programmes,
     other_streams,
     rotation_of,
+    shows_alpha,
     title_of,
 )
 
@@ -64,7 +66,7 @@ if TYPE_CHECKING:
 
 _FIELD_ORDERS = {2: "tt", 3: "bb", 4: "tb", 5: "bt"}
 _FIELD_CODECS = {"h264", "hevc", "mpeg2video", "vc1", "wmv3", "cavs"}
-_STILL_CONTAINERS = {"gif", "apng", "webp", "ico", "dds_pipe"}
+_STILL_CONTAINERS = {"gif", "apng", "webp", "ico", "fits"}  # and those of FFmpeg's pipes
 COUNT_SECONDS = 2.0  # time limit for counting frames
 _PROBED_FRAMES = 3
 _MAX_PACKETS = 2000
@@ -154,7 +156,7 @@ def _picture_info(path: Path, codec: str, count: int) -> VideoInfo:
         pixel_format=frame.format.name,
         chroma=layout.chroma,
         bit_depth=layout.bit_depth,
-        has_alpha=_has_alpha(frame),
+        has_alpha=has_alpha([frame], codec),
         frame_rate=SEQUENCE_RATE,
         time_base=1 / SEQUENCE_RATE,
         frame_count=count,
@@ -174,13 +176,6 @@ def _picture_data(path: Path) -> PictureData:
         return read_picture_data(path)
 
 
-def _has_alpha(frame: VideoFrame) -> bool:
-    """Whether there is alpha to keep: of a palette only when an entry is transparent."""
-    if frame.format.name == "pal8":
-        return bool((planes_of(frame, alpha=True)[3] < 255).any())
-    return layout_of(frame.format.name).has_alpha
-
-
 def _probe_film(path: Path, chosen: int) -> MediaInfo:
     with open_input(path) as container:
         stream = film_stream(path, container, chosen)
@@ -195,27 +190,37 @@ def _probe_film(path: Path, chosen: int) -> MediaInfo:
         video = cropped(_video_info(stream, first, counted), margins, coded_aspect)
         if video.duration is None and container.duration:
             video = replace(video, duration=Fraction(container.duration, av.time_base))
-        is_matroska = "matroska" in container.format.name
-        is_still = container.format.name in _STILL_CONTAINERS
+        name = container.format.name
+        is_still = name in _STILL_CONTAINERS or name.endswith("_pipe")
         if is_still:
             data = _picture_data(path)
-            video = replace(video, profile=data.colour_space, has_exif=data.says_anything)
+            video = replace(
+                video,
+                profile=data.colour_space,
+                has_exif=data.says_anything,
+                has_alpha=advised(lambda: shows_alpha(path, stream.index, COUNT_SECONDS), True),
+            )
+        is_image = is_still and video.frame_count == 1
+        if is_image:  # whatever time it is said to be shown
+            video = replace(video, frame_rate=SEQUENCE_RATE, duration=1 / SEQUENCE_RATE)
         media = MediaInfo(
             path=path,
-            kind="image" if is_still and video.frame_count == 1 else "video",
-            container=container.format.name,
+            kind="image" if is_image else "video",
+            container=name,
             bytes=check_readable(path),
             video=_estimated(video),
             streams=tuple(other_streams(container, stream.index, foreign)),
             chapters=tuple(chapters_of(container)),
-            chapter_order=advised(lambda: chapter_order(path), None) if is_matroska else None,
+            chapter_order=(
+                advised(lambda: chapter_order(path), None) if "matroska" in name else None
+            ),
             metadata=dict(container.metadata),
             start=clock_start(container, foreign),
             video_stream=chosen,
             is_cut_short=is_truncated(path),
             statements=stream_statements(container, stream.index),
         )
-        if media.kind == "image" and media.streams:  # an icon in several sizes
+        if is_image and media.streams:  # an icon in several sizes
             others = Statement(kind="images", value=str(len(media.streams)))
             media = replace(media, streams=(), statements=(*media.statements, others))
         for frame in first.frames:
@@ -278,8 +283,8 @@ def _video_info(stream: VideoStream, first: _Beginning, counted: PacketCount) ->
         pixel_format=frame.format.name,
         chroma=layout.chroma,
         bit_depth=layout.bit_depth,
-        has_alpha=_has_alpha(frame),
-        has_unread_alpha=first.has_alpha_beside and not _has_alpha(frame),
+        has_alpha=has_alpha(frames, codec),
+        has_unread_alpha=first.has_alpha_beside and not has_alpha(frames, codec),
         frame_rate=_rate(stream, counted, duration),
         time_base=base,
         start_pts=FrameTimes(stream).pts_of(frame),

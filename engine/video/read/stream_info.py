@@ -22,15 +22,19 @@ from engine.core.errors import InputError, UnsupportedMedia, memory_ran_out
 from engine.core.geometry import Margins, Size
 from engine.core.units import parse_fraction
 from engine.protocol.media import ChapterInfo, HdrMetadata, StreamInfo, StreamKind, VideoInfo
+from engine.video.planes import layout_of, planes_of
 from engine.video.read.media_file import check_size, open_input, packets_of, translated
 from engine.video.read.statements import side_data_of
 
 if TYPE_CHECKING:
+    from av import VideoFrame
     from av.container import InputContainer
     from av.video.stream import VideoStream
 
 # FFmpeg's own decoders leave transparency out; those of libvpx give it with these pixels only.
 _WITH_ALPHA = {("vp8", "yuv420p"): "libvpx", ("vp9", "yuv420p"): "libvpx-vp9"}
+# Decoders that give alpha for every file: of animations, and of JPEGs with four colours.
+_ALWAYS_WITH_ALPHA = frozenset({"gif", "apng", "mjpeg"})
 
 _ROUNDING = 0.005  # of a shape that is stated as a width and a height, px
 _COVER = Disposition.attached_pic | Disposition.timed_thumbnails
@@ -81,6 +85,44 @@ def decoder_of(stream: VideoStream) -> VideoCodecContext:
     decoder = CodecContext.create(name, "r")
     assert isinstance(decoder, VideoCodecContext)
     return decoder
+
+
+def has_alpha(frames: Iterable[VideoFrame], codec: str) -> bool:
+    """Whether there is alpha to keep.
+
+    A channel of the file counts whatever it holds. Where only the decoder or a palette gives one,
+    a frame must show it.
+
+    Args:
+        frames: av.VideoFrame, decoded.
+        codec: FFmpeg's name.
+    """
+    for frame in frames:
+        layout = layout_of(frame.format.name)
+        if not layout.has_alpha:
+            return False
+        if frame.format.name != "pal8" and codec not in _ALWAYS_WITH_ALPHA:
+            return True
+        if (planes_of(frame, alpha=True)[-1] < (1 << layout.bit_depth) - 1).any():
+            return True
+    return False
+
+
+def shows_alpha(path: Path, index: int, seconds: float) -> bool:
+    """Whether a frame of an animation is transparent; True where this takes too long to see.
+
+    Raises:
+        InputError: The file cannot be read.
+    """
+    deadline = time.monotonic() + seconds
+    with open_input(path) as container, translated(path):
+        stream: Any = container.streams[index]
+        codec = stream.codec_context.codec.canonical_name
+        for packet in packets_of(container, stream):
+            frames = stream.decode(packet)
+            if has_alpha(frames, codec) or time.monotonic() > deadline:
+                return True
+    return False
 
 
 def has_alpha_beside(stream: VideoStream, packet: Any) -> bool:

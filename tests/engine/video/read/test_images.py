@@ -89,6 +89,35 @@ def test_a_palette_has_alpha_only_where_something_is_transparent(tmp_path: Path)
     np.testing.assert_array_equal(np.stack(frame.planes[:3], axis=2), true)
 
 
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("suffix", ["gif", "png"])
+def test_an_animation_has_alpha_only_where_a_frame_is_transparent(
+    suffix: str, count: int, tmp_path: Path
+) -> None:
+    for is_clear in (False, True):
+        pages = [Image.fromarray(number_picture(n, 32, 32)).quantize(200) for n in range(count)]
+        if suffix == "png":
+            pages = [page.convert("RGBA") for page in pages]
+        if is_clear:
+            pages[-1].paste(250 if suffix == "gif" else (0, 0, 0, 0), (8, 8, 24, 24))
+        how = {"transparency": 250, "disposal": 2} if suffix == "gif" else {}
+        path = tmp_path / f"{is_clear}.{suffix}"
+        pages[0].save(path, save_all=True, append_images=pages[1:], optimize=False, **how)
+        media = probe(path)
+        expected = is_clear or (suffix == "png" and media.kind == "image")  # it has the channel
+        assert media.video.has_alpha == expected
+
+
+def test_a_jpeg_with_four_colours_has_no_alpha(tmp_path: Path) -> None:
+    picture = Image.fromarray(number_picture(3, 32, 32))
+    picture.convert("CMYK").save(tmp_path / "a.jpg", quality=95)
+    media = probe(tmp_path / "a.jpg")
+    assert not media.video.has_alpha
+    with FrameReader(media) as reader:
+        (frame,) = reader
+    np.testing.assert_allclose(np.stack(frame.planes, axis=2), np.asarray(picture), atol=12)
+
+
 def test_the_rotation_of_a_camera_is_read(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6  # turn by 90 degrees clockwise
@@ -103,8 +132,9 @@ def test_an_animation_is_a_film_and_a_single_gif_a_picture(tmp_path: Path) -> No
         pages[0].save(tmp_path / name, save_all=True, append_images=pages[1:], duration=100)
         assert probe(tmp_path / name).kind == "video"
     assert probe(tmp_path / "a.gif").video.frame_count == 4
-    pages[0].save(tmp_path / "b.gif")
-    assert probe(tmp_path / "b.gif").kind == "image"
+    pages[0].save(tmp_path / "b.gif", duration=10)
+    media = probe(tmp_path / "b.gif")
+    assert (media.kind, media.video.frame_rate) == ("image", 25), "whatever time it is shown"
     with FrameReader(probe(tmp_path / "b.gif")) as reader:
         assert len(list(reader)) == 1
 

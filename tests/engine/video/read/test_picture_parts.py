@@ -98,12 +98,14 @@ def test_raw_photographs_are_refused_as_that(tmp_path: Path, content: bytes) -> 
     assert (caught.value.code, caught.value.case) == ("unsupported-media", "camera-raw")
 
 
-@pytest.mark.parametrize("name", ["a.ico", "a.dds"])
-def test_icons_and_textures_are_images(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["a.ico", "a.dds", "a.pbm", "a.xbm"])
+def test_icons_textures_and_bitmaps_are_images(tmp_path: Path, name: str) -> None:
     how = {"sizes": [(16, 16), (64, 64)]} if name == "a.ico" else {}
-    _image(mode="RGBA").resize((64, 64)).save(tmp_path / name, **how)
+    mode = "1" if name in ("a.pbm", "a.xbm") else "RGBA"
+    _image(mode="RGBA").resize((64, 64)).convert(mode).save(tmp_path / name, **how)
     media = probe(tmp_path / name)
     assert (media.kind, str(media.video.size), media.streams) == ("image", "64x64", ())
+    assert media.video.frame_rate == 25, "whatever the container says"
     assert [one.kind for one in media.statements] == (["images"] if name == "a.ico" else [])
 
 
