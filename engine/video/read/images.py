@@ -51,8 +51,8 @@ _MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (0, b"XPDS", "dpx"),
     (0, b"\x00\x00\x00\x0cjP  \r\n\x87\n", "jpeg2000"),
     (0, b"\xff\x4f\xff\x51", "jpeg2000"),
-    (0, b"\xff\x0a", "libjxl"),
-    (0, b"\x00\x00\x00\x0cJXL \r\n\x87\n", "libjxl"),
+    (0, b"\xff\x0a", "jpegxl"),
+    (0, b"\x00\x00\x00\x0cJXL \r\n\x87\n", "jpegxl"),
     (0, b"qoif", "qoi"),
     (0, b"8BPS", "psd"),
     (0, b"#?RADIANCE", "hdr"),
@@ -70,7 +70,7 @@ _NEEDS_SUFFIX = {
     "ppm": {".ppm", ".pnm"},
     "pam": {".pam"},
     "pfm": {".pfm"},
-    "libjxl": {".jxl"},
+    "jpegxl": {".jxl"},
 }
 _CANON_RAW = b"ftypcrx "  # CR3
 _HEIF_BRANDS = {
@@ -89,7 +89,7 @@ def picture_codec(path: Path) -> str:
 
     Raises:
         SourceMissing, SourceUnreadable, UnreadableMedia: Raised by `check_readable`.
-        UnsupportedMedia: It is a raw photograph of a camera.
+        UnsupportedMedia: It is a raw photograph of a camera, or a kind that nothing here decodes.
     """
     check_readable(path)
     suffix = path.suffix.lower()
@@ -103,11 +103,13 @@ def picture_codec(path: Path) -> str:
         return photograph_kind
     for offset, mark, codec in _MAGIC:
         if header[offset : offset + len(mark)] == mark:
-            suffixes = _NEEDS_SUFFIX.get(codec)
-            is_video = (codec == "png" and b"acTL" in header) or (
-                codec == "webp" and _is_animated(header)
-            )
-            return codec if not is_video and (suffixes is None or suffix in suffixes) else ""
+            if suffix not in _NEEDS_SUFFIX.get(codec, {suffix}):
+                return ""
+            if codec == "jpegxl":
+                raise UnsupportedMedia("jpeg-xl", name=path.name, path=path)
+            if codec == "webp" and _is_animated(header):
+                raise UnsupportedMedia("animated-webp", name=path.name, path=path)
+            return "" if codec == "png" and b"acTL" in header else codec
     return _SUFFIX_ONLY.get(suffix, "")
 
 

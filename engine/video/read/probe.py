@@ -151,7 +151,7 @@ def _picture_info(path: Path, codec: str, count: int) -> VideoInfo:
         tags = replace(tags, transfer="iec61966-2-1")
     return VideoInfo(
         index=0,
-        codec="jpegxl" if codec == "libjxl" else codec,
+        codec=codec,
         size=Size(frame.width, frame.height),
         pixel_format=frame.format.name,
         chroma=layout.chroma,

@@ -181,6 +181,18 @@ def test_bad_pictures_and_missing_sequences_are_refused(tmp_path: Path) -> None:
         assert refused.value.hint
 
 
+def test_formats_without_a_decoder_are_refused_as_what_they_are(tmp_path: Path) -> None:
+    pages = [Image.fromarray(number_picture(n, 48, 32)) for n in range(2)]
+    pages[0].save(tmp_path / "a.webp", save_all=True, append_images=pages[1:])
+    (tmp_path / "a.jxl").write_bytes(b"\xff\x0a" + bytes(20))
+    (tmp_path / "b.jxl").write_bytes(b"\0\0\0\x0cJXL \r\n\x87\n" + bytes(20))
+    for name, case in (("a.webp", "animated-webp"), ("a.jxl", "jpeg-xl"), ("b.jxl", "jpeg-xl")):
+        with pytest.raises(UnsupportedMedia) as caught:
+            probe(tmp_path / name)
+        assert caught.value.case == case
+        assert "PNG" in caught.value.hint
+
+
 def test_the_part_of_a_jpeg_that_is_there_is_shown(tmp_path: Path) -> None:
     whole = make_picture(tmp_path / "a.jpg", 3, size=(640, 480), pixel_format="yuvj420p")
     media = probe(cut_short(whole, tmp_path / "b.jpg", 0.7))
