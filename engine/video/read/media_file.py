@@ -357,12 +357,16 @@ def png_end(file: Readable) -> int | None:
             return at
 
 
-def jpeg_end(file: Readable) -> int | None:
+def jpeg_end(file: Readable, start: int = 0) -> int | None:
     """Bytes up to the end of a JPEG, without what follows it; None where the end is missing.
 
     Small images and videos follow the photograph of many phones.
+
+    Args:
+        file: The file.
+        start: Offset at which the JPEG begins.
     """
-    at = 2
+    at = start + 2
     while True:
         file.seek(at)
         head = file.read(4)

@@ -197,7 +197,8 @@ _MOST_BYTES = 1 << 24  # of a profile, and of EXIF
 _MOST_CHUNKS = 1 << 16
 _EXIF_MARK, _PROFILE_MARK = b"Exif\0\0", b"ICC_PROFILE\0"
 _PROFILE_HEADER = 128
-_XMP_MARK, _IPTC_MARK = b"http://ns.adobe.com/xap/1.0/\0", b"Photoshop 3.0\0"
+_XMP_MARK = b"http://ns.adobe.com/xap/1.0/\0"
+_RESOURCES_MARK, _IPTC = b"Photoshop 3.0\0", b"8BIM\x04\x04"  # IPTC is one of the resources
 _OTHERS_OF_TIFF = {700: "xmp", 33723: "iptc"}  # tags
 _XMP_KEY = b"XML:com.adobe.xmp"
 _PNG_TEXTS = (b"tEXt", b"zTXt", b"iTXt")
@@ -309,7 +310,7 @@ def _of_jpeg(file: RetryingFile) -> PictureData:
         data = _at(file, offset, size) if marker in (0xE1, 0xE2, 0xED) else b""
         if data.startswith(_XMP_MARK):
             also.add("xmp")
-        elif data.startswith(_IPTC_MARK):
+        elif data.startswith(_RESOURCES_MARK) and _IPTC in data:
             also.add("iptc")
         elif marker == 0xFE:
             also.add("text-entries")

@@ -20,6 +20,7 @@ _IS_REDUCED = 1  # bit of the kind of image: a smaller copy
 _OF_A_SENSOR = {32803, 34892}  # colours of each pixel by a mosaic of filters, linear ones
 _SAMPLES = {3: "H", 4: "I"}  # TIFF's types of whole numbers
 _CANON = b"CR"
+_JPEG = b"\xff\xd8\xff"
 _MPF, _XMP = b"MPF\0", b"http://ns.adobe.com/xap/1.0/\0"
 _GAIN_MAP = re.compile(rb"hdrgm:Version|HDRGainMap")
 _DEPTH_MAP = re.compile(rb"GDepth:|Semantic=\"Depth\"")
@@ -115,10 +116,22 @@ def _in_jpeg(file: RetryingFile) -> dict[str, int]:
         head = _at(file, at, _HEAD_BYTES)
         kind = "gain-map" if _GAIN_MAP.search(head) else "images"
         found[kind] = found.get(kind, 0) + 1
+    following = 0 if _MPF in data else _following_jpegs(file, end)
+    if following:
+        found["images"] = following
     file.seek(end)
     if _VIDEO.search(file.read_all()):
         found["motion-video"] = 1
     return found
+
+
+def _following_jpegs(file: RetryingFile, end: int | None) -> int:
+    """Number of JPEGs without a list that follow one another, as in Motion JPEG."""
+    count = 0
+    while end is not None and count < _MOST_PAGES and _at(file, end, 3) == _JPEG:
+        end = jpeg_end(file, end)
+        count += 1
+    return count
 
 
 def _further_images(data: bytes) -> list[int]:

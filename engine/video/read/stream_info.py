@@ -126,8 +126,19 @@ def shows_alpha(path: Path, index: int, seconds: float) -> bool:
 
 
 def has_alpha_beside(stream: VideoStream, packet: Any) -> bool:
-    """Whether a packet of Matroska or WebM holds transparency beside what its codec codes."""
+    """Whether transparency is stored beside what the codec of a stream codes.
+
+    In packets of Matroska or WebM, and in another track of an animated AVIF.
+    """
+    if _is_animated_avif(stream.container):
+        others = (one for one in stream.container.streams.video if one.index != stream.index)
+        return any(one.frames > 1 and one.codec_context.pix_fmt == "gray" for one in others)
     return _states_alpha(stream) and packet.has_sidedata("matroska_block_additional")
+
+
+def _is_animated_avif(container: Any) -> bool:
+    """Whether all images of a file belong to one animation: frames, alpha and the first frame."""
+    return bool(container.metadata.get("major_brand") == "avis")
 
 
 def _states_alpha(stream: VideoStream) -> bool:
@@ -227,7 +238,8 @@ def other_streams(
         foreign: Streams of other programmes.
     """
     for stream in container.streams:
-        if stream.index != film:
+        is_of_film = _is_animated_avif(container) and stream.type == "video"
+        if stream.index != film and not is_of_film:
             is_foreign = stream.index in foreign
             yield replace(_stream_info(stream), is_of_other_programme=is_foreign)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PIL import Image
+from PIL import Image, features
 from PIL.PngImagePlugin import PngInfo
 
 from engine.core.errors import EngineError
@@ -41,6 +41,21 @@ def _motion_photo(path: Path) -> None:
     path.write_bytes(path.read_bytes() + film.read_bytes())
 
 
+def _motion_jpeg(path: Path) -> None:
+    for number in (5, 6, 7):
+        with path.open("ab") as file:
+            _image(number).save(file, "JPEG")
+
+
+def _resolution_of_photoshop(path: Path) -> None:
+    _image().save(path)
+    resource = b"8BIM\x03\xed\0\0" + struct.pack(">IIHHIHH", 16, 300 << 16, 1, 1, 300 << 16, 1, 1)
+    segment = b"Photoshop 3.0\0" + resource
+    data = path.read_bytes()
+    head = data[:2] + b"\xff\xed" + struct.pack(">H", 2 + len(segment)) + segment
+    path.write_bytes(head + data[2:])
+
+
 def _layers(path: Path) -> None:
     """A PSD as its format asks: header, no palette, no resources, three layers, the whole image."""
     planes = b"".join(band.tobytes() for band in _image().split())
@@ -56,6 +71,8 @@ def _layers(path: Path) -> None:
         ("a.jpg", _multi_picture, {"images": "2"}),
         ("b.jpg", _gain_map, {"gain-map": "1"}),
         ("c.jpg", _motion_photo, {"motion-video": "1"}),
+        ("d.jpg", _motion_jpeg, {"images": "2"}),
+        ("e.jpg", _resolution_of_photoshop, {}),  # it is no IPTC
         ("a.psd", _layers, {"layers": "3"}),
         ("one.tif", lambda path: _image().save(path), {}),
         ("one.jpg", lambda path: _image().save(path), {}),
@@ -73,6 +90,18 @@ def test_all_that_is_left_out_is_named(
     assert [(one.code, one.case) for one in notices] == [("statement-left-out", "parts")] * len(
         stated
     )
+
+
+@pytest.mark.skipif(not features.check("avif"), reason="Pillow writes no AVIF")
+@pytest.mark.parametrize("mode", ["RGB", "RGBA"])
+def test_tracks_of_an_animated_avif_are_no_other_videos(tmp_path: Path, mode: str) -> None:
+    pages = [_image(number, mode) for number in range(3)]
+    for page in pages if mode == "RGBA" else ():
+        page.paste((0, 0, 0, 0), (8, 8, 24, 24))
+    pages[0].save(tmp_path / "a.avif", save_all=True, append_images=pages[1:])
+    media = probe(tmp_path / "a.avif")
+    assert (media.kind, media.video.frame_count, media.streams) == ("video", 3, ())
+    assert media.video.has_unread_alpha == (mode == "RGBA")
 
 
 def _tiff(*tags: tuple[int, int], mark: bytes = b"II*\0\x08\0\0\0") -> bytes:
