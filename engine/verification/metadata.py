@@ -23,6 +23,7 @@ from engine.protocol.report import Check
 from engine.verification.frames import FrameComparison
 from engine.video.colour_tags import assumed_matrix, assumed_range
 from engine.video.read.statements import with_statements
+from engine.video.write.codecs import STATING_COLOURS
 from engine.video.write.containers import CONTAINERS, Container, source_family
 from engine.video.write.picture_data import HOLDING_DATA, is_true_of
 from engine.video.write.statements import StatedResult, name_of
@@ -95,19 +96,25 @@ def _seen_shape(video: VideoInfo) -> Fraction:
 def tags_check(source: VideoInfo, result: MediaInfo, plan: PicturePlan | None) -> Check:
     """Matrix, range, primaries and transfer: the source's, or where it has none a fair guess.
 
-    A picture file cannot carry them all; it passes.
+    A picture file cannot carry them all: of PNG the last two are compared, unless it has a profile.
     """
-    if result.kind != "video":
-        return Check(code="tags", passed=True, message=message("check.tags.pictures"))
+    names: tuple[str, ...] = _TAGS
+    is_picture = result.kind != "video"
+    if is_picture:
+        is_able = result.video.codec in STATING_COLOURS and not result.video.profile
+        names = tuple(name for name in _TAGS[2:] if is_able and getattr(source.tags, name))
+        if not names:
+            return Check(code="tags", passed=True, message=message("check.tags.pictures"))
     faults = []
-    for name in _TAGS:
+    for name in names:
         was, now = getattr(source.tags, name), getattr(result.video.tags, name)
         allowed = _allowed(name, source, result.video, plan)
         if now not in allowed:
             expected = alternatives([_value(value) for value in sorted(allowed)])
             fault = {"result": _value(now), "expected": expected, "source": _value(was)}
             faults.append(message("check.tags.fault", tag=name, **fault))
-    if not _is_kept_hdr((plan or source).hdr_metadata, result.video.hdr_metadata):
+    wanted = None if is_picture else (plan or source).hdr_metadata
+    if not _is_kept_hdr(wanted, result.video.hdr_metadata):
         faults.append(message("check.tags.hdr"))
     values = {"source": _tags_text(source.tags), "output": _tags_text(result.video.tags)}
     return Check.of_faults("tags", "wrong", faults, message("check.tags.kept"), **values)

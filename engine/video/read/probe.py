@@ -166,6 +166,7 @@ def _picture_info(path: Path, codec: str, count: int) -> VideoInfo:
         is_mirrored=is_mirrored,
         tags=tags,
         hdr=hdr_of(tags),
+        hdr_metadata=hdr_metadata_of([frame], codec),
         profile=data.colour_space,
         has_exif=data.says_anything,
     )

@@ -48,7 +48,7 @@ from engine.video.write.picture_data import HOLDING_DATA, is_true_of
 
 _FLAT_ANIMATIONS = ("gif", "webp", "apng")  # transparency there is rarely meant for a video
 _HDR = {"pq": "PQ (HDR10)", "hlg": "HLG"}
-_STATING_HDR = ("png",)  # images that state transfer and primaries
+STATING_COLOURS = ("png",)  # images that state transfer and primaries
 _MOST_THREADS = 16  # more cost memory and bring little
 _INTERCHANGE_BITS = 10  # what players and televisions decode; 12 bits only on request
 _NEAREST: dict[Chroma, tuple[Chroma, ...]] = {
@@ -381,7 +381,7 @@ def picture_notices(media: MediaInfo, picture: PicturePlan) -> Iterator[Notice]:
     """
     video = media.video
     is_picture = picture.codec in IMAGE_CODECS
-    if video.hdr and is_picture and picture.codec not in _STATING_HDR:
+    if video.hdr and is_picture and picture.codec not in STATING_COLOURS:
         yield Notice(
             code="hdr-unstated",
             severity="warning",

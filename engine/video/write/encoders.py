@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from engine.core.errors import OutOfMemory, memory_ran_out
 from engine.core.geometry import Size
@@ -250,6 +251,12 @@ def colour_options(tags: ColourTags) -> dict[str, str]:
         if value and value not in ("unknown", "unspecified", "reserved"):
             options[option] = _OPTION_VALUES.get(name, {}).get(value, value)
     return options
+
+
+def tag_like(frame: Any, context: Any) -> None:
+    """Give a frame the colours of an open encoder: some read those of frames."""
+    for name in ("colorspace", "color_range", "color_primaries", "color_trc"):
+        setattr(frame, name, int(getattr(context, name)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from engine.protocol.plan import PicturePlan, Plan
 from engine.video.read.images import sequence_file
 from engine.video.read.picture_data import read_picture_data
 from engine.video.write.containers import output_suffix, picture_name
-from engine.video.write.encoders import colour_options
+from engine.video.write.encoders import colour_options, tag_like
 from engine.video.write.picture_data import HOLDING_DATA, kept, with_picture_data
 from engine.video.write.segment_file import SegmentFile, writing
 
@@ -69,6 +69,8 @@ class ImageSegment:
             context.time_base = Fraction(1, 25)
             context.sample_aspect_ratio = picture.sample_aspect
             context.options = {**picture.options, **colour_options(picture.tags)}
+            context.open()
+            tag_like(frame, context)
             packets = [*context.encode(frame), *context.encode(None)]
         except FFmpegError as err:
             if memory_ran_out(err):

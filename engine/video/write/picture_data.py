@@ -16,7 +16,8 @@ from engine.video.read.picture_data import PROFILE, Exif, PictureData, Tag, read
 
 _PNG_HEAD = 8 + 25  # bytes: its mark and the chunk IHDR, which comes first
 _SPACES = {"rgb": "RGB", "gray": "GRAY"}
-_OTHER_COLOURS = (b"sRGB", b"gAMA", b"cHRM", b"cICP")  # a profile takes the place of these
+_OTHER_COLOURS = (b"sRGB", b"gAMA", b"cHRM", b"cICP")
+_HDR_TRANSFERS = (16, 18)  # PQ and HLG in ITU-T H.273
 _UNDEFINED = 7
 
 
@@ -64,8 +65,14 @@ def _in_png(file: bytes, profile: bytes, exif: Exif | None) -> bytes:
         parts.append(_chunk(b"iCCP", b"ICC profile\0\0" + zlib.compress(profile)))
     if exif is not None:
         parts.append(_chunk(b"eXIf", exif.written()))
-    parts += [chunk for chunk in _chunks(file) if not profile or chunk[4:8] not in _OTHER_COLOURS]
+    parts += [chunk for chunk in _chunks(file) if not (profile and _is_replaced(chunk))]
     return b"".join(parts)
+
+
+def _is_replaced(chunk: bytes) -> bool:
+    """Whether a profile takes the place of what a chunk states; it cannot state PQ and HLG."""
+    states_hdr = chunk[4:8] == b"cICP" and chunk[9] in _HDR_TRANSFERS
+    return chunk[4:8] in _OTHER_COLOURS and not states_hdr
 
 
 def _chunk(name: bytes, data: bytes) -> bytes:

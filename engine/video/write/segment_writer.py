@@ -28,6 +28,7 @@ from engine.video.write.encoders import (
     colour_options,
     encoder_options,
     own_scheduling,
+    tag_like,
     with_threads,
 )
 from engine.video.write.image_files import ImageSegment
@@ -35,7 +36,6 @@ from engine.video.write.segment_file import rename_durably, writing
 
 _TICK = Fraction(1, 1000)  # of Matroska: time stamp n ms is frame n of a segment
 _DELAY = 64  # frames: more than any encoder reorders
-_TAGS_OF_FRAME = ("colorspace", "color_range", "color_primaries", "color_trc")
 
 
 class _Sink(Protocol):
@@ -188,8 +188,7 @@ class _VideoFile:
             raise
 
     def write(self, frame: VideoFrame, index: int) -> None:
-        for name in _TAGS_OF_FRAME:  # some encoders read those of frames, others the context's
-            setattr(frame, name, int(getattr(self._context, name)))
+        tag_like(frame, self._context)
         frame.pts = index
         frame.time_base = self._context.time_base
         self._mux(self._context.encode(frame))

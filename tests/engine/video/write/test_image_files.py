@@ -10,8 +10,10 @@ from engine.core.errors import Cancelled, DiskFull, OutputError, OutputUnwritabl
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
+from engine.verification.metadata import tags_check
 from engine.video.planes import planes_of
 from engine.video.read.probe import probe
+from engine.video.write.image_files import export_images
 from engine.video.write.segment_file import SegmentFile
 from engine.video.write.segment_writer import SegmentWriter
 from tests.helpers.clips import make_clip, make_picture, make_pictures
@@ -83,6 +85,35 @@ def test_a_film_becomes_numbered_pictures_on_request(tmp_path: Path) -> None:
     mux_all(media, replace(plan, output=target), segments_of(media, plan, tmp_path), target)
     assert sorted(p.name for p in target.iterdir())[0] == "frame_000001.png"
     assert len(list(target.iterdir())) == 6
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        {"primaries": "bt2020", "transfer": "smpte2084"},
+        {"primaries": "smpte432", "transfer": "iec61966-2-1"},
+        {"primaries": "bt709", "transfer": "iec61966-2-1"},
+        {"transfer": "bt470m"},
+    ],
+)
+def test_png_states_the_colours_of_its_source(tags: dict[str, str], tmp_path: Path) -> None:
+    source = make_picture(tmp_path / "a.png")
+    plan = plan_of(probe(source), tmp_path / "b.png", IDENTITY)
+    picture = replace(plan.picture, tags=replace(plan.picture.tags, **tags))
+    with SegmentWriter(tmp_path / "a.segment", picture) as writer:
+        writer.write(random_planes(picture, 1))
+    segment = SegmentFile(path=tmp_path / "a.segment", pts=(0,), durations=(1,))
+    export_images(
+        probe(source), plan, [segment], plan.output, control=Control(), progress=lambda *_: None
+    )
+    found = probe(plan.output).video
+    assert {name: getattr(found.tags, name) for name in tags} == tags
+    assert found.hdr == ("pq" if tags["transfer"] == "smpte2084" else "")
+    stated = replace(found.tags, **tags)
+    bare = make_picture(tmp_path / "bare.png")
+    for result, passes in ((plan.output, True), (bare, False)):
+        check = tags_check(replace(found, tags=stated), probe(result), None)
+        assert check.passed == passes
 
 
 def test_a_folder_that_cannot_be_finished_is_removed(tmp_path: Path, small_disk: Path) -> None:

@@ -1,6 +1,7 @@
 """Colour profile and EXIF of pictures, from every kind of file to both kinds of result."""
 
 import gc
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from engine.core.geometry import Size
 from engine.settings.schema import JobSettings
 from engine.verification.verify import verify
 from engine.video.read.picture_data import read_picture_data
 from engine.video.read.probe import probe
 from engine.video.write.codecs import picture_notices
+from engine.video.write.picture_data import with_picture_data
 from tests.helpers.jobs import plan_of as planned
 from tests.helpers.jobs import run
 from tests.helpers.photographs import (
@@ -113,6 +116,18 @@ def test_a_missing_profile_fails_the_check(tmp_path: Path) -> None:
     failed = [check for check in verify(source, bare).checks if not check.passed]
     assert [check.code for check in failed] == ["metadata"]
     assert str(failed[0].message) == "Metadata differs: ICC is lost; EXIF is lost."
+
+
+def test_a_profile_replaces_other_colours_but_not_hdr(tmp_path: Path) -> None:
+    make_photograph(tmp_path / "a.png", profile=srgb_profile())
+    plain = make_photograph(tmp_path / "b.png").read_bytes()
+    data = read_picture_data(tmp_path / "a.png")
+    for transfer, is_kept in ((16, True), (13, False)):
+        chunk = b"cICP" + bytes([9, transfer, 0, 1])
+        chunk = bytes([0, 0, 0, 4]) + chunk + zlib.crc32(chunk).to_bytes(4, "big")
+        found = with_picture_data(plain[:33] + chunk + plain[33:], data, Size(96, 64))
+        assert b"iCCP" in found
+        assert (b"cICP" in found) == is_kept
 
 
 def test_a_profile_in_many_parts_is_joined(tmp_path: Path) -> None:
