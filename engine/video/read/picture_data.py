@@ -1,4 +1,4 @@
-"""Data of an image besides its pixels: colour profile (ICC) and EXIF.
+"""Data of an image besides its pixels: colour profile (ICC), EXIF and resolution.
 
 Read from PNG, JPEG, WebP, TIFF and HEIF (HEIC, AVIF). TRAP: not from frames of PyAV 18.1, whose
 `side_data` cannot name EXIF, and frees the name of a PNG's profile twice.
@@ -12,6 +12,7 @@ import zlib
 from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
@@ -27,7 +28,7 @@ MARKS: dict[bytes, ByteOrder] = {b"II*\0": "<", b"MM\0*": ">"}
 _UNIT_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 1, 7: 1, 8: 2, 9: 4, 10: 4, 11: 4, 12: 8, 13: 4}
 _ITEM_BYTES = {**_UNIT_BYTES, 5: 8, 10: 8}  # a fraction has two parts
 _TYPE_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
-_SHORT, _LONG = 3, 4
+_SHORT, _LONG, _FRACTION = 3, 4, 5
 _MOST_TAGS, _MOST_BYTES = 1000, 1 << 24  # of a directory
 
 _ORIENTATION, _CAMERA, _PLACE = 0x0112, 0x8769, 0x8825
@@ -41,6 +42,9 @@ _ABOUT = frozenset(
     {0x10E, 0x10F, 0x110, 0x11A, 0x11B, 0x128, 0x131, 0x132, 0x13B, 0x13C, 0x4746, 0x4749, 0x8298}
     | set(range(0x9C9B, 0x9CA0))
 )
+_RESOLUTION = frozenset({0x11A, 0x11B, 0x128})
+_X_RESOLUTION, _Y_RESOLUTION, _UNIT = sorted(_RESOLUTION)
+_PER_METRE = {2: Fraction(10000, 254), 3: Fraction(100)}  # units: inch, centimetre
 _WIDTH, _HEIGHT = 0xA002, 0xA003
 # Untrue of other pixels in another file: components, compression, places in the picture, pixels to
 # a millimetre of the sensor, rules of JPEG.
@@ -74,7 +78,14 @@ class Exif:
     @property
     def says_anything(self) -> bool:
         """Whether there is more than the file's own structure."""
-        return bool(self.camera or self.place or _ABOUT & self.main.keys())
+        return bool(self.camera or self.place or (_ABOUT - _RESOLUTION) & self.main.keys())
+
+    @property
+    def resolution(self) -> tuple[int, int]:
+        """Dots per metre across and down the stored picture; (0, 0) where none are stated."""
+        unit = _PER_METRE.get(self._number(_UNIT) or 2, Fraction(0))
+        across, down = (self._fraction(tag) * unit for tag in (_X_RESOLUTION, _Y_RESOLUTION))
+        return round(across), round(down)
 
     def of_result(self, size: Size) -> Exif:
         """Entries that stay true for an upright image of another size; without its thumbnail."""
@@ -116,8 +127,26 @@ class Exif:
             return 0
         return int.from_bytes(tag.data, "little" if self.order == "<" else "big")
 
+    def _fraction(self, number: int) -> Fraction:
+        tag = self.main.get(number)
+        if tag is None or (tag.kind, tag.count) != (_FRACTION, 1):
+            return Fraction(0)
+        above, below = struct.unpack(f"{self.order}II", tag.data)
+        return Fraction(above, below) if below else Fraction(0)
+
     def _long(self, value: int) -> Tag:
         return Tag(_LONG, 1, struct.pack(f"{self.order}I", value))
+
+
+def resolution_tags(resolution: tuple[int, int], order: ByteOrder) -> dict[int, Tag]:
+    """Tags of a resolution in dots per metre: dots per inch, whole ones where these are meant."""
+    tags = {_UNIT: Tag(_SHORT, 1, struct.pack(f"{order}H", 2))}
+    for number, dots in zip((_X_RESOLUTION, _Y_RESOLUTION), resolution, strict=True):
+        inch = dots / _PER_METRE[2]
+        if round(round(inch) * _PER_METRE[2]) == dots:
+            inch = Fraction(round(inch))
+        tags[number] = Tag(_FRACTION, 1, struct.pack(f"{order}II", *inch.as_integer_ratio()))
+    return tags
 
 
 def read_exif(read_at: ReadAt) -> Exif:
@@ -195,6 +224,8 @@ _log = logging.getLogger(__name__)
 _PNG = b"\x89PNG\r\n\x1a\n"
 _MOST_BYTES = 1 << 24  # of a profile, and of EXIF
 _MOST_CHUNKS = 1 << 16
+_MOST_DOTS = 1 << 24  # per metre
+_JFIF_MARK = b"JFIF\0"
 _EXIF_MARK, _PROFILE_MARK = b"Exif\0\0", b"ICC_PROFILE\0"
 _PROFILE_HEADER = 128
 _XMP_MARK = b"http://ns.adobe.com/xap/1.0/\0"
@@ -210,18 +241,26 @@ class PictureData:
     """Data of one image; `profile` is b"" and `exif` None where there is none that makes sense.
 
     `turn` is clockwise degrees from the stored to the seen picture, and its mirroring after that.
+    `resolution` is dots per metre across and down the seen picture, (0, 0) where none are stated.
     `also` names what else it states and nothing here keeps: "xmp", "iptc", "text-entries".
     """
 
     profile: bytes = b""
     exif: Exif | None = None
     turn: tuple[int, bool] = (0, False)
+    resolution: tuple[int, int] = (0, 0)
     also: frozenset[str] = frozenset()
 
     @property
     def colour_space(self) -> str:
         """Colour space of the profile: "RGB", "GRAY", "CMYK", ...; "" without one."""
         return self.profile[16:20].decode("ascii", "replace").strip()
+
+    @property
+    def resolution_text(self) -> str:
+        """Resolution as users know it: "300 dpi"; "204 x 98 dpi" where it differs."""
+        across, down = (round(dots / _PER_METRE[2]) for dots in self.resolution)
+        return f"{across} dpi" if across == down else f"{across} x {down} dpi"
 
     @property
     def says_anything(self) -> bool:
@@ -256,6 +295,8 @@ def _read(file: RetryingFile) -> PictureData:
         return _of_png(file)
     if head.startswith(b"\xff\xd8"):
         return _of_jpeg(file)
+    if head.startswith(b"BM"):
+        return _data(b"", None, resolution=_whole(_at(file, 38, 8), "<ii"))
     if head[4:8] == b"ftyp":
         return _of_heif(file)
     return _of_webp(file) if head[8:] == b"WEBP" else PictureData()
@@ -275,7 +316,7 @@ def _of_heif(file: RetryingFile) -> PictureData:
 
 def _of_png(file: RetryingFile) -> PictureData:
     profile = exif = b""
-    also = set[str]()
+    resolution, also = (0, 0), set[str]()
     for name, offset, size in _chunks(file, start=len(_PNG), order="big"):
         if name in _PNG_TEXTS:
             key = _at(file, offset, min(size, 80)).partition(b"\0")[0]
@@ -286,9 +327,11 @@ def _of_png(file: RetryingFile) -> PictureData:
             profile = _unpacked(packed)
         elif name == b"eXIf":
             exif = _at(file, offset, size)
+        elif name == b"pHYs" and _at(file, offset + 8, 1) == b"\1":  # dots per metre
+            resolution = _whole(_at(file, offset, 8), ">II")
         elif name == b"IEND":
             break
-    return _data(profile, _exif(exif), also)
+    return _data(profile, _exif(exif), also, resolution)
 
 
 def _of_webp(file: RetryingFile) -> PictureData:
@@ -305,10 +348,14 @@ def _of_webp(file: RetryingFile) -> PictureData:
 
 
 def _of_jpeg(file: RetryingFile) -> PictureData:
-    exif, parts, also = b"", dict[int, bytes](), set[str]()
+    exif, parts, also, resolution = b"", dict[int, bytes](), set[str](), (0, 0)
     for marker, offset, size in _segments(file):
-        data = _at(file, offset, size) if marker in (0xE1, 0xE2, 0xED) else b""
-        if data.startswith(_XMP_MARK):
+        data = _at(file, offset, size) if marker in (0xE0, 0xE1, 0xE2, 0xED) else b""
+        if data.startswith(_JFIF_MARK):
+            unit = _PER_METRE.get(data[7] + 1, 0) if len(data) > 7 else 0  # 1: inch
+            across, down = (round(dots * unit) for dots in _whole(data[8:12], ">HH"))
+            resolution = across, down
+        elif data.startswith(_XMP_MARK):
             also.add("xmp")
         elif data.startswith(_RESOURCES_MARK) and _IPTC in data:
             also.add("iptc")
@@ -319,7 +366,8 @@ def _of_jpeg(file: RetryingFile) -> PictureData:
         elif data.startswith(_PROFILE_MARK):
             number = data[len(_PROFILE_MARK)] if size > len(_PROFILE_MARK) else 0
             parts[number] = data[len(_PROFILE_MARK) + 2 :]  # its number, and how many there are
-    return _data(b"".join(parts[number] for number in sorted(parts)), _exif(exif), also)
+    profile = b"".join(parts[number] for number in sorted(parts))
+    return _data(profile, _exif(exif), also, resolution)
 
 
 def _chunks(file: RetryingFile, *, start: int, order: str) -> Iterator[tuple[bytes, int, int]]:
@@ -378,10 +426,33 @@ def _exif(source: RetryingFile | bytes) -> Exif | None:
         return None
 
 
-def _data(profile: bytes, exif: Exif | None, also: Collection[str] = ()) -> PictureData:
-    """Keep a profile only if it is whole: it begins with its own size."""
+def _whole(data: bytes, kinds: str) -> tuple[int, int]:
+    """Two whole numbers; (0, 0) where there are none."""
+    if len(data) != struct.calcsize(kinds):
+        return 0, 0
+    first, second = struct.unpack(kinds, data)
+    return first, second
+
+
+def _data(
+    profile: bytes,
+    exif: Exif | None,
+    also: Collection[str] = (),
+    resolution: tuple[int, int] = (0, 0),
+) -> PictureData:
+    """Keep a profile only if it is whole (it begins with its size), a resolution if plausible."""
     is_whole = len(profile) > _PROFILE_HEADER and profile[36:40] == b"acsp"
     if not is_whole or int.from_bytes(profile[:4], "big") != len(profile):
         profile = b""
     turn = exif.turn if exif is not None else (0, False)
-    return PictureData(profile=profile, exif=exif, turn=turn, also=frozenset(also))
+    if exif is not None and not any(resolution):
+        resolution = exif.resolution
+    if not all(0 < dots < _MOST_DOTS for dots in resolution):
+        resolution = (0, 0)
+    return PictureData(
+        profile=profile,
+        exif=exif,
+        turn=turn,
+        resolution=resolution[::-1] if turn[0] in (90, 270) else resolution,
+        also=frozenset(also),
+    )

@@ -121,8 +121,11 @@ def _probe_picture(path: Path, codec: str) -> MediaInfo:
 
 def _statements_of_picture(path: Path, codec: str) -> tuple[Statement, ...]:
     with reading(path):
-        parts, also = parts_beside(path, codec), read_picture_data(path).also
-    return (*parts, *(Statement(kind=kind) for kind in sorted(also)))
+        parts, data = parts_beside(path, codec), read_picture_data(path)
+    also = [Statement(kind=kind) for kind in sorted(data.also)]
+    if any(data.resolution):
+        also.append(Statement(kind="resolution", value=data.resolution_text))
+    return (*parts, *also)
 
 
 def _probe_sequence(pattern: str, first: int, count: int) -> MediaInfo:
@@ -137,6 +140,7 @@ def _probe_sequence(pattern: str, first: int, count: int) -> MediaInfo:
         video=_picture_info(path, codec, count),
         pattern=pattern,
         first_number=first,
+        statements=_statements_of_picture(path, codec),
     )
 
 

@@ -1,4 +1,4 @@
-"""Colour profile and EXIF of a source's picture, put into finished PNG and TIFF files.
+"""Colour profile, EXIF and resolution of a source's picture, put into finished PNG and TIFF files.
 
 EXR and DPX have no place for them.
 """
@@ -12,7 +12,14 @@ from dataclasses import replace
 
 from engine.core.geometry import Size
 from engine.protocol.plan import PicturePlan
-from engine.video.read.picture_data import PROFILE, Exif, PictureData, Tag, read_exif
+from engine.video.read.picture_data import (
+    PROFILE,
+    Exif,
+    PictureData,
+    Tag,
+    read_exif,
+    resolution_tags,
+)
 
 _PNG_HEAD = 8 + 25  # bytes: its mark and the chunk IHDR, which comes first
 _SPACES = {"rgb": "RGB", "gray": "GRAY"}
@@ -52,27 +59,28 @@ def with_picture_data(file: bytes, data: PictureData, size: Size) -> bytes:
     exif = data.exif.of_result(size) if data.exif is not None else None
     if exif is not None and not exif.says_anything:
         exif = None
-    if not data.profile and exif is None:
-        return file
-    if file[1:4] == b"PNG":
-        return _in_png(file, data.profile, exif)
-    return _in_tiff(file, data.profile, exif)
+    kept = replace(data, exif=exif)
+    return _in_png(file, kept) if file[1:4] == b"PNG" else _in_tiff(file, kept)
 
 
-def _in_png(file: bytes, profile: bytes, exif: Exif | None) -> bytes:
+def _in_png(file: bytes, data: PictureData) -> bytes:
     parts = [file[:_PNG_HEAD]]
-    if profile:
-        parts.append(_chunk(b"iCCP", b"ICC profile\0\0" + zlib.compress(profile)))
-    if exif is not None:
-        parts.append(_chunk(b"eXIf", exif.written()))
-    parts += [chunk for chunk in _chunks(file) if not (profile and _is_replaced(chunk))]
+    if data.profile:
+        parts.append(_chunk(b"iCCP", b"ICC profile\0\0" + zlib.compress(data.profile)))
+    if data.exif is not None:
+        parts.append(_chunk(b"eXIf", data.exif.written()))
+    if any(data.resolution):
+        parts.append(_chunk(b"pHYs", struct.pack(">IIB", *data.resolution, 1)))
+    parts += [chunk for chunk in _chunks(file) if not _is_replaced(chunk, data)]
     return b"".join(parts)
 
 
-def _is_replaced(chunk: bytes) -> bool:
-    """Whether a profile takes the place of what a chunk states; it cannot state PQ and HLG."""
-    states_hdr = chunk[4:8] == b"cICP" and chunk[9] in _HDR_TRANSFERS
-    return chunk[4:8] in _OTHER_COLOURS and not states_hdr
+def _is_replaced(chunk: bytes, data: PictureData) -> bool:
+    """Whether data take the place of what a chunk states; a profile cannot state PQ and HLG."""
+    name = chunk[4:8]
+    states_hdr = name == b"cICP" and chunk[9] in _HDR_TRANSFERS
+    by_profile = name in _OTHER_COLOURS and not states_hdr
+    return (bool(data.profile) and by_profile) or (any(data.resolution) and name == b"pHYs")
 
 
 def _chunk(name: bytes, data: bytes) -> bytes:
@@ -89,11 +97,13 @@ def _chunks(file: bytes) -> Iterator[bytes]:
         at += size
 
 
-def _in_tiff(file: bytes, profile: bytes, exif: Exif | None) -> bytes:
+def _in_tiff(file: bytes, data: PictureData) -> bytes:
     own = read_exif(lambda offset, count: file[offset : offset + count])
-    added = (exif or Exif(order=own.order)).in_order(own.order)
+    added = (data.exif or Exif(order=own.order)).in_order(own.order)
     main = {**own.main, **added.main}
-    if profile:
-        main[PROFILE] = Tag(_UNDEFINED, len(profile), profile)
+    if data.profile:
+        main[PROFILE] = Tag(_UNDEFINED, len(data.profile), data.profile)
+    if any(data.resolution):
+        main |= resolution_tags(data.resolution, own.order)
     whole = Exif(order=own.order, main=main, camera=added.camera, place=added.place)
     return whole.written(file)

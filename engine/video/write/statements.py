@@ -12,6 +12,7 @@ from engine.protocol.media import Hdr, MediaInfo, Statement
 from engine.protocol.plan import Notice, Plan
 from engine.video.read.hdr10_plus import UNWRITABLE
 from engine.video.write.containers import CONTAINERS, source_family
+from engine.video.write.picture_data import HOLDING_DATA
 from engine.video.write.track_header import states_projection, states_stereo3d
 
 # What the file of a picture holds besides the one that is taken.
@@ -21,13 +22,13 @@ _NAMED = frozenset(
     {
         *("stereo3d", "spherical", "captions", "afd", "time-code", "dolby-vision", "hdr10-plus"),
         *("hdr-vivid", "ambient-viewing", "icc-profile", "pan-scan", "lcevc", "reference-displays"),
-        *("stream-group", "view-id", "exif", "xmp", "iptc", "text-entries"),
+        *("stream-group", "view-id", "exif", "xmp", "iptc", "text-entries", "resolution"),
     }
     | PARTS
 )
 _DYNAMIC_HDR = frozenset({"dolby-vision", "hdr10-plus", "hdr-vivid"})
 _MINOR = frozenset({"afd", "ambient-viewing", "pan-scan", "reference-displays"})
-_MINOR |= {"xmp", "iptc", "text-entries"}
+_MINOR |= {"xmp", "iptc", "text-entries", "resolution"}
 CAPTIONED = frozenset({"h264", "hevc", "av1"})  # codecs that carry captions
 OF_FRAMES = frozenset({"captions", "hdr10-plus"})  # kept as messages in the packets
 _TIME_CODE = re.compile(r"^\d\d:\d\d:\d\d([:;.,])\d\d$")
@@ -69,6 +70,8 @@ class StatedResult:
 
     def keeps(self, statement: Statement) -> bool:
         """Whether this program writes such a statement into such a result."""
+        if statement.kind == "resolution":
+            return self.codec in HOLDING_DATA
         if self.container not in CONTAINERS:
             return False
         match statement.kind:
@@ -144,7 +147,7 @@ def has_own_colours(statement: Statement) -> bool:
 def _case_of(statement: Statement, result: StatedResult) -> str:
     if statement.kind in PARTS:
         return "parts"
-    if result.container not in CONTAINERS:
+    if result.container not in CONTAINERS and statement.kind != "resolution":
         return "pictures"
     if statement.kind == "hdr10-plus" and statement.value != UNWRITABLE:
         return "hdr10-plus"

@@ -1,6 +1,7 @@
 """Colour profile and EXIF of pictures, from every kind of file to both kinds of result."""
 
 import gc
+import struct
 import zlib
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from engine.video.read.picture_data import read_picture_data
 from engine.video.read.probe import probe
 from engine.video.write.codecs import picture_notices
 from engine.video.write.picture_data import with_picture_data
+from engine.video.write.statements import StatedResult, statement_notices
 from tests.helpers.jobs import plan_of as planned
 from tests.helpers.jobs import run
 from tests.helpers.photographs import (
@@ -108,6 +110,45 @@ def test_what_is_not_kept_is_said(tmp_path: Path) -> None:
     assert codes(other, "d.png") == ["profile-left-out.other-colours"]
     output = job(other, tmp_path / "d.png")
     assert read_picture_data(output).profile == b""
+
+
+@pytest.mark.parametrize("after", ["png", "tif"])
+@pytest.mark.parametrize("before", ["png", "jpg", "tif", "bmp"])
+def test_the_resolution_for_printing_is_kept(tmp_path: Path, before: str, after: str) -> None:
+    source, output = tmp_path / f"a.{before}", tmp_path / f"b.{after}"
+    Image.new("RGB", (32, 16)).save(source, dpi=(300, 150))
+    assert probe(source).stated("resolution") == "300 x 150 dpi"
+    assert job(source, output, model="none", scale=1) == output
+    with Image.open(output) as found:
+        assert found.info["dpi"] == pytest.approx((300, 150), abs=0.02)
+    assert verify(source, output).passed
+    Image.new("RGB", (32, 16)).save(output)
+    failed = [check for check in verify(source, output).checks if not check.passed]
+    assert [check.code for check in failed] == ["statements"]
+
+
+def test_the_resolution_of_a_turned_photograph_is_turned(tmp_path: Path) -> None:
+    exif = an_exif(orientation=6)
+    exif[0x11A], exif[0x11B], exif[0x128] = 300.0, 150.0, 2
+    source = make_photograph(tmp_path / "a.webp", exif=exif)
+    output = job(source, tmp_path / "b.png", model="none", scale=1)
+    assert probe(output).stated("resolution") == "150 x 300 dpi"
+
+
+def test_a_resolution_that_is_left_out_is_named_and_one_without_sense_is_none(
+    tmp_path: Path,
+) -> None:
+    Image.new("RGB", (32, 16)).save(tmp_path / "shot_1.tif", dpi=(300, 300))
+    media = probe(tmp_path / "shot_%d.tif")
+    for container, codec, is_named in (("sequence", "tiff", 0), ("sequence", "exr", 1)):
+        result = StatedResult(container=container, codec=codec, frame_rate=None)
+        assert len(list(statement_notices(media, result))) == is_named
+    for dots, unit in (((0, 5), 1), ((2**32 - 1, 5), 1), ((2, 1), 0)):
+        chunk = b"pHYs" + struct.pack(">IIB", *dots, unit)
+        chunk = bytes([0, 0, 0, 9]) + chunk + zlib.crc32(chunk).to_bytes(4, "big")
+        plain = make_photograph(tmp_path / "b.png").read_bytes()
+        (tmp_path / "c.png").write_bytes(plain[:33] + chunk + plain[33:])
+        assert probe(tmp_path / "c.png").statements == ()
 
 
 def test_a_missing_profile_fails_the_check(tmp_path: Path) -> None:
