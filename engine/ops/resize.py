@@ -40,6 +40,25 @@ def resize(frames: Tensor, size: Size) -> Tensor:
     )
 
 
+def with_beyond(result: Tensor, source: Tensor) -> Tensor:
+    """A result with what its source holds below 0 and above 1, which a model has not seen.
+
+    Without it lights above white would be cut off, and noise around black made brighter.
+
+    Args:
+        result: [T, C, H, W] float32, is changed.
+        source: [T, C, h, w] float32, nominally [0, 1].
+
+    Memory: two tensors like the source, and where it holds such values half of the result.
+    """
+    beyond = source - source.clamp(0, 1)
+    if bool(beyond.any()):
+        channels, height, width = result.shape[1:]
+        for plane, added in zip(result.chunk(channels, 1), beyond.chunk(channels, 1), strict=True):
+            plane.add_(resize(added, Size(width, height)))
+    return result
+
+
 def resize_in_light(frames: Tensor, size: Size, transfer: str) -> Tensor:
     """Sides that become smaller in linear light, the others by `resize`.
 

@@ -20,6 +20,7 @@ from engine.models.community.network import Recognised, recognised_file
 from engine.models.community.plan import HALO, CommunityPlan, NetworkCall, NetworkCost
 from engine.models.community.pretended import Meter, pretended
 from engine.models.load import assign
+from engine.ops.resize import with_beyond
 from engine.protocol.model_file_state import NetworkFacts
 from engine.protocol.plan import WeightsPlan
 
@@ -49,12 +50,18 @@ class CommunityUpscaler:
         return self._facts.scale
 
     def upscale(self, frames: Tensor, *near: Tensor) -> Tensor:
-        """Enlarge frames [T, 3, h, w] float32 to [T, 3, scale*h, scale*w] float32, 0 to 1.
+        """Enlarge frames [T, 3, h, w] to [T, 3, scale*h, scale*w], float32, nominally 0 to 1.
+
+        The network takes and gives 0 to 1; what the frames hold beyond is enlarged without it.
 
         Raises:
             NumericOverflow: The dtype is too narrow for the network.
             torch.OutOfMemoryError: The device refused.
         """
+        return with_beyond(self.inside(frames), frames)
+
+    def inside(self, frames: Tensor) -> Tensor:
+        """Enlarge the part of frames that lies between 0 and 1; see `upscale`."""
         is_one = self._call.batches or len(frames) == 1
         parts = [frames] if is_one else [frame[None] for frame in frames]
         with _same_noise(frames.device):
@@ -175,7 +182,7 @@ def _metered(weights: WeightsPlan, call: NetworkCall, size: Size) -> Meter:
             upscaler = CommunityUpscaler(found.model, found.facts, call)
             frame = torch.empty(1, 3, size.height, size.width)
         with pretended(found.mode) as meter:
-            upscaler.upscale(frame)
+            upscaler.inside(frame)
     except Exception as err:  # networks refuse a frame, or how it lies, with any class
         if memory_ran_out(err):
             raise
@@ -197,7 +204,7 @@ def _takes_batches(found: Recognised, call: NetworkCall, small: Size) -> bool:
     try:
         with pretended(found.mode):
             upscaler = CommunityUpscaler(found.model, found.facts, replace(call, batches=True))
-            return len(upscaler.upscale(torch.empty(2, 3, small.height, small.width))) == 2
+            return len(upscaler.inside(torch.empty(2, 3, small.height, small.width))) == 2
     except Exception as err:  # networks of one frame meet a second one with any class
         if memory_ran_out(err):
             raise

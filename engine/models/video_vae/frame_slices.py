@@ -8,7 +8,7 @@ from torch import Tensor
 from engine.core.errors import NumericOverflow
 from engine.core.geometry import Box, Size
 from engine.ops.colour.correction import blend_strength, correct_colour
-from engine.ops.resize import resize
+from engine.ops.resize import resize, with_beyond
 from engine.tiling.latent_clips import mirrored_indices, padded_length
 
 
@@ -56,8 +56,7 @@ def finished(
         result = correct_colour(colour, result, inside, scale=scale).clamp_(0, 1)
         if strength < 100:
             result = blend_strength(result, inside, strength / 100)
-    beyond = source - source.clamp(0, 1)
-    return result.add_(resize(beyond, size)) if bool(beyond.any()) else result
+    return with_beyond(result, source)
 
 
 class FiniteCheck:

@@ -144,14 +144,14 @@ class FirstPass(FramePass):
         return self._model is not None
 
     def run(self, frames: Tensor, first: int, *near: Tensor) -> Tensor:
-        """Clean frames [T, 3, h, w], 0 to 1; unchanged where there is no such pass.
+        """Clean frames [T, 3, h, w]; unchanged where there is no such pass.
 
         Raises:
             torch.OutOfMemoryError, Cancelled: As `FramePass.run`.
         """
         if self._model is None:
             return frames
-        cleaned = super().run(frames, first).clamp_(0, 1)  # as in a file between two jobs
+        cleaned = super().run(frames, first)
         self._context.end_piece("clean")
         return cleaned
 

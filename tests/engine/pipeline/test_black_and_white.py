@@ -1,4 +1,4 @@
-"""Levels below black and above white, which the built-in models keep."""
+"""Levels below black and above white, which models keep that take and give 0 to 1 as well."""
 
 from __future__ import annotations
 
@@ -6,19 +6,34 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from engine.settings.schema import JobSettings
 from engine.verification.verify import verify
+from tests.helpers.community import network, write_state
 from tests.helpers.fields import write_planes
 from tests.helpers.jobs import plan_of, planes_of, run
 
 BLACK, WHITE, NOISE = 16, 235, 6
 
 
+def _settings(kind: str, folder: Path) -> JobSettings:
+    """Of a built-in treatment, or of community models that copy pixels."""
+    if not kind.startswith("community"):
+        return JobSettings(model="lite", treatment=kind, codec="ffv1")
+    files = []
+    for scale in (1, 2):
+        state = network("Compact", upscale=scale).state_dict()
+        zeros = {name: torch.zeros_like(value) for name, value in state.items()}
+        files.append(str(write_state(folder / f"copies_x{scale}.pth", zeros)))
+    first = files[0] if kind != "community" else ""
+    return JobSettings(model="community", model_file=files[1], first_model=first, codec="ffv1")
+
+
 @pytest.mark.parametrize("level", [BLACK, WHITE + 12])
-@pytest.mark.parametrize("treatment", ["faithful", "restore"])
+@pytest.mark.parametrize("kind", ["faithful", "restore", "community", "community after another"])
 def test_noise_around_black_and_lights_above_white_keep_their_level(
-    treatment: str, level: int, tmp_path: Path
+    kind: str, level: int, tmp_path: Path
 ) -> None:
     """Cut off at black, its mean would be 2 levels brighter: a grey veil over each fade."""
     rng = np.random.default_rng(1)
@@ -28,7 +43,7 @@ def test_noise_around_black_and_lights_above_white_keep_their_level(
         for _ in range(4)
     ]
     film = write_planes(tmp_path / "film.mkv", frames, "yuv420p")
-    settings = JobSettings(model="lite", treatment=treatment, codec="ffv1")
+    settings = _settings(kind, tmp_path)
     plan = plan_of(film, tmp_path / "out.mkv", settings)
     run(plan, tmp_path / "job")
     for made, given in zip(planes_of(plan.output), planes_of(film), strict=True):
