@@ -207,7 +207,8 @@ class StreamInfo:
     channels: int = 0  # audio
     sample_rate: int = 0  # audio, Hz
     layout: str = ""  # audio: FFmpeg's name of its channels, as "5.1(side)"
-    sample_format: str = ""  # audio: FFmpeg's name of what its decoder gives, as "fltp"
+    # Audio: FFmpeg's name of what its decoder gives, as "fltp"; "" where it cannot be decoded.
+    sample_format: str = ""
     size: Size | None = None  # video, as stored
     is_of_other_programme: bool = False  # a broadcast may have several
     file_name: str = ""  # attachment

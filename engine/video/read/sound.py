@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, cast
@@ -128,6 +128,55 @@ def timed_samples(
                 at = following if seconds is None else float(seconds)
                 following = at + len(samples) / decoder.rate
                 yield at, samples
+
+
+_TRIED_S = 2.0  # s of packets without a frame that show that a track cannot be decoded
+_TRIED_BYTES = 32 << 20  # read for that at most: 2.5 s of a UHD Blu-ray
+
+
+def undecodable_tracks(media: MediaInfo) -> frozenset[int]:
+    """Indices of the sound tracks that cannot be decoded, found without reading far.
+
+    Where the first packets give nothing, which may be damage of the beginning, some in the middle
+    of the video count. A track without packets at either place counts as decodable.
+
+    Raises:
+        InputError: The file cannot be read.
+    """
+    tracks = frozenset(one.index for one in media.audio_streams if one.sample_format)
+    for part in (Fraction(0), Fraction(1, 2)):
+        if tracks:
+            tracks = _without_frames(media, tracks, part * (media.video.duration or 0))
+    return tracks
+
+
+def _without_frames(media: MediaInfo, tracks: Collection[int], place: Fraction) -> frozenset[int]:
+    """Tracks whose packets give nothing from a place on, s of the video."""
+    left, failed, begun = {*tracks}, set[int](), dict[int, float]()
+    size = 0  # of the packets, those of the video too: how far the file was read
+    with open_input(media.path, must_be_whole=False) as container, translated(media.path):
+        streams = {i: stream_at(media.path, container, i) for i in (media.video.index, *tracks)}
+        for stream in container.streams:
+            if stream.index not in streams:
+                stream.discard = Discard.all
+        if place:
+            container.seek(int((place + media.start) * av.time_base))
+        for packet in readable_packets(media.path, container, [*streams.values()]):
+            size += packet.size
+            if not left or size > _TRIED_BYTES:
+                break
+            if not packet.size or packet.stream.index not in left:
+                continue
+            index, time = packet.stream.index, packet.pts if packet.dts is None else packet.dts
+            seconds = float((time or 0) * (packet.time_base or 0))
+            if decoded_frames(streams[index], packet):
+                left.remove(index)
+            elif seconds - begun.setdefault(index, seconds) >= _TRIED_S:
+                left.remove(index)
+                failed.add(index)
+        else:  # the end of the file: decoders may hold frames back
+            failed |= {i for i in left & {*begun} if not decoded_frames(streams[i], None)}
+    return frozenset(failed)
 
 
 _LOUDNESS_RATE = 8000  # Hz: peaks are shown, nothing is heard

@@ -252,6 +252,8 @@ def refusal_of(container: str, stream: StreamInfo, media: MediaInfo) -> Message 
         return channels if needs_names and stream.kind == "audio" else None
     if not kind:
         return message("reason.stream.unknown-codec", title=into.title)
+    if stream.kind == "audio" and not stream.sample_format:
+        return message("reason.stream.undecodable", title=into.title, codec=kind)
     return message("reason.stream.codec", title=into.title, codec=kind)
 
 

@@ -191,6 +191,43 @@ def test_channels_that_change_within_a_track_are_named(tmp_path: Path) -> None:
     assert probe(output).audio_streams[0].channels == 2
 
 
+def garbled(source: Path, target: Path, count: int) -> MediaInfo:
+    """Facts of a copy whose first packets of sound cannot be decoded."""
+    damaged(source, target, lambda n, packet: changed(packet, slice(None)) if n < count else packet)
+    return probe(target)
+
+
+def test_sound_that_cannot_be_decoded_is_named_before_the_start(tmp_path: Path) -> None:
+    source, output = tmp_path / "b.mkv", tmp_path / "out.mov"
+    media = garbled(make_film(tmp_path / "a.mkv", "flac"), source, 1000)
+    assert [stream.copied for stream in plan_streams(media, "mkv")] == [True]
+    (notice,) = (one for one in stream_notices(media, "mov") if one.code == "stream-left-out")
+    assert "could not decode" in notice.message
+    assert notice.hint == "Choose the format MKV to keep it."
+    plan = plan_of(media, output, FAST)
+    assert not [*trial_notices(media, plan, tried(media, plan, Control()))]
+
+
+def test_damaged_first_packets_do_not_cost_a_track(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = make_film(tmp_path / "a.mkv", "flac")
+    half = garbled(source, tmp_path / "b.mkv", 5)
+    assert [stream.converted for stream in plan_streams(half, "mov")] == ["pcm_s16le"]
+    monkeypatch.setattr("engine.video.read.sound._TRIED_S", 0.2)
+    again = garbled(source, tmp_path / "c.mkv", 5)
+    assert [stream.converted for stream in plan_streams(again, "mov")] == ["pcm_s16le"], "middle"
+
+
+def test_the_trial_of_decoders_does_not_read_far(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = make_film(tmp_path / "a.mkv", "flac")
+    monkeypatch.setattr("engine.video.read.sound._TRIED_BYTES", 1000)
+    media = garbled(source, tmp_path / "b.mkv", 1000)
+    assert [stream.converted for stream in plan_streams(media, "mov")] == ["pcm_s16le"]
+
+
 LOSSES: dict[str, tuple[Callable[[int, av.Packet], av.Packet | None], str, str]] = {
     "one sample": (lambda n, packet: changed(packet) if n == 9 else packet, "content", "differ"),
     "a packet": (lambda n, packet: None if n == 9 else packet, "content", "differ"),
@@ -199,9 +236,9 @@ LOSSES: dict[str, tuple[Callable[[int, av.Packet], av.Packet | None], str, str]]
 }
 
 
-def changed(packet: av.Packet) -> av.Packet:
+def changed(packet: av.Packet, part: slice = slice(100, 101)) -> av.Packet:
     data = bytearray(bytes(packet))
-    data[100] ^= 1
+    data[part] = bytes(byte ^ 1 for byte in data[part])
     new = av.Packet(bytes(data))
     new.pts, new.dts, new.time_base = packet.pts, packet.dts, packet.time_base
     return new
