@@ -21,6 +21,7 @@ from engine.video.read.digest import NO_TIME, StreamDigest
 from engine.video.read.sound import timed_samples
 from engine.video.write.containers import (
     CONTAINERS,
+    FLAT,
     LOSSY_RATES,
     is_exact,
     names_channels,
@@ -268,9 +269,9 @@ def _text_pair(
     control: Control,
 ) -> StreamPair:
     """Texts compared as packets are."""
-    texts = []
+    texts, is_flat = [], streams[1].codec in FLAT
     for file, stream in zip((source, result), streams, strict=True):
-        digest = digest_of_texts(file.media, stream.index, control)
+        digest = digest_of_texts(file.media, stream.index, control, is_flat=is_flat)
         texts.append(replace(file, packets={**file.packets, stream.index: digest}))
     return _pair(texts[0], texts[1], streams, part_s, dropped)
 

@@ -339,7 +339,16 @@ def _is_same(
         return _sounds_alike(before, old, after, new)
     if old.get("codec_name") != codec and codec.startswith(_SAMPLES):
         return _has_same_samples(before, old, after, new)
+    if old.get("codec_name") != codec and codec == "mov_text":
+        texts = (_words(before.path, old["index"]), _words(after.path, new["index"]))
+        return texts[0] == texts[1]
     return before.sums.get(old["index"]) == after.sums.get(new["index"])
+
+
+def _words(path: Path, index: int) -> str:
+    """Texts of subtitles and their times, without styles."""
+    found = ffmpeg("-i", path, "-map", f"0:{index}", "-f", "srt", "-").decode()
+    return re.sub("<[^>]*>", "", found)
 
 
 def _sounds_alike(

@@ -32,7 +32,19 @@ _BIT_RATE = 40.0  # Mbit/s: enough for frames of this size
 
 def chosen_outputs() -> list[Source]:
     """All of them, in the order of the table."""
-    return [*_webm(), *_sound(), *_rates(), *_images()]
+    return [*_webm(), *_texts(), *_sound(), *_rates(), *_images()]
+
+
+def _texts() -> list[Source]:
+    """Subtitles of text that the container cannot hold."""
+    return [
+        _chosen(f"{about}, to {to}", name, _with_text(codec), container=to.lower())
+        for about, codec, name, to in (
+            ("SubRip", "subrip", "text3.mkv", "MP4"),
+            ("ASS", "ass", "text4.mkv", "MP4"),
+            ("WebVTT and chapters", "webvtt", "text5.mkv", "MOV"),
+        )
+    ]
 
 
 def _webm() -> list[Source]:

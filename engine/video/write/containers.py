@@ -38,6 +38,7 @@ _OF_24_BITS = frozenset(
     | {"pcm_s24daud", "wmalossless"}
 )
 STYLED = ("ass", "ssa")  # subtitles with fonts, colours and positions
+FLAT = ("mov_text",)  # subtitles whose texts cannot overlap
 _TEXTS = frozenset({*STYLED, "subrip", "mov_text", "webvtt"})
 _MARKS = frozenset({"default", "dub", "comment", "forced", "hearing_impaired", "visual_impaired"})
 _NUMBER = re.compile(r"%0?(\d*)d")
@@ -86,6 +87,7 @@ CONTAINERS: dict[str, Container] = {
         picture=frozenset({"h264", "hevc", "av1", "vp9"}),
         audio=_MOV_AUDIO | {"vorbis"},
         subtitle=frozenset({"mov_text", "dvd_subtitle"}),
+        text="mov_text",
         needs_channels=True,
         cover=frozenset({"mjpeg", "png"}),
         data=_DATA,
@@ -101,6 +103,7 @@ CONTAINERS: dict[str, Container] = {
         | {"pcm_u8", "pcm_s8", "pcm_s32be", "pcm_f32be", "pcm_f64be", "pcm_alaw", "pcm_mulaw"}
         | {"amr_nb", "amr_wb"},
         subtitle=frozenset({"mov_text"}),
+        text="mov_text",
         data=_DATA,
     ),
     "mkv": Container(

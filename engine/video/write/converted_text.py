@@ -1,14 +1,17 @@
 """Subtitles of text that a container cannot hold: written in its own format, and read to compare.
 
 FFmpeg's decoders give every format as events of ASS, of which its encoders write the text with
-italic, bold and underlined parts. Fonts, colours and positions of ASS have no place there.
+italic, bold and underlined parts. Positions of ASS have no place there; fonts and colours only in
+timed text, and not all of them.
 """
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
+from math import inf
 from typing import Any
 
 from av.codec import CodecContext
@@ -22,9 +25,14 @@ from engine.core.errors import memory_ran_out
 from engine.protocol.media import MediaInfo
 from engine.video.read.digest import StreamDigest
 from engine.video.read.media_file import open_input, readable_packets, stream_at, translated
-from engine.video.write.containers import STYLED
+from engine.video.write.containers import FLAT, STYLED
 
-_TEXT = 8  # number of commas before the text of an event
+logger = logging.getLogger(__name__)
+
+_TEXT, _STYLE_NAME = 8, 2  # numbers of commas before the text and the style of an event
+_USUAL_HEIGHT = "288"  # px of the frame for which FFmpeg's usual size of letters is meant
+_LEAST_S = Fraction(1, 200)  # shorter moments come from rounded times
+_UNKNOWN_S = 4  # length of texts whose end the source does not state
 _DRAWING = re.compile(r"\{[^}]*\\p[1-9][^}]*\}[^{]*")
 _COMMENT = re.compile(r"\{[^\\}]*\}")  # of ASS; elsewhere braces are text
 _STYLE = re.compile(r"\{\\[^}]*\}")
@@ -32,47 +40,122 @@ _BREAK = re.compile(r"\\[Nnh]|\s")
 _SIGNS = str.maketrans("", "", "{}\\\u2060")  # which formats write in ways of their own
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
+Moment = tuple[int, int, list[str]]  # start and duration in a time base, and texts
 
-def text_stream(output: OutputContainer, stream: Any, codec: str) -> Any:
-    """Add the stream of converted subtitles to a file.
+
+def text_stream(
+    output: OutputContainer, stream: Any, codec: str, time_base: Fraction | None = None
+) -> Any:
+    """Add the stream of converted subtitles to a file, with an encoder of its own.
 
     Args:
         output: To write.
         stream: Stream of the source.
         codec: Format of the result, as `Container.text`.
+        time_base: Time base of the packets; None for that of the source.
     """
-    new: Any = output.add_mux_stream(codec, time_base=stream.time_base)
+    stream.codec_context.open(strict=False)  # which makes the header
+    new: Any = output.add_stream(codec, time_base=time_base or stream.time_base)
+    new.codec_context.subtitle_header = stream.codec_context.subtitle_header or _usual_header()
+    if codec in FLAT:
+        new.codec_context.options = {"height": _USUAL_HEIGHT}
+        new.codec_context.codec_tag = "tx3g"  # see `copied_stream`
     new.disposition = int(stream.disposition)
     return new
 
 
+class ShownTexts:
+    """Texts that are shown at the same time, moment by moment: start, duration and texts of each.
+
+    Args:
+        base: Time base of the stream.
+    """
+
+    def __init__(self, base: Fraction) -> None:
+        self._least, self._unknown = _LEAST_S / base, round(_UNKNOWN_S / base)
+        self._shown: list[tuple[int, str]] = []  # the end of each text
+        self._at = 0  # since when these are shown
+        self._given: int | None = None  # start of a moment whose end was not known yet
+
+    def add(self, start: int, duration: int, texts: Iterable[str]) -> None:
+        """Add texts that begin together, after `before(start)`."""
+        self._shown += ((start + (duration or self._unknown), text) for text in texts)
+        self._at = start
+
+    def before(self, time: float) -> Iterator[Moment]:
+        """Moments that begin before a time, which no text that follows changes."""
+        while self._shown and self._at < time:
+            start, (length, texts) = self._at, self._next()
+            length = min(length, round(time) - start) if time < inf else length
+            self._at += length
+            self._shown = [one for one in self._shown if one[0] > self._at]
+            if length >= self._least and start != self._given:
+                yield start, length, texts
+
+    def due(self, time: float) -> Iterator[Moment]:
+        """The moment at which the last texts begin, if before a time; others may shorten it."""
+        if self._shown and self._at < time and self._at != self._given:
+            self._given = self._at
+            yield self._at, *self._next()
+
+    def _next(self) -> tuple[int, list[str]]:
+        length = min(end for end, _ in self._shown) - self._at
+        return length, [text for _, text in self._shown]
+
+
 class TextConverter:
-    """Packets of subtitles in another format, one for each packet of the source with a text.
+    """Packets of subtitles in another format.
+
+    Texts of MKV and WebM may overlap, and each packet of the source becomes one. Timed text shows
+    one packet at a time: it has one for each moment at which other texts are shown.
 
     Args:
         stream: Stream of the source.
-        codec: Format of the result.
+        new: Result of `text_stream`.
     """
 
-    def __init__(self, stream: Any, codec: str) -> None:
+    def __init__(self, stream: Any, new: Any) -> None:
         self._stream = stream
-        self._encoder: Any = CodecContext.create(codec, "w")
+        self._encoder = new.codec_context
+        self._shown = ShownTexts(stream.time_base)
 
-    def converted(self, packet: Any) -> Packet[Any] | None:
-        """The packet at the same time in the other format; None without a text."""
-        found = b"\n".join(map(self._encoded, events(self._stream, packet)))
-        if not found:
-            return None
-        new = Packet(found)
-        new.pts, new.dts, new.duration = packet.pts, packet.dts, packet.duration
-        new.time_base = packet.time_base
-        return new
+    def packets(self, packet: Any | None) -> Iterator[Packet[Any] | None]:
+        """Packets that are complete with the next one of the source; the rest for None.
 
-    def _encoded(self, event: str) -> bytes:
-        if self._encoder.subtitle_header is None:  # known as soon as a packet was decoded
-            known = self._stream.codec_context.subtitle_header
-            self._encoder.subtitle_header = known or _usual_header()
-        *head, text = event.split(",", _TEXT)
+        None stands for a text that the format refuses, as one of more than 64 kB.
+        """
+        texts = [] if packet is None else [*events(self._stream, packet)]
+        if packet is None:
+            yield from self._made(self._shown.before(inf))
+        elif texts and self._encoder.name in FLAT:
+            finished = [*self._shown.before(packet.pts)]
+            self._shown.add(packet.pts, packet.duration, texts)
+            yield from self._made(finished)
+        elif texts:
+            yield from self._made([(packet.pts, packet.duration, texts)])
+
+    def due(self, seconds: float) -> Iterator[Packet[Any] | None]:
+        """Packets that have begun, s, though their end is not known yet."""
+        yield from self._made(self._shown.due(seconds / self._stream.time_base))
+
+    def _made(self, moments: Iterable[Moment]) -> Iterator[Packet[Any] | None]:
+        for start, duration, texts in moments:
+            try:
+                new: Packet[Any] = Packet(self._encoded(texts))
+            except FFmpegError as err:
+                if memory_ran_out(err):
+                    raise
+                logger.info("a text of stream %d is refused: %s", self._stream.index, err)
+                yield None
+                continue
+            new.pts = new.dts = start
+            new.duration, new.time_base = duration, self._stream.time_base
+            yield new
+
+    def _encoded(self, texts: Sequence[str]) -> bytes:
+        *head, first = texts[0].split(",", _TEXT)
+        also = [text.split(",", _TEXT) for text in texts[1:]]
+        text = "".join([first, *(f"\\N{{\\r{one[_STYLE_NAME]}}}{one[-1]}" for one in also)])
         is_markup = self._encoder.name == "webvtt"
         safe = ",".join([*head, text.translate(_ENTITIES) if is_markup else text])
         return bytes(self._encoder.encode_subtitle(SubtitleSet.create(safe.encode(), 0, 1)))
@@ -107,8 +190,16 @@ def plain_text(event: str) -> str:
     return " ".join(text.translate(_SIGNS).split())
 
 
-def digest_of_texts(media: MediaInfo, index: int, control: Control) -> StreamDigest:
+def digest_of_texts(
+    media: MediaInfo, index: int, control: Control, *, is_flat: bool
+) -> StreamDigest:
     """Texts of a stream of subtitles, packet by packet, whatever its format.
+
+    Args:
+        media: The file.
+        index: Index of the stream.
+        control: Checked between packets.
+        is_flat: Whether texts count that are shown at the same time, as in timed text.
 
     Raises:
         InputError: The file cannot be read.
@@ -117,10 +208,19 @@ def digest_of_texts(media: MediaInfo, index: int, control: Control) -> StreamDig
     with open_input(media.path, must_be_whole=False) as source, translated(media.path):
         stream = stream_at(media.path, source, index)
         base = stream.time_base or Fraction(1, 1000)
-        found = StreamDigest(index=index, time_base=base)
+        found, shown = StreamDigest(index=index, time_base=base), ShownTexts(base)
+
+        def add_before(time: float) -> None:
+            for start, _, texts in shown.before(time):
+                found.add(" ".join(texts).encode(), start)
+
         for packet in readable_packets(media.path, source, [stream]):
             control.check()
             texts = [plain_text(event) for event in events(stream, packet)] if packet.size else []
-            if texts:
+            if texts and is_flat and packet.pts is not None:
+                add_before(packet.pts)
+                shown.add(packet.pts, packet.duration or 0, texts)
+            elif texts:
                 found.add(" ".join(texts).encode(), packet.pts)
+        add_before(inf)
         return found

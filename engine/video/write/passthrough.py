@@ -7,7 +7,7 @@ import logging
 import mimetypes
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -68,6 +68,8 @@ def copied_stream(output: OutputContainer, stream: Any, time_base: Fraction | No
     """Add a stream to a file, as it is in the source; a time base only where it is not its own."""
     new: Any = output.add_stream_from_template(stream, opaque=True)
     new.disposition = int(stream.disposition)
+    if new.codec_context is not None and stream.codec_context.codec_tag == "tx3g":
+        new.codec_tag = "tx3g"  # in MOV FFmpeg would take QuickTime's older text
     if time_base is not None:
         new.time_base = time_base
     return new
@@ -204,13 +206,14 @@ class CopiedStreams:
         plan = self._copied.get(stream.index)
         if plan is None or plan.kind == "attachment" or self._becomes_attachment(plan):
             return
-        if plan.converted:
-            is_text = plan.kind == "subtitle"
-            convert = text_stream if is_text else converted_stream
-            add = partial(convert, stream=stream, codec=plan.converted)
-        else:
-            base = self._fine_clock(stream.time_base) if plan.codec == "mov_text" else None
+        codec = plan.converted or plan.codec
+        base = self._fine_clock(stream.time_base) if codec == "mov_text" else None
+        if not plan.converted:
             add = partial(copied_stream, stream=stream, time_base=base)
+        elif plan.kind == "subtitle":
+            add = partial(text_stream, stream=stream, codec=codec, time_base=base)
+        else:
+            add = partial(converted_stream, stream=stream, codec=codec)
         try:
             trial = TrialMux(add, self._container.muxer, self._options)
         except Refusal as err:
@@ -221,7 +224,7 @@ class CopiedStreams:
         new.metadata.update(stream_metadata(stream.metadata))
         self._streams[stream.index] = new, trial
         if plan.converted and plan.kind == "subtitle":
-            self._texts[stream.index] = TextConverter(stream, plan.converted)
+            self._texts[stream.index] = TextConverter(stream, new)
         elif plan.converted:
             has_times = plan.converted.startswith("pcm_") and self._container.has_times
             self._converters[stream.index] = SoundConverter(stream, new, has_times=has_times)
@@ -294,10 +297,15 @@ class CopiedStreams:
                 break
             if index in self._converters:
                 yield from self._converted(index, packet, clock)
-            elif (timed := self._placed(packet, clock)) is not None:
-                yield timed
+            elif self._is_placed(packet, clock):
+                made = self._texts[index].packets(packet) if index in self._texts else (packet,)
+                yield from self._written(index, made, clock)
+            for other, texts in self._texts.items():
+                yield from self._written(other, texts.due(clock.seconds), clocks[other])
         for index in self._converters:
             yield from self._converted(index, None, clocks[index])
+        for index, texts in self._texts.items():
+            yield from self._written(index, texts.packets(None), clocks[index])
 
     def _parts(self, stream: Any, jumps: Sequence[Fraction]) -> PartClock:
         check = StampCheck(self._media.container) if stream.type == "audio" else None
@@ -313,28 +321,28 @@ class CopiedStreams:
         fastest = 2 * max(100_000, self._media.video.time_base.denominator, *rates)
         return base / max(1, round(fastest * base))
 
-    def _placed(self, packet: Any, clock: StreamClock) -> TimedPacket | None:
+    def _is_placed(self, packet: Any, clock: StreamClock) -> bool:
+        """Whether a packet belongs to a part; a subtitle across its ends is shortened."""
         is_text = packet.stream.type == "subtitle"
         if self._end is not None and not clock.cut_end(packet, self._end, is_text):
-            return None
-        if self._cuts_start and not clock.cut_start(packet, is_text):
-            return None
-        index = packet.stream.index
-        if index in self._texts:
-            try:
-                packet = self._texts[index].converted(packet)
-            except Refusal as err:
-                logger.info("a text of stream %d is refused: %s", index, err)
+            return False
+        return not self._cuts_start or clock.cut_start(packet, is_text)
+
+    def _written(
+        self, index: int, made: Iterable[Any], clock: StreamClock
+    ) -> Iterator[TimedPacket]:
+        """Packets for the result, as far as the muxer takes them; None counts as dropped."""
+        for packet in made:
+            timed = None if packet is None else self._taken(packet, index, clock)
+            if timed is not None:
+                yield timed
+            elif packet is None:
                 self.dropped[index] += 1
-                return None
-        return None if packet is None else self._taken(packet, index, clock)
 
     def _converted(self, index: int, packet: Any, clock: StreamClock) -> Iterator[TimedPacket]:
         first = Fraction(0) if self._cuts_start else None
-        for new in self._converters[index].packets(packet, first, self._end):
-            timed = self._taken(new, index, clock)
-            if timed is not None:
-                yield timed
+        made = self._converters[index].packets(packet, first, self._end)
+        yield from self._written(index, made, clock)
 
     def _taken(self, packet: Any, index: int, clock: StreamClock) -> TimedPacket | None:
         """A packet for the result, if the muxer takes it."""

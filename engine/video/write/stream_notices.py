@@ -10,6 +10,7 @@ from engine.protocol.media import MediaInfo, StreamInfo
 from engine.protocol.plan import Notice, PassPlan, Plan, Severity
 from engine.video.write.containers import (
     CONTAINERS,
+    FLAT,
     PICTURES,
     Container,
     bit_rate_of,
@@ -22,7 +23,7 @@ from engine.video.write.containers import (
 )
 
 _SOUND_TITLES = {"aac": "AAC", "opus": "Opus", "flac": "FLAC"}
-_TEXT_TITLES = {"webvtt": "WebVTT", "subrip": "SubRip"}
+_TEXT_TITLES = {"webvtt": "WebVTT", "subrip": "SubRip", "mov_text": "3GPP timed text"}
 _FILM = "film"  # of the messages about streams
 _KIND_VIDEO = message("stream.video")
 
@@ -187,9 +188,11 @@ def _text_notice(media: MediaInfo, container: str, plan: PassPlan) -> Notice:
         "why": plan.why,
         "better": _copying(media, container, stream)[0],
     }
+    case = "" if plan.converted == "subrip" else "unplaced"
     if plan.is_lossy:
-        return Notice(code="text-converted", case="styled", severity="warning", params=params)
-    return Notice(code="text-converted", severity="info", params=params)
+        case = "timed" if plan.converted in FLAT else "styled"
+    severity: Severity = "warning" if plan.is_lossy else "info"
+    return Notice(code="text-converted", case=case, severity=severity, params=params)
 
 
 def _kind(plan: PassPlan) -> Message:

@@ -196,13 +196,14 @@ def test_contradictions_of_name_container_and_codec_are_refused() -> None:
 
 def test_what_is_left_out_has_a_notice_that_proposes_mkv() -> None:
     font = StreamInfo(index=4, kind="attachment", codec="ttf")
-    about = media("a.mkv", (sound("aac"), subtitle("subrip"), font))
+    about = media("a.mkv", (sound("aac"), subtitle("hdmv_pgs_subtitle"), font))
     assert all(p.copied for p in plan_streams(about, "mkv"))
     assert [p.copied for p in plan_streams(about, "mp4")] == [True, False, False]
     notices = [*stream_notices(about, "mp4")]
     assert [n.code for n in notices] == ["stream-left-out", "stream-left-out", "container-changed"]
     assert [n.message for n in notices] == [
-        "Stream 2 (subtitle, subrip) is left out: MP4 does not support subrip.",
+        "Stream 2 (subtitle, hdmv_pgs_subtitle) is left out: MP4 does not support "
+        "hdmv_pgs_subtitle.",
         "Stream 4 (attachment, ttf) is left out: MP4 does not support attachments.",
         "The format of the result is MP4; the source has MKV.",
     ]

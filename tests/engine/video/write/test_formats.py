@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from fractions import Fraction
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +31,14 @@ from engine.video.write.codecs import (
     plan_picture,
 )
 from engine.video.write.containers import CONTAINERS, IMAGE_CODECS
+from engine.video.write.converted_text import ShownTexts, events, plain_text
 from engine.video.write.image_files import ImageSegment
 from engine.video.write.mux import tried
 from engine.video.write.segment_writer import SegmentWriter
 from engine.video.write.stream_notices import stream_notices
 from tests.helpers.clips import copied, make_clip
 from tests.helpers.plans import a_media
+from tests.helpers.program import ffmpeg
 from tests.helpers.results import make_identity, mux_all, plan_of, random_planes, segments_of
 
 FAST = JobSettings(model="none", speed="fast")
@@ -97,9 +101,9 @@ Dialogue: 0,0:00:00.20,0:00:00.24,Default,,0,0,0,,{\\p1}m 0 0 l 9 9{\\p0}
 """
 
 
-def with_texts(folder: Path) -> Path:
+def with_texts(folder: Path, spoken: str = SPOKEN) -> Path:
     """A video with subtitles of ASS and of SubRip."""
-    (folder / "a.ass").write_text(SPOKEN, "utf-8")
+    (folder / "a.ass").write_text(spoken, "utf-8")
     source = make_clip(folder / "a.mkv", frames=12, subtitles=("subrip",), b_frames=0)
     output = folder / "b.mkv"
     with (
@@ -142,21 +146,134 @@ def test_subtitles_of_text_become_webvtt_in_webm(tmp_path: Path) -> None:
     ]
     assert faults(media, output, plan) == {}
     found = [one for one in stream_notices(media, "webm") if one.code == "text-converted"]
-    assert [(one.case, one.severity) for one in found] == [("", "info"), ("styled", "warning")]
+    assert [(one.case, one.severity) for one in found] == [
+        ("unplaced", "info"),
+        ("styled", "warning"),
+    ]
     assert verify(media, output).passed
+    with_other_words(output, other, b"two\nlines", b"other words")
+    assert "differ" in faults(media, other, plan)["stream-content"]
 
-    with av.open(str(output)) as old, av.open(str(other), "w") as new:
-        added = {one: new.add_stream_from_template(one, opaque=True) for one in old.streams}
-        for packet in old.demux():
+
+def with_other_words(source: Path, target: Path, old: bytes, new_words: bytes) -> None:
+    """Copy a result with other words in one of its texts."""
+    with av.open(str(source)) as file, av.open(str(target), "w") as copy:
+        added = {one: copy.add_stream_from_template(one, opaque=True) for one in file.streams}
+        for packet in file.demux():
             if packet.dts is not None:
                 stream = added[packet.stream]
-                if bytes(packet) == b"two\nlines":
-                    changed = av.Packet(b"other words")
-                    changed.pts, changed.dts, changed.duration = packet.pts, packet.dts, 240
+                if old in bytes(packet) and packet.stream.type == "subtitle":
+                    changed = av.Packet(bytes(packet).replace(old, new_words))
+                    changed.pts, changed.dts = packet.pts, packet.dts
+                    changed.duration = packet.duration
                     changed.time_base, packet = packet.time_base, changed
                 packet.stream = stream
-                new.mux(packet)
+                copy.mux(packet)
+
+
+def shown(path: Path) -> list[tuple[float, float, str]]:
+    """Start, end and words of what the last subtitles show, as FFmpeg decodes them."""
+    with av.open(str(path)) as file:
+        track = file.streams.subtitles[-1]
+        found = [(packet, *events(track, packet)) for packet in file.demux(track) if packet.size]
+        return [
+            (
+                float(packet.pts * packet.time_base),
+                float((packet.pts + packet.duration) * packet.time_base),
+                plain_text(texts[0]),
+            )
+            for packet, *texts in found
+            if texts
+        ]
+
+
+@pytest.mark.parametrize("container", ["mp4", "mov"])
+def test_subtitles_of_text_become_timed_text_in_mp4_and_mov(tmp_path: Path, container: str) -> None:
+    output, other = tmp_path / f"out.{container}", tmp_path / f"other.{container}"
+    media, plan = job(with_texts(tmp_path), output)
+    assert [(one.codec, one.converted, one.is_lossy) for one in plan.streams] == [
+        ("subrip", "mov_text", False),
+        ("ass", "mov_text", True),
+    ]
+    result = probe(output)
+    assert [stream.codec for stream in result.streams] == ["mov_text", "mov_text"]
+    assert [stream.language for stream in result.streams] == ["eng", "deu"]
+    assert shown(output) == [
+        (0.04, 0.12, "1 < 2 & 3 > 2"),
+        (0.12, 0.2, "1 < 2 & 3 > 2 two lines"),
+        (0.2, 0.36, "two lines"),
+    ]
+    assert len(texts_of(output)[1][1]) > len("..1 < 2 & 3 > 2"), "italic, after an empty text"
+    assert faults(media, output, plan) == {}
+    assert verify(media, output).passed
+    found = [one for one in stream_notices(media, container) if one.code == "text-converted"]
+    assert [(one.case, one.severity) for one in found] == [
+        ("unplaced", "info"),
+        ("timed", "warning"),
+    ]
+    with_other_words(output, other, b"two\nlines", b"two\nlives")
     assert "differ" in faults(media, other, plan)["stream-content"]
+
+
+def test_timed_text_of_mp4_stays_timed_text_in_mov(tmp_path: Path) -> None:
+    """QuickTime's older "text" has another description of its styles."""
+    source, output = tmp_path / "a.mp4", tmp_path / "out.mov"
+    job(make_clip(source, frames=12, subtitles=("mov_text",), b_frames=0), output)
+    job(with_texts(tmp_path), tmp_path / "made.mov")
+    for path in (output, tmp_path / "made.mov"):
+        with av.open(str(path)) as file:
+            assert {one.codec_context.codec_tag for one in file.streams.subtitles} == {"tx3g"}
+
+
+@pytest.mark.programs("ffmpeg")
+def test_timed_text_is_read_by_another_ffmpeg(tmp_path: Path) -> None:
+    output, texts = tmp_path / "out.mp4", tmp_path / "out.srt"
+    job(with_texts(tmp_path), output)
+    ffmpeg("-i", output, "-map", "0:s:1", texts)
+    words = re.sub("</?[a-z][^>]*>", "", texts.read_text("utf-8"))
+    assert "00:00:00,120 --> 00:00:00,200\n1 < 2 & 3 > 2\ntwo\nlines\n" in words
+
+
+def test_texts_lie_in_the_file_where_they_are_shown(tmp_path: Path) -> None:
+    """A text that waits for the next one must not hold its packet back."""
+    source = make_clip(tmp_path / "a.mkv", frames=100, audio_tracks=1, subtitles=("subrip",))
+    output = tmp_path / "out.mp4"
+    job(source, output)
+    with av.open(str(output)) as file:
+        packets = sorted(
+            (one.pos, float(one.pts * one.time_base), one.stream.type)
+            for one in file.demux()
+            if one.size > 2
+        )
+    late = [
+        max(time for _, time, _ in packets[: number + 1]) - time
+        for number, (_, time, kind) in enumerate(packets)
+        if kind == "subtitle"
+    ]
+    assert len(late) == 3
+    assert max(late) < 1, late
+
+
+def test_texts_that_begin_together_or_have_no_end_are_shown_together() -> None:
+    texts = ShownTexts(Fraction(1, 1000))
+    found = []
+    for start, duration, text in ((0, 500, "a"), (0, 300, "b"), (301, 0, "c"), (9000, 10, "d")):
+        found += [*texts.before(start)]
+        texts.add(start, duration, [text])
+    found += [*texts.before(inf)]
+    assert found == [
+        (0, 300, ["a", "b"]),
+        (301, 199, ["a", "c"]),
+        (500, 3801, ["c"]),
+        (9000, 10, ["d"]),
+    ]
+
+
+def test_a_text_that_is_too_long_for_its_format_is_counted(tmp_path: Path) -> None:
+    source = with_texts(tmp_path, SPOKEN.replace("two\\Nlines", "word " * 14_000))
+    media, plan = job(source, tmp_path / "out.mp4")
+    assert [one.dropped for one in plan.streams] == [0, 2]
+    assert faults(media, plan.output, plan) == {}
 
 
 def test_subtitles_of_mp4_become_subrip_in_mkv(tmp_path: Path) -> None:
@@ -167,6 +284,16 @@ def test_subtitles_of_mp4_become_subrip_in_mkv(tmp_path: Path) -> None:
     assert faults(media, output, plan) == {}
     (found,) = (one for one in stream_notices(media, "mkv") if one.code == "text-converted")
     assert found.hint == "Choose the format MP4 to copy it unchanged."
+
+
+def test_a_part_in_mp4_has_the_texts_that_are_shown_in_it(tmp_path: Path) -> None:
+    output, source = tmp_path / "part.mp4", with_texts(tmp_path)
+    plan = make_identity(source, output, FAST, start=Fraction(4, 25), stop=Fraction(8, 25))
+    assert shown(output) == [
+        (0.0, 0.04, "1 < 2 & 3 > 2 two lines"),
+        (0.04, 0.16, "two lines"),
+    ]
+    assert faults(probe(source), output, plan) == {}
 
 
 def test_a_part_of_a_video_has_its_own_texts(tmp_path: Path) -> None:

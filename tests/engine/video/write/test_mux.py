@@ -310,7 +310,7 @@ def test_a_stream_without_packets_is_left_out_where_the_container_has_no_place_f
 
 
 def test_a_stream_that_only_the_plan_thinks_possible_is_left_out(tmp_path: Path) -> None:
-    source = make_clip(tmp_path / "a.mkv", subtitles=["subrip"])
+    source = make_clip(tmp_path / "a.mkv", subtitles=["hdmv_pgs_subtitle"])
     media, plan, segments = job(source, tmp_path / "out.mp4")
     copied = tuple(replace(stream, copied=True, why="") for stream in plan.streams)
     plan = tried(media, replace(plan, streams=copied), Control())
