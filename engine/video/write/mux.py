@@ -13,6 +13,7 @@ from typing import Any
 import av
 from av.container import InputContainer, OutputContainer
 from av.error import FFmpegError
+from av.stream import Disposition
 
 from engine.core.control import Control
 from engine.protocol.media import MediaInfo, Statement
@@ -165,6 +166,7 @@ class _MuxRun:
         self._shift = _shift(media, plan, begin)
         self._end: Fraction | None = None
         self._languages: tuple[str, ...] = ()  # of the tracks of the result
+        self._off: tuple[bool, ...] = ()  # which of them are subtitles that are not the default
         if plan.stop is not None:
             self._end = film.end if film else plan.stop + media.start - self._shift
         self._options = _muxer_options(media, plan)
@@ -182,7 +184,13 @@ class _MuxRun:
         total = self._film.bytes if self._film else 0
         try:
             film = self._add_streams(output)
-            self._languages = tuple(one.metadata.get("language", "") for one in output.streams)
+            covers = Disposition.attached_pic  # no tracks in MP4
+            tracks = [one for one in output.streams if not one.disposition & covers]
+            self._languages = tuple(one.metadata.get("language", "") for one in tracks)
+            self._off = tuple(
+                one.type == "subtitle" and not one.disposition & Disposition.default
+                for one in tracks
+            )
             self._describe(output, film)
             if self._film:
                 make_room(film.metadata, self._plan.container, self._facts)
@@ -204,7 +212,8 @@ class _MuxRun:
         into = CONTAINERS[self._plan.container]
         stated = (one if into.states_language(one) else "" for one in self._languages)
         languages = tuple(stated) if into.name == "mov" else ()
-        write_facts(target, into.name, replace(self._facts, languages=languages))
+        off = self._off if any(self._off) and not into.is_matroska else ()
+        write_facts(target, into.name, replace(self._facts, languages=languages, off=off))
 
     def _add_streams(self, output: OutputContainer) -> Any:
         """The video and the copied streams in the order of the source."""

@@ -7,7 +7,8 @@ taken from it afterwards is the room for elements (MKV) or boxes (MP4, MOV).
 
 Languages of MOV need no room. FFmpeg writes the 97 that Macintosh had numbers for, under one name
 ("ger", not "deu"; no "swe"), and nothing for others; QuickTime reads any three letters of ISO 639-2
-in their place, five bits each, as MP4 has them.
+in their place, five bits each, as MP4 has them. Neither does the bit that turns a track on: FFmpeg
+sets it for the first subtitles where none are marked as default.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class TrackFacts:
     stereo3d: str = ""  # layout, as in `Statement.value`
     spherical: str = ""  # projection, as in `Statement.value`
     languages: tuple[str, ...] = ()  # for MOV, one a track in their order: three letters or ""
+    off: tuple[bool, ...] = ()  # for MP4 and MOV, one a track: whether players do not show it
 
 
 def states_stereo3d(container: str, value: str) -> bool:
@@ -69,7 +71,7 @@ def display_size(size: Size, aspect: Fraction) -> Size:
 
 def make_room(metadata: MutableMapping[str, str], container: str, facts: TrackFacts) -> None:
     """Lengthen the name of the track in the metadata that its muxer is given."""
-    if replace(facts, languages=()) == TrackFacts():
+    if replace(facts, languages=(), off=()) == TrackFacts():
         return
     if CONTAINERS[container].is_matroska:
         metadata["title"] = metadata.get("title", "") + _MKV_ROOM * _FILLER
@@ -232,8 +234,7 @@ def _write_mp4(path: Path, facts: TrackFacts) -> None:
         changed = _rewritten(moov, _track_rewriter(new)) if new else moov
         if len(changed) != size or (new and changed == moov):
             raise _NoRoom
-        if facts.languages:
-            changed = _rewritten(changed, partial(_with_language, facts.languages))
+        changed = _rewritten(changed, partial(_with_track_facts, facts))
         file.seek(start)
         file.write(changed)
 
@@ -241,8 +242,8 @@ def _write_mp4(path: Path, facts: TrackFacts) -> None:
 _NO_LANGUAGE = (0x7FFF).to_bytes(2, "big")
 
 
-def _with_language(languages: tuple[str, ...], name: bytes, box: bytes) -> bytes:
-    """A track with its language where FFmpeg has written none."""
+def _with_track_facts(facts: TrackFacts, name: bytes, box: bytes) -> bytes:
+    """A track with its language where FFmpeg has written none, and turned off if it is to be."""
     if name != b"trak":
         return box
     number = 0
@@ -252,11 +253,13 @@ def _with_language(languages: tuple[str, ...], name: bytes, box: bytes) -> bytes
         is_long = len(box) > 8 and box[8] == 1  # times of 64 bits
         if name == b"tkhd":
             (number,) = struct.unpack_from(">I", box, 28 if is_long else 20)
+            if facts.off[number - 1 : number] == (True,):
+                return box[:11] + bytes([box[11] & ~1]) + box[12:]
         elif name == b"mdia":
             return _rewritten(box, change)
         elif name == b"mdhd":
             at = 40 if is_long else 28
-            language = languages[number - 1] if number <= len(languages) else ""
+            language = "".join(facts.languages[number - 1 : number])
             if language and box[at : at + 2] == _NO_LANGUAGE:
                 return box[:at] + _packed(language) + box[at + 2 :]
         return box

@@ -12,6 +12,7 @@ from typing import Any
 import av
 import numpy as np
 import pytest
+from av.stream import Disposition
 
 from engine.core.control import Control
 from engine.core.errors import ContainerMismatch, SettingsError
@@ -101,7 +102,7 @@ Dialogue: 0,0:00:00.20,0:00:00.24,Default,,0,0,0,,{\\p1}m 0 0 l 9 9{\\p0}
 """
 
 
-def with_texts(folder: Path, spoken: str = SPOKEN) -> Path:
+def with_texts(folder: Path, spoken: str = SPOKEN, *, is_default: bool = False) -> Path:
     """A video with subtitles of ASS and of SubRip."""
     (folder / "a.ass").write_text(spoken, "utf-8")
     source = make_clip(folder / "a.mkv", frames=12, subtitles=("subrip",), b_frames=0)
@@ -115,6 +116,7 @@ def with_texts(folder: Path, spoken: str = SPOKEN) -> Path:
         added = {stream: new.add_stream_from_template(stream, opaque=True) for stream in read}
         for stream, language in zip(added.values(), ("und", "eng", "deu"), strict=True):
             stream.metadata["language"] = language
+            stream.disposition = Disposition.default if is_default and language == "eng" else 0
         for packet in (*texts.demux(), *old.demux()):
             if packet.dts is not None:
                 packet.stream = added[packet.stream]
@@ -223,6 +225,18 @@ def test_timed_text_of_mp4_stays_timed_text_in_mov(tmp_path: Path) -> None:
     for path in (output, tmp_path / "made.mov"):
         with av.open(str(path)) as file:
             assert {one.codec_context.codec_tag for one in file.streams.subtitles} == {"tx3g"}
+
+
+@pytest.mark.parametrize("is_default", [False, True])
+def test_subtitles_are_on_in_mp4_only_where_they_are_the_default(
+    tmp_path: Path, is_default: bool
+) -> None:
+    """FFmpeg turns the first ones on where none are."""
+    source = with_texts(tmp_path, is_default=is_default)
+    for suffix in ("mp4", "mov"):
+        job(source, tmp_path / f"out.{suffix}")
+        found = probe(tmp_path / f"out.{suffix}").streams
+        assert [stream.is_default for stream in found] == [is_default, False]
 
 
 @pytest.mark.programs("ffmpeg")
