@@ -68,7 +68,9 @@ def _line(plan: PassPlan, stream: StreamInfo | None) -> StreamLine:
     name = " · ".join(words)
     if plan.converted:
         fate = tr("decoded and saved as {codec}", codec=plan.converted)
-        if plan.is_lossy:
+        if plan.kind == "subtitle":
+            fate = tr("converted to {codec}", codec=plan.converted)
+        elif plan.is_lossy:
             fate = tr("encoded again as {codec}", codec=plan.converted)
         return StreamLine(kind, name, fate, True)
     if plan.copied:

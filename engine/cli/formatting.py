@@ -96,6 +96,7 @@ def plan_words(plan: Plan) -> list[str]:
     for stream in plan.streams:
         if stream.converted:
             title = "Encoded" if stream.is_lossy else "Decoded"
+            title = "Converted" if stream.kind == "subtitle" else title
             lines.append(_line(title, f"{_named(stream)}, saved as {stream.converted}"))
     for stream in plan.streams:
         if not stream.copied:
