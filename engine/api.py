@@ -6,7 +6,7 @@ The window imports nothing else of the engine but `core`, `settings` and `protoc
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -23,6 +23,7 @@ from engine.jobs import made_results as made_results_record
 from engine.jobs.checkpoint import Checkpoint
 from engine.jobs.engine_thread import EngineThread
 from engine.jobs.job_store import JobStore
+from engine.jobs.stored_run import begun
 from engine.pipeline.prepare import (
     Machine,
     exact_rate,
@@ -32,7 +33,7 @@ from engine.pipeline.prepare import (
     probe_source,
 )
 from engine.planner.target import source_stem, trimmed
-from engine.protocol.commands import Command, Shutdown
+from engine.protocol.commands import AddJob, AdoptJob, Command, Shutdown, new_job_id
 from engine.protocol.events import EventSink
 from engine.protocol.media import MediaInfo, Side
 from engine.protocol.plan import Notice, Plan
@@ -63,6 +64,7 @@ __all__ = [
     "start_update",
     "unfinished",
     "upscaled_frames",
+    "upscaling",
     "verify",
     "write_diagnostics",
 ]
@@ -184,6 +186,32 @@ def plan(
     )
     media = examined_source(probe_source(source, settings))
     return make_plan(media, settings, output, machine)
+
+
+def upscaling(
+    source: Path,
+    settings: JobSettings,
+    output: Path | None = None,
+    *,
+    engine_settings: EngineSettings | None = None,
+    besides: Collection[str] = (),
+) -> AddJob | AdoptJob:
+    """The command that upscales a source: it continues what an earlier run began of the same.
+
+    Args:
+        source: Absolute path of the source.
+        settings: Settings of the job; an earlier one may differ in `overwrite`.
+        output: File or folder of the result, as the earlier run got it.
+        engine_settings: Settings of the program.
+        besides: Names of jobs that are continued already.
+    """
+    machine = Machine(
+        settings=engine_settings or EngineSettings(), jobs_folder=default_jobs_folder()
+    )
+    found = begun(source, settings, output, machine)
+    if found is None or found in besides:
+        return AddJob(job_id=new_job_id(), source=source, settings=settings, output=output)
+    return AdoptJob(job_id=found, overwrite=settings.overwrite)
 
 
 def upscaled_frames(

@@ -99,14 +99,7 @@ def upscale(
     engine = api.Engine(inbox, settings=own)
     engine.start()
     try:
-        engine.send(
-            c.AddJob(
-                job_id=c.new_job_id(),
-                source=Path(source).absolute(),
-                settings=job,
-                output=_path(output),
-            )
-        )
+        engine.send(api.upscaling(Path(source).absolute(), job, _path(output), engine_settings=own))
         engine.send(c.StartQueue())
         return _report(inbox, on_progress or (lambda progress: None))
     finally:

@@ -34,33 +34,64 @@ def upscale(args: argparse.Namespace, context: CommandContext) -> int:
     output = Path(args.output).absolute() if args.output is not None else None
     if len(sources) > 1 and output is not None and not output.is_dir():
         args.usage_error("with several inputs, -o must be an existing folder")
-    jobs = [
-        c.AddJob(job_id=c.new_job_id(), source=source, settings=settings, output=output)
-        for source in sources
-    ]
-    return _run_jobs(context, engine_settings, jobs)
+    jobs: dict[str, c.AddJob | c.AdoptJob] = {}
+    for source in sources:
+        about = source, settings, output, engine_settings
+        job = context.services.upscaling(*about, besides=jobs)
+        jobs[job.job_id] = job
+    return _run_jobs(context, engine_settings, [*jobs.values()])
 
 
 def resume(args: argparse.Namespace, context: CommandContext) -> int:
-    """List unfinished jobs, or continue one of them or all."""
+    """List unfinished jobs; continue or remove one of them, or all."""
+    output = Path(args.output).absolute() if args.output is not None else None
     if args.all and args.job is not None:
         args.usage_error("give a JOB or --all, not both")
+    if args.remove and (args.accept or args.overwrite or output is not None):
+        args.usage_error("--remove stands alone")
+    if args.all and output is not None and not output.is_dir():
+        args.usage_error("with --all, -o must be an existing folder")
     waiting = context.services.unfinished()
     if args.job is not None:
         chosen = [_named(waiting, args.job)]
     elif args.all:
-        chosen = [job.job_id for job in waiting if job.problem is None]
-    elif args.accept:
-        args.usage_error("--accept needs a JOB, or --all")
+        chosen = [job.job_id for job in waiting if args.remove or job.problem is None]
+    elif args.accept or args.remove or args.overwrite or output is not None:
+        args.usage_error("--accept, --overwrite, --remove and -o need a JOB, or --all")
     else:
         _list(waiting, context)
         return DONE
     if not chosen:
         context.console.note("No unfinished jobs.")
         return DONE
+    if args.remove:
+        return _remove(context, chosen)
     settings = dataclasses.replace(context.own_settings(), tile_previews=False)
-    jobs = [c.AdoptJob(job_id=job_id, accept=args.accept) for job_id in chosen]
+    how = {"accept": args.accept, "overwrite": args.overwrite, "output": output}
+    jobs = [c.AdoptJob(job_id=job_id, **how) for job_id in chosen]
     return _run_jobs(context, settings, jobs)
+
+
+def _remove(context: CommandContext, job_ids: Sequence[str]) -> int:
+    """Delete jobs with their finished parts."""
+    left, status = {*job_ids}, DONE
+    with session(context) as engine:
+        for job_id in job_ids:
+            engine.send(c.RemoveJob(job_id=job_id))
+        while left:
+            match engine.next():
+                case e.JobRemoved(job_id=job_id) as event:
+                    if context.console.json:
+                        context.console.data(event, event="JobRemoved")
+                    context.console.say(f"{job_id} was removed.")
+                    left.discard(job_id)
+                case e.Warned(job_id=job_id, notice=notice) if job_id in left:
+                    context.console.notice(dataclasses.replace(notice, severity="refusal"))
+                    left.discard(job_id)
+                    status = FAILED
+                case Interrupted():
+                    raise KeyboardInterrupt
+    return status
 
 
 def _named(waiting: Sequence[UnfinishedJob], name: str) -> str:
@@ -119,7 +150,9 @@ class _Listener:
         self._console = context.console
         self._engine = engine
         self._open = dict.fromkeys(job.job_id for job in jobs)
-        self._accepted = {job.job_id for job in jobs if isinstance(job, c.AdoptJob) and job.accept}
+        adopted = [job for job in jobs if isinstance(job, c.AdoptJob)]
+        self._adopted = {job.job_id for job in adopted}
+        self._accepted = {job.job_id for job in adopted if job.accept}
         self._plans: dict[str, Plan] = {}
         self._begun: set[str] = set()
         self._reports: list[Report] = []
@@ -211,6 +244,8 @@ class _Listener:
             case e.JobRejected():
                 self._console.note(f"{event.source}:")
                 self._fail(event)
+                if event.job_id in self._adopted:
+                    self._note_choices(event.job_id, can_accept=False)
 
     def _fail(self, event: e.JobFailed | e.JobRejected) -> None:
         self._failed = True
@@ -225,6 +260,7 @@ class _Listener:
         self._console.note(f"  to go on with this job: {command}")
         if can_accept:
             self._console.note(f"  or keep the result anyway: {command} --accept")
+        self._console.note(f"  or delete it with its finished parts: {command} --remove")
 
     def _note(self, text: str) -> None:
         self.progress.clear()

@@ -209,7 +209,7 @@ def _questions(add: Any) -> None:
 
 
 def _resume(add: Any) -> None:
-    command = add("resume", jobs.resume, "list interrupted jobs, or continue them")
+    command = add("resume", jobs.resume, "list interrupted jobs, continue or remove them")
     command.add_argument(
         "job", nargs="?", metavar="JOB", help="name of the job, or its first characters"
     )
@@ -220,6 +220,16 @@ def _resume(add: Any) -> None:
         "--accept",
         action="store_true",
         help="keep the result despite failed checks, or without frames that cannot be read",
+    )
+    command.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        help="another name for the result, with the same extension, or an existing folder for it",
+    )
+    command.add_argument("--overwrite", action="store_true", help="replace an existing file")
+    command.add_argument(
+        "--remove", action="store_true", help="delete the job with its finished parts"
     )
     _json(command)
 

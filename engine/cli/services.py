@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from engine import api
 from engine.hardware.gpu_table import GpuSpec
+from engine.protocol.commands import AddJob, AdoptJob
 from engine.protocol.events import EventSink
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Notice, Plan
@@ -57,6 +58,17 @@ class ApiServices:
     ) -> EncodedLatents:
         """Write a video as a file of latents."""
         return api.encode_latents(source, output, model, job, engine_settings=settings, report=tell)
+
+    def upscaling(
+        self,
+        source: Path,
+        job: JobSettings,
+        output: Path | None,
+        settings: EngineSettings,
+        besides: Collection[str],
+    ) -> AddJob | AdoptJob:
+        """The command that begins or continues a job."""
+        return api.upscaling(source, job, output, engine_settings=settings, besides=besides)
 
     def unfinished(self) -> Sequence[api.UnfinishedJob]:
         """Jobs that can be resumed."""

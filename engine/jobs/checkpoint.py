@@ -230,7 +230,7 @@ def with_fate_of_segments(
     """
     if fits_segments(stored, settings, plan):
         return plan
-    is_same = has_only_other_name(stored, settings)
+    is_same = has_only_other_name(stored, settings) and plan.container == stored.plan.container
     notice = Notice(
         code="segments-replaced",
         case="machine" if is_same else "choices",

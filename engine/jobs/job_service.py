@@ -11,9 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from engine.core import paths
 from engine.core.control import Control
-from engine.core.errors import Cancelled, EngineError, JobError, UnknownJob
-from engine.core.file_access import reported
+from engine.core.errors import Cancelled, ContainerMismatch, EngineError, JobError, UnknownJob
+from engine.core.file_access import is_folder, reported
 from engine.hardware.process import keep_awake
 from engine.jobs.checkpoint import (
     Checkpoint,
@@ -205,7 +206,7 @@ class JobService:
 
     def _adopt(self, command: c.AdoptJob) -> Steps:
         job_id, accept = command.job_id, command.accept
-        stored = self._store.load(job_id)
+        stored = _with_result(self._store.load(job_id), command)
         job = Job(
             id=stored.id,
             media=stored.media,
@@ -419,6 +420,25 @@ def _read_job(command: c.AddJob, machine: Machine) -> Job:
         output=command.output,
         plan=make_plan(media, command.settings, command.output, machine),
     )
+
+
+def _with_result(stored: StoredJob, command: c.AdoptJob) -> StoredJob:
+    """A job with the name of its result, and the leave to replace a file, that a command gives.
+
+    Raises:
+        ContainerMismatch: The name is one of another format than that of the finished parts.
+    """
+    plan, output = stored.plan, command.output
+    if output is not None:
+        named = paths.openable(output)
+        named = named / plan.output.name if is_folder(named) else named
+        if named.suffix.lower() != plan.output.suffix.lower():
+            names = {"name": named.name, "result": plan.output.name}
+            raise ContainerMismatch("unfinished-job", **names)
+        plan = replace(plan, output=named)
+    overwrite = stored.settings.overwrite or command.overwrite
+    settings = replace(stored.settings, overwrite=overwrite)
+    return replace(stored, settings=settings, output=output or stored.output, plan=plan)
 
 
 def _taken_up(stored: StoredJob, frames: int, machine: Machine) -> Plan:

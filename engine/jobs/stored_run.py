@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
-from engine.core.errors import OutOfMemory
+from engine.core import atomic_file, paths
+from engine.core.errors import EngineError, OutOfMemory
 from engine.core.wings import wings
 from engine.jobs.checkpoint import (
     Checkpoint,
@@ -22,12 +25,14 @@ from engine.pipeline.prepare import (
     check_plan,
     examined_source,
     make_plan,
+    probe_source,
     with_model_of,
 )
 from engine.pipeline.source_watch import SourceWatch
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.report import Report
+from engine.settings.schema import JobSettings
 
 Send = Callable[[c.Command], None]
 
@@ -61,6 +66,32 @@ def run_stored(
     return report
 
 
+def begun(source: Path, settings: JobSettings, output: Path | None, machine: Machine) -> str | None:
+    """Name of the newest unfinished job that a new start of a source would repeat; None for none.
+
+    It has the same settings and result, and can go on: source and model files are unchanged, no
+    program is at it, and the automatic model is still the same.
+    """
+    store = JobStore(machine.jobs_folder)
+    for job_id in reversed(store.ids()):
+        with suppress(EngineError):
+            stored = store.load(job_id)
+            asked = replace(settings, overwrite=stored.settings.overwrite)
+            if (asked, output) != (stored.settings, stored.output):
+                continue
+            if stored.media.kind == "sequence":  # a folder or a pattern names it
+                is_same = probe_source(source, settings).pattern == stored.media.pattern
+            else:
+                is_same = paths.openable(source) == stored.media.path
+            if not is_same or store.is_held(job_id):
+                continue
+            check_unchanged(stored)
+            plan = make_plan(stored.media, asked, output, machine)
+            if plan.work.model == stored.plan.work.model:
+                return job_id
+    return None
+
+
 def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink, send: Send) -> Report:
     checkpoint = Checkpoint(store.folder(job.id))
     overwrite = job.settings.overwrite
@@ -68,7 +99,8 @@ def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink, send:
     goes_on = stored is not None and fits_segments(stored, job.settings, job.plan)
     publication = checkpoint.publication if goes_on else None
     if publication is not None and publication.output == job.plan.output:
-        if (publication.report.passed or job.is_accepted) and publication.finish():
+        is_good = publication.report.passed or job.is_accepted
+        if is_good and publication.finish(overwrite=overwrite):
             return publication.report
         # What was there at the start has been replaced: what is there now is its own, or new.
         overwrite = publication.is_published or (overwrite and publication.part.exists())
@@ -109,4 +141,6 @@ def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink, send:
         context.hand_out = next((way for way in ways if way is not None), None)
     report = run_in(folder, context, checkpoint, overwrite=overwrite)
     job.plan = context.plan
+    if publication is not None and publication.output != job.plan.output:
+        atomic_file.discard(publication.part)  # the result has another name now
     return replace(report, source=job.media.path)

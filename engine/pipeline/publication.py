@@ -65,8 +65,11 @@ class Publication:
             report=report,
         )
 
-    def finish(self) -> bool:
+    def finish(self, *, overwrite: bool) -> bool:
         """Give the part its name, if an interrupted run has not done so.
+
+        Args:
+            overwrite: A file of that name may be replaced, even if that was not allowed before.
 
         Returns:
             False where there is no such part and no such result any more.
@@ -75,7 +78,7 @@ class Publication:
             OutputError: Raised by `publish`.
         """
         if self._is_at(self.part):
-            publish(self.part, self.output, overwrite=self.overwrite)
+            publish(self.part, self.output, overwrite=self.overwrite or overwrite)
             return True
         return self.is_published
 

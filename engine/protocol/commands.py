@@ -80,6 +80,8 @@ class AdoptJob(Command):
 
     job_id: str
     accept: bool = False  # its result is taken as it is, also with frames missing
+    output: Path | None = None  # another name, or a folder, for the result; None: as it began
+    overwrite: bool = False  # the result may replace a file of its name
     position: int | None = None  # in the queue, from 0; None for the end
 
 

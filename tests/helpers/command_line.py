@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -135,6 +135,18 @@ class FakeServices:
             latents=3,
             bytes=98_000,
             seconds=2.0,
+        )
+
+    def upscaling(
+        self,
+        source: Path,
+        job: JobSettings,
+        output: Path | None,
+        settings: EngineSettings,
+        besides: Collection[str],
+    ) -> Any:
+        return commands.AddJob(
+            job_id=commands.new_job_id(), source=source, settings=job, output=output
         )
 
     def unfinished(self) -> tuple[Any, ...]:

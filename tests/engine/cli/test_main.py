@@ -1,4 +1,5 @@
 import argparse
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 from engine import __version__
 from engine.cli import main
 from engine.core.errors import OutputExists, SourceMissing
+from engine.core.messages import read_entries
 from engine.protocol.plan import Notice
 from tests.helpers.command_line import CommandLine
 from tests.helpers.fakes import make_media, make_plan, make_report
@@ -251,6 +253,31 @@ def test_paths_of_any_writing_can_be_printed(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "影片 🎞.mp4" in done.stderr.decode("utf-8")
+
+
+OPTION = re.compile(r"(?<![\w-])(?:--[a-z-]+|-o\b)")
+COMMANDS_OF = {  # commands that can meet an error, where they are not upscale and plan
+    "library-missing.sources": (),  # an option of pip
+    "no-usable-gpu.bench": ("bench",),
+    "output-exists.before-start": ("upscale", "resume", "encode-latent", "decode-latent"),
+    "output-exists.file": ("presets export",),
+    "output-exists.meanwhile": ("resume",),
+    "settings-error.latents-of-another-model": ("decode-latent",),
+    "settings-error.no-clip": ("bench",),
+    "settings-error.no-gpu-to-pretend": ("plan",),
+    "settings-error.not-a-size": ("upscale", "plan", "decode-latent", "bench"),
+    "settings-error.trace-not-possible": ("bench",),
+    "settings-error.trace-of-many-cases": ("bench",),
+    "weights-missing.to-measure": ("bench",),
+}
+
+
+def test_every_option_that_a_hint_names_is_one_of_the_command(command_line: CommandLine) -> None:
+    for code, entry in read_entries("en").items():
+        options = OPTION.findall(entry.get("hint", ""))
+        for command in COMMANDS_OF.get(code, ("upscale", "plan")) if options else ():
+            known = OPTION.findall(command_line(*command.split(), "--help").out)
+            assert set(options) <= {*known}, (code, command)
 
 
 def test_probe_and_plan_do_without_torch(samples: Path, tmp_path: Path) -> None:

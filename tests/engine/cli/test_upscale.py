@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from engine.cli.main import main
-from engine.core.errors import CheckpointMismatch, ErrorInfo
+from engine.core.errors import CheckpointMismatch, ErrorInfo, OutputUnwritable
+from engine.pipeline import run
 from engine.protocol import commands, events
 from engine.protocol.plan import Notice
 from engine.settings.schema import EngineSettings, JobSettings
@@ -305,6 +306,57 @@ def test_a_result_that_differs_can_be_accepted(command_line: CommandLine) -> Non
     assert ended.status == 0
     (adopted,) = command_line.services.engine.asked(commands.AdoptJob)
     assert adopted.accept
+
+
+def test_a_job_goes_on_under_another_name_or_is_removed(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
+    command_line.services.left_over = (left_over("20260101-a"), left_over("20260102-b"))
+    ended = command_line("resume", "20260101", "-o", "other.mp4", "--overwrite")
+    assert ended.status == 0
+    assert command_line.services.engine.asked(commands.AdoptJob) == [
+        commands.AdoptJob(job_id="20260101-a", output=Path.cwd() / "other.mp4", overwrite=True)
+    ]
+    assert command_line("resume", "--all", "-o", str(tmp_path)).status == 0
+    ended = command_line("resume", "20260102", "--remove")
+    assert ended.status == 0
+    assert ended.out == "20260102-b was removed.\n"
+    assert command_line("resume", "--all", "--remove").out.count("was removed.") == 2
+    for wrong in (["--remove"], ["--overwrite"], ["-o", "a.mp4"], ["--all", "-o", "a.mp4"]):
+        assert command_line("resume", *wrong).status == 2
+    assert command_line("resume", "20260101-a", "--remove", "--overwrite").status == 2
+
+
+def test_the_same_command_again_goes_on_with_what_it_began(
+    clip: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def again(*more: str) -> str:
+        main(["upscale", str(clip), "--model", "none", "--set", "codec=ffv1", *more])
+        return capsys.readouterr().out
+
+    def jobs() -> int:
+        main(["resume", "--json"])
+        return len(json.loads(capsys.readouterr().out.splitlines()[-1])["unfinished"])
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OutputUnwritable("no-folder", folder="x")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "mux", refuse)
+        other = clip.with_name("other.mkv")
+        for more in ([], [], ["--height", "32"], ["-o", str(other)], ["--overwrite"]):
+            again(*more)
+        assert jobs() == 3, "one for each result"
+        content = clip.read_bytes()
+        clip.write_bytes(content + bytes(8))
+        assert "Continuing" not in again(), "its source has changed"
+        clip.write_bytes(content)
+        assert jobs() == 4
+    assert "Continuing after 6 of 6 frames." in again("-o", str(other))
+    assert jobs() == 3
+    main(["resume", "--all", "--remove"])
+    assert jobs() == 0
+    assert {path.name for path in clip.parent.iterdir()} == {"clip.mp4", "other.mkv"}
 
 
 @pytest.fixture

@@ -276,6 +276,56 @@ def test_a_result_that_was_deleted_before_it_had_its_name_is_made_again(source, 
     assert len(planes_of(result(source))) == FRAMES
 
 
+def taken_meanwhile(source: Path) -> None:
+    """Leaves job "a" with a finished result whose name another program took while it ran."""
+    with running_engine(source.parent / "jobs") as engine:
+        heard = started(engine, add(source))
+        heard.wait(e.SegmentDone)
+        result(source).write_bytes(b"another program's")
+        failed = heard.failed_job()
+    assert (failed.error.code, failed.error.case) == ("output-exists", "meanwhile")
+
+
+@pytest.mark.parametrize("way", ["overwrite", "overwrite in the queue", "output"])
+def test_a_result_whose_name_was_taken_meanwhile_gets_that_one_or_another(
+    way: str, source, monkeypatch
+):
+    taken_meanwhile(source)
+    other = source.with_name("other.mkv")
+    with running_engine(source.parent / "jobs") as engine:
+        if way == "output":
+            done = started(engine, c.AdoptJob(job_id="a", output=other)).finished_job()
+        else:
+            monkeypatch.setattr(run, "run_job", None)  # nothing is made again
+            replaces = c.ChangeJob(
+                job_id="a", settings=replace(FAST, overwrite=True), output=result(source)
+            )
+            adopted = c.AdoptJob(job_id="a", overwrite=way == "overwrite")
+            commands = (adopted, replaces) if "queue" in way else (adopted,)
+            done = started(engine, *commands).finished_job()
+    assert done.report.output == (other if way == "output" else result(source))
+    assert len(planes_of(done.report.output)) == FRAMES
+    names = {path.name for path in source.parent.iterdir()} - {"jobs"}
+    assert names == {"film.mkv", "out.mkv"} | ({"other.mkv"} if way == "output" else set())
+    assert unfinished(source.parent / "jobs") == ()
+
+
+def test_a_format_that_needs_another_encoder_is_no_matter_of_the_computer(source):
+    with running_engine(source.parent / "jobs") as engine:
+        started(engine, add(source, replace(FAST, codec="auto"))).wait(e.SegmentDone)
+    webm = source.with_name("out.webm")
+    with running_engine(source.parent / "jobs") as (engine, heard):
+        engine.send(c.AdoptJob(job_id="a", output=webm))
+        error = heard.wait(e.JobRejected).error
+        assert (error.code, error.case) == ("container-mismatch", "unfinished-job")
+        engine.send(c.AdoptJob(job_id="a"))
+        heard.wait(e.PlanChosen)
+        engine.send(c.ChangeJob(job_id="a", settings=replace(FAST, codec="auto"), output=webm))
+        plan = heard.wait(e.PlanChosen).plan
+    assert plan.container == "webm"
+    assert [one.case for one in plan.notices if one.code == "segments-replaced"] == ["choices"]
+
+
 # --- names
 
 
