@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
-from engine.cli.main import main
+_raises = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+if _raises:  # Ctrl-C ends the process without a traceback of imports, which take half a second
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+from engine.cli.main import main  # noqa: E402
+
+if _raises:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -186,6 +186,9 @@ def bench(args: argparse.Namespace, context: CommandContext) -> int:
     with ExitStack() as trace:
         if args.picture is not None:  # refused now, not after minutes of measuring
             check_chart(args.picture)
+        for path in (args.json_file, args.markdown, args.picture):
+            if path is not None:
+                report.check_place(path)
         if args.profile is not None:
             if len(args.cases) != 1:
                 raise SettingsError("trace-of-many-cases")

@@ -5,7 +5,9 @@ Without names of users or folders. Loads without torch.
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -91,6 +93,17 @@ def _version(package: str) -> str:
         return str(importlib.import_module(package).__version__)
     except ImportError:
         return "none"
+
+
+def check_place(path: Path) -> None:
+    """Refuse at once what `write_file` would refuse after minutes of measuring.
+
+    Raises:
+        OutputUnwritable: It is a folder, or its own folder does not exist.
+    """
+    if path.is_dir() or not path.parent.is_dir():
+        number = errno.EISDIR if path.is_dir() else errno.ENOENT
+        raise OutputUnwritable("figures", path=path, reason=os.strerror(number))
 
 
 def write_file(path: Path, text: str) -> None:

@@ -12,7 +12,7 @@ from engine.cli import formatting, options
 from engine.cli.context import CANCELLED, DONE, FAILED, CommandContext
 from engine.cli.progress import ProgressDisplay, progress_on
 from engine.cli.session import Interrupted, Session, session
-from engine.core.errors import ResultHeldBack, UnknownJob
+from engine.core.errors import CheckpointMismatch, ResultHeldBack, UnknownJob
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.plan import Plan
@@ -95,13 +95,12 @@ def _remove(context: CommandContext, job_ids: Sequence[str]) -> int:
 
 
 def _named(waiting: Sequence[UnfinishedJob], name: str) -> str:
-    """The one job whose name begins so."""
+    """The one job whose name begins so; the name itself where there is none."""
     found = [job.job_id for job in waiting if job.job_id.startswith(name)]
-    if name in found:
+    if name in found or not found:  # the engine knows whether another program is at it
         return name
-    if len(found) != 1:
-        case = "several" if found else "no-such-name"
-        raise UnknownJob(case, count=len(found), job=repr(name))
+    if len(found) > 1:
+        raise UnknownJob("several", count=len(found), job=repr(name))
     return found[0]
 
 
@@ -244,8 +243,8 @@ class _Listener:
             case e.JobRejected():
                 self._console.note(f"{event.source}:")
                 self._fail(event)
-                if event.job_id in self._adopted:
-                    self._note_choices(event.job_id, can_accept=False)
+                if event.job_id in self._adopted and event.error.code == CheckpointMismatch.code:
+                    self._note_removal(event.job_id)
 
     def _fail(self, event: e.JobFailed | e.JobRejected) -> None:
         self._failed = True
@@ -260,7 +259,11 @@ class _Listener:
         self._console.note(f"  to go on with this job: {command}")
         if can_accept:
             self._console.note(f"  or keep the result anyway: {command} --accept")
-        self._console.note(f"  or delete it with its finished parts: {command} --remove")
+        self._note_removal(job_id)
+
+    def _note_removal(self, job_id: str) -> None:
+        command = f"python -m engine resume {job_id} --remove"
+        self._console.note(f"  to delete the job with its finished parts: {command}")
 
     def _note(self, text: str) -> None:
         self.progress.clear()

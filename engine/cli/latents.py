@@ -41,7 +41,11 @@ def register(add: Callable[..., Any]) -> None:
     """Put both commands on the command line."""
     command = add("decode-latent", decode, "decode a latent file to a video", _DECODE)
     command.add_argument(
-        "inputs", nargs=1, metavar="FILE", help="file saved by ComfyUI's node Save Latent"
+        "inputs",
+        nargs=1,
+        type=options.path,
+        metavar="FILE",
+        help="file saved by ComfyUI's node Save Latent",
     )
     command.add_argument(
         "--rate", type=_rate, metavar="FPS", help="frame rate, for example 24000/1001"
@@ -55,13 +59,15 @@ def register(add: Callable[..., Any]) -> None:
     target.add_argument("--size", metavar="WxH", help="exact size of the result")
     _shared(command)
     command = add("encode-latent", encode, "encode a video to a latent file", _ENCODE)
-    command.add_argument("input", metavar="IN", help="video, image, or folder of images")
+    command.add_argument(
+        "input", type=options.path, metavar="IN", help="video, image, or folder of images"
+    )
     _shared(command)
     command.set_defaults(scale=None, height=None, size=None)
 
 
 def _shared(command: Any) -> None:
-    command.add_argument("-o", "--output", metavar="OUT", required=True)
+    command.add_argument("-o", "--output", type=options.path, metavar="OUT", required=True)
     command.add_argument("--model", choices=_vaes(), help="VAE to use")
     command.add_argument(
         "--normalised", action="store_true", help="normalised latents, as saved by WanVideoWrapper"

@@ -98,9 +98,11 @@ def _silence() -> None:
 
 
 def _failed(console: Console, error: EngineError) -> int:
-    if console.json:
-        console.data({"error": error.info()})
-    console.error(error)
+    with contextlib.suppress(OSError):  # perhaps it is the output that cannot be written
+        if console.json:
+            console.data({"error": error.info()})
+    with contextlib.suppress(OSError):
+        console.error(error)
     return context.FAILED
 
 

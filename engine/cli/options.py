@@ -32,6 +32,13 @@ if TYPE_CHECKING:
 DEVICE_HELP = 'cpu, or a GPU by number or name: 1, cuda:1 or "5070 Ti"; default: the fastest'
 
 
+def path(text: str) -> str:
+    """The text of a path; an empty one, as of an unset variable, would be the present folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("a path cannot be empty")
+    return text
+
+
 def add_part(
     command: Any, start: str = "start at this time", stop: str = "end before this time"
 ) -> None:

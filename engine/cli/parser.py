@@ -16,7 +16,7 @@ from engine.cli import (
     presets,
 )
 from engine.cli.context import CommandContext
-from engine.cli.options import DEVICE_HELP, add_part, add_verbose, settings_help
+from engine.cli.options import DEVICE_HELP, add_part, add_verbose, path, settings_help
 from engine.core.plain_text import one_line
 from engine.core.wings import wings
 
@@ -106,13 +106,13 @@ def _upscale(add: Any) -> None:
         lambda: _UPSCALE_EXAMPLES + settings_help(),
     )
     command.add_argument(
-        "inputs", nargs="+", metavar="IN", help="video, image, or folder of images"
+        "inputs", nargs="+", type=path, metavar="IN", help="video, image, or folder of images"
     )
     _job_options(command)
     command = add(
         "plan", inspection.plan, "show the plan of upscale without starting it", settings_help
     )
-    command.add_argument("input", metavar="IN", help="video, image, or folder of images")
+    command.add_argument("input", type=path, metavar="IN", help="video, image, or folder of images")
     command.add_argument(
         "--pretend-gpu",
         action="append",
@@ -131,6 +131,7 @@ def _job_options(command: Any) -> None:
     command.add_argument(
         "-o",
         "--output",
+        type=path,
         metavar="OUT",
         help="output file or existing folder; default: next to the source, named after the size",
     )
@@ -188,15 +189,15 @@ def _job_options(command: Any) -> None:
 
 def _questions(add: Any) -> None:
     command = add("probe", inspection.probe, "show the properties of a file")
-    command.add_argument("input", metavar="IN")
+    command.add_argument("input", type=path, metavar="IN")
     _json(command)
     command = add(
         "verify",
         inspection.verify,
         "compare a result with its source: frames, time stamps, tracks, colours",
     )
-    command.add_argument("source", metavar="SOURCE")
-    command.add_argument("output", metavar="OUTPUT")
+    command.add_argument("source", type=path, metavar="SOURCE")
+    command.add_argument("output", type=path, metavar="OUTPUT")
     command.add_argument(
         "--video-stream",
         metavar="INDEX",
@@ -224,6 +225,7 @@ def _resume(add: Any) -> None:
     command.add_argument(
         "-o",
         "--output",
+        type=path,
         metavar="OUT",
         help="another name for the result, with the same extension, or an existing folder for it",
     )
@@ -238,6 +240,7 @@ def _machine(add: Any) -> None:
     command = add("doctor", inspection.doctor, "check whether everything works on this computer")
     command.add_argument(
         "--zip",
+        type=path,
         metavar="PATH",
         help="also write an archive for a bug report: these checks, logs, settings and job plans",
     )

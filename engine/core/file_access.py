@@ -30,6 +30,7 @@ from engine.core.errors import (
     InternalError,
     OutOfMemory,
     OutputError,
+    OutputExists,
     OutputNameUnusable,
     OutputUnwritable,
     SourceMissing,
@@ -104,6 +105,8 @@ def write_error(error: Exception, path: Path) -> EngineError:
         return DiskFull("while-writing", name=name, path=path)
     if number == errno.ENOMEM:
         return OutOfMemory("running")
+    if number == errno.EISDIR:
+        return OutputExists("folder", name=name, path=path)
     if number in _NAME:
         return OutputNameUnusable("refused", name=name, reason=reason, path=path)
     if number == errno.EFBIG:

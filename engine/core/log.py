@@ -61,6 +61,7 @@ def setup(*, is_verbose: bool = False) -> None:
     """
     root = logging.getLogger()
     choose_level()
+    root.addHandler(logging.NullHandler())  # without any, warnings are on standard error
     with contextlib.suppress(OSError):
         paths.logs_folder().mkdir(parents=True, exist_ok=True)
         root.addHandler(_LogFile(paths.logs_folder() / "upreel.log", _LARGEST_BYTES))

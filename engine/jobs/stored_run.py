@@ -69,8 +69,8 @@ def run_stored(
 def begun(source: Path, settings: JobSettings, output: Path | None, machine: Machine) -> str | None:
     """Name of the newest unfinished job that a new start of a source would repeat; None for none.
 
-    It has the same settings and result, and can go on: source and model files are unchanged, no
-    program is at it, and the automatic model is still the same.
+    It has the same settings and result, and can go on: source and model files are unchanged, and
+    the automatic model is still the same. Another program may be at it.
     """
     store = JobStore(machine.jobs_folder)
     for job_id in reversed(store.ids()):
@@ -83,7 +83,7 @@ def begun(source: Path, settings: JobSettings, output: Path | None, machine: Mac
                 is_same = probe_source(source, settings).pattern == stored.media.pattern
             else:
                 is_same = paths.openable(source) == stored.media.path
-            if not is_same or store.is_held(job_id):
+            if not is_same:
                 continue
             check_unchanged(stored)
             plan = make_plan(stored.media, asked, output, machine)

@@ -273,7 +273,9 @@ def check_output(media: MediaInfo, output: Path, *, overwrite: bool) -> None:
     if problem is not None:
         raise OutputNameUnusable(problem.case, **problem.params, path=output)
     _check_not_source(media, output)
-    if os.path.lexists(output) and (not overwrite or is_folder(output)):
+    if is_folder(output):
+        raise OutputExists("folder", name=output.name, path=output)
+    if os.path.lexists(output) and not overwrite:
         raise OutputExists("before-start", name=output.name, path=output)
     folder = output.parent
     if not is_folder(folder):

@@ -161,11 +161,12 @@ def name_of(title: str) -> str:
 
 
 def _keep(title: str, description: str, changes: dict[str, Value]) -> Preset:
+    title = " ".join("".join(c if c.isprintable() else " " for c in title).split())
     name = name_of(title)
     path = folder() / f"{name}{SUFFIX}"
     if name in BUILT_IN or path.exists():
-        raise SettingsError("preset-exists", title=title.strip())
-    _write(path, title.strip(), description, changes)
+        raise SettingsError("preset-exists", title=title)
+    _write(path, title, description, changes)
     return read(path)
 
 

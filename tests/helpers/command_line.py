@@ -37,6 +37,10 @@ class ScriptedEngine(FakeEngine):
         self.script = script
 
     def send(self, command: commands.Command) -> None:
+        if isinstance(command, commands.AdoptJob) and command.job_id in self.reject:
+            about = {"job_id": command.job_id, "source": command.job_id}
+            self.sink.emit(events.JobRejected(**about, error=self.reject[command.job_id]))
+            return
         if isinstance(command, commands.AdoptJob):
             media = make_media(Path("old.mp4"))
             self.media["old.mp4"] = media

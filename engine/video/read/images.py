@@ -372,5 +372,5 @@ def _joined(
 
 def _no_pictures(path: Path) -> InputError:
     if path.is_dir():
-        return UnsupportedMedia("folder-without-pictures", name=path.name, path=path)
+        return UnsupportedMedia("folder-without-pictures", name=path.resolve().name, path=path)
     return SourceMissing("no-such-pictures", name=path.name, path=path)

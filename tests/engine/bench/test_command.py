@@ -133,3 +133,13 @@ def test_a_page_and_bars_are_written(
     assert str(tmp_path) not in page
     assert "vae.in_place" in files["svg"].read_text(encoding="utf-8")
     assert len(json.loads(files["json"].read_text(encoding="utf-8"))["results"]) == 2
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_it_is_measured(
+    command_line: CommandLine, measured: Measured, tmp_path: Path
+) -> None:
+    for option, name in (("--json", "."), ("--markdown", "none/a.md"), ("--picture", "none/a.svg")):
+        ended = command_line("bench", "facts", option, str(tmp_path / name))
+        assert ended.status == 1
+        assert "error[output-unwritable]" in ended.err
+    assert not measured.asked

@@ -1,5 +1,9 @@
 import argparse
+import errno
+import os
 import re
+import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +12,7 @@ import pytest
 
 from engine import __version__
 from engine.cli import main
+from engine.cli.console import Console
 from engine.core.errors import OutputExists, SourceMissing
 from engine.core.messages import read_entries
 from engine.protocol.plan import Notice
@@ -32,8 +37,16 @@ def test_wrong_usage_ends_with_2(command_line: CommandLine) -> None:
         "resume job --all",
         "upscale a.mp4 b.mp4 -o c.mp4",
         "--json",
+        "upscale ''",
+        "upscale a.mp4 -o ''",
+        "plan ''",
+        "probe ''",
+        "verify a.mp4 ''",
+        "resume --all -o ''",
+        "encode-latent a.mp4 -o ''",
+        "doctor --zip ''",
     ):
-        ended = command_line(*words.split())
+        ended = command_line(*shlex.split(words))
         assert ended.status == 2, words
         assert "usage:" in ended.err
         assert ended.out == ""
@@ -85,6 +98,37 @@ def test_ctrl_c_before_there_is_a_command_has_no_traceback(
 
     monkeypatch.setattr(main.parser, "build", interrupted)
     assert command_line("doctor").status == 130
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_ctrl_c_while_the_program_is_loaded_has_no_traceback() -> None:
+    program = """if True:
+        import engine, os, runpy, signal, sys
+        class Interrupting:
+            def find_spec(self, name, *rest):
+                if name == "engine.cli.main":
+                    os.kill(os.getpid(), signal.SIGINT)
+        sys.meta_path.insert(0, Interrupting())
+        runpy.run_module("engine", run_name="__main__")
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
+
+
+def test_an_answer_that_cannot_be_written_is_one_error(
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch, expected_log_errors: list[str]
+) -> None:
+    expected_log_errors.append("internal error in a command")
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Console, "data", full)
+    ended = command_line("probe", "a.mp4", "--json")
+    assert ended.status == 1
+    assert ended.err.startswith("error[disk-full]")
 
 
 def test_a_mistake_of_ours_has_no_traceback_but_a_log(

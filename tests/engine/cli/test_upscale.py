@@ -7,8 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from engine import api
 from engine.cli.main import main
-from engine.core.errors import CheckpointMismatch, ErrorInfo, OutputUnwritable
+from engine.core import paths
+from engine.core.errors import CheckpointMismatch, ErrorInfo, OutputUnwritable, UnknownJob
+from engine.jobs.job_store import JobStore
 from engine.pipeline import run
 from engine.protocol import commands, events
 from engine.protocol.plan import Notice
@@ -17,6 +20,7 @@ from engine.settings.store import settings_file
 from tests.helpers.clips import Clip, make_clip
 from tests.helpers.command_line import CommandLine, ScriptedEngine
 
+SAME = ("--model", "none", "--set", "codec=ffv1")
 BAD = ErrorInfo(code="unreadable-media", case="undecodable", params={"name": "a.mp4"})
 
 
@@ -285,10 +289,15 @@ def test_resume_lists_jobs_and_goes_on_with_those_that_are_named(command_line: C
     ended = command_line("resume")
     assert ended.status == 0
     assert "20260101-a  3/9 frames  old.mp4 -> old_x2.mp4" in ended.out
-    for name in ("2026", "other"):  # several, or none
-        ended = command_line("resume", name)
-        assert ended.status == 1
-        assert "error[unknown-job]" in ended.err
+    ended = command_line("resume", "2026")
+    assert ended.status == 1
+    assert "error[unknown-job]" in ended.err
+    command_line.services.reject = {"other": UnknownJob("none-unfinished", job="other").info()}
+    ended = command_line("resume", "other")  # the engine knows whether another program is at it
+    assert ended.status == 1
+    assert "error[unknown-job]" in ended.err
+    assert "--remove" not in ended.err
+    command_line.services.reject = {}
     assert command_line("resume", "20260102").status == 0
     adopted = command_line.services.engine.asked(commands.AdoptJob)
     assert adopted == [commands.AdoptJob(job_id="20260102-b")]
@@ -331,7 +340,7 @@ def test_the_same_command_again_goes_on_with_what_it_began(
     clip: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def again(*more: str) -> str:
-        main(["upscale", str(clip), "--model", "none", "--set", "codec=ffv1", *more])
+        main(["upscale", str(clip), *SAME, *more])
         return capsys.readouterr().out
 
     def jobs() -> int:
@@ -352,6 +361,11 @@ def test_the_same_command_again_goes_on_with_what_it_began(
         assert "Continuing" not in again(), "its source has changed"
         clip.write_bytes(content)
         assert jobs() == 4
+    (begun,) = [one.job_id for one in api.unfinished() if one.output == other]
+    with JobStore(paths.jobs_folder()).held(begun):
+        for words in (["resume", begun], ["upscale", str(clip), *SAME, "-o", str(other)]):
+            assert main(words) == 1
+            assert "error[job-busy]" in capsys.readouterr().err
     assert "Continuing after 6 of 6 frames." in again("-o", str(other))
     assert jobs() == 3
     main(["resume", "--all", "--remove"])

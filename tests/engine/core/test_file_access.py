@@ -21,6 +21,7 @@ WRITING = {
     "EFBIG": "output-unwritable",
     "ENOENT": "output-unwritable",
     "ENAMETOOLONG": "output-name",
+    "EISDIR": "output-exists",
     "ENOMEM": "out-of-memory",
     "EINVAL": "output-error",
 }

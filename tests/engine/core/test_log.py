@@ -51,6 +51,17 @@ def test_nothing_that_a_message_quotes_looks_like_a_record(tmp_path: Path) -> No
     assert lines[-4:] == ["    b", "    a", f"    {shown[3:]}", ""]
 
 
+def test_without_a_folder_for_the_log_nothing_of_it_is_on_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("UPREEL_DATA", str(tmp_path / "file" / "data"))
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    log.setup()
+    logging.getLogger("engine").warning("a record")
+    assert not capfd.readouterr().err
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
 def test_a_log_on_a_full_disk_stops_nothing_and_says_nothing(tmp_path, capfd):
     (tmp_path / "job.log").symlink_to("/dev/full")

@@ -46,8 +46,9 @@ def test_an_existing_file_is_replaced_only_when_allowed_and_a_folder_never(media
         check_output(media, tmp_path / "there.mkv", overwrite=False)
     check_output(media, tmp_path / "there.mkv", overwrite=True)
     (tmp_path / "folder").mkdir()
-    with pytest.raises(OutputExists):
+    with pytest.raises(OutputExists, match="A folder with the name folder") as refused:
         check_output(media, tmp_path / "folder", overwrite=True)
+    assert "overwrite" not in refused.value.hint
 
 
 def test_windows_refuses_names_that_it_would_take_for_something_else(media, tmp_path, monkeypatch):

@@ -55,9 +55,11 @@ def test_names_are_names_of_files_everywhere(own_folder: Path) -> None:
         "CON": "preset-con",
         "com1": "preset-com1",
         "a" * 200: "a" * 60,
+        "two\nlines\u00a0\udcff": "two-lines",
     }
     for title, name in names.items():
         assert presets.save(title, CHOSEN).name == name
+    assert "two lines" in {preset.title for preset in presets.load_all()[0]}
     assert {path.stem for path in own_folder.glob("*.toml")} == {*names.values()}
 
 
