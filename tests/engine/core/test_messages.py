@@ -177,3 +177,11 @@ def test_no_help_text_has_an_old_word() -> None:
         assert not old_words(NAMES.sub("", one.format_help())), one.prog
         choices = [action.choices or {} for action in one._actions]
         parsers += [sub for found in choices if isinstance(found, dict) for sub in found.values()]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("code", ["unknown-job.none-unfinished", "unknown-weights.no-conversion"])
+def test_a_hint_of_what_the_window_can_meet_names_no_command(language: str, code: str) -> None:
+    about = Message(code, {"job": "a", "file": "b"})
+    assert "`" in catalogue(language, "command-line").hint(about)
+    assert "`" not in catalogue(language, "window").hint(about)
