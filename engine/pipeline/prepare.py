@@ -273,10 +273,9 @@ def check_output(media: MediaInfo, output: Path, *, overwrite: bool) -> None:
     if problem is not None:
         raise OutputNameUnusable(problem.case, **problem.params, path=output)
     _check_not_source(media, output)
-    if is_folder(output):
-        raise OutputExists("folder", name=output.name, path=output)
-    if os.path.lexists(output) and not overwrite:
-        raise OutputExists("before-start", name=output.name, path=output)
+    if is_folder(output) or (os.path.lexists(output) and not overwrite):
+        case = "folder" if is_folder(output) else "before-start"
+        raise OutputExists(case, name=output.name, path=output)
     folder = output.parent
     if not is_folder(folder):
         raise OutputUnwritable("no-folder", folder=paths.shown(folder), path=folder)
