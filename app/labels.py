@@ -128,6 +128,11 @@ def result_name(plan: Plan | None) -> str:
     return own.get(model) or model_name(model)
 
 
+def preview_name(plan: Plan | None) -> str:
+    """Name of frames that a plan would give, while it has given no file."""
+    return tr("{model} preview", model=result_name(plan))
+
+
 def from_to(row: JobRow) -> str:
     """Sizes of source and result; only that of the result where the file was not read."""
     if row.media is None:

@@ -257,8 +257,11 @@ class ComparisonController(QObject):
             return
         others = [one for one in self._queue.rows if one is not row and _can_compare(one, row)]
         rows = [row, *others] if others and not row.state.is_active else []
-        names = result_names(rows, self._presets)
-        view.pair.offer([_film(one, name) for one, name in zip(rows, names, strict=True)])
+        finished = [one for one in rows if one.state is JobState.DONE]
+        named = zip(finished, result_names(finished, self._presets), strict=True)
+        names = {one.job_id: name for one, name in named}
+        films = [_film(one, names.get(one.job_id) or labels.preview_name(one.plan)) for one in rows]
+        view.pair.offer(films)
 
     def _lose(self, event: events.ResultLost) -> None:
         self._window.preview.result_lost(event)

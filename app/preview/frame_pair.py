@@ -8,7 +8,7 @@ from dataclasses import replace
 from PySide6.QtCore import QObject, QSizeF, QTimer, Signal
 from PySide6.QtGui import QImage
 
-from app import engine_messages
+from app import engine_messages, labels
 from app.i18n import tr
 from app.preview import scene
 from app.preview.compare_canvas import CompareCanvas
@@ -268,9 +268,8 @@ class FramePair(QObject):
 
     def _label(self, at: int) -> str:
         film, image = self.shown[at], self.images[at]
-        if film.key == self._job_id and self._look is not None and film.plan is not None:
-            is_as_planned = film.plan.work.model == self._look.work.model
-            film = film if is_as_planned else replace(film, name=tr("Lite preview"))
+        if film.key == self._job_id and self._look is not None:
+            film = replace(film, name=labels.preview_name(self._look))
         text = film.label if self.is_usual else f"{'AB'[at]}: {film.label}"
         is_reduced = 0 < image.width() < film.size.width - 1
         if film.side == "result" and is_reduced and not self._canvas.scene.shows_tiles:

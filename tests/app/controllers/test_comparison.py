@@ -257,7 +257,7 @@ def test_a_film_that_waits_is_compared_with_its_earlier_result_and_trimmed_witho
     bench.do("run_again")
     bench.choose(scale=4)
     view = bench.window.preview
-    assert items(bench, "filmA") == ["Original 480×270", "Lite 1920×1080", "Lite 960×540"]
+    assert items(bench, "filmA") == ["Original 480×270", "Lite preview 1920×1080", "Lite 960×540"]
     assert view.timeline.strip.can_trim
     pick(bench, "filmA", "Lite 960×540")
     assert not view.timeline.strip.can_trim
@@ -265,6 +265,17 @@ def test_a_film_that_waits_is_compared_with_its_earlier_result_and_trimmed_witho
     bench.do("start")
     assert view.pair.is_usual, "the frame in work is shown next to the original"
     assert not bench.find("pairBar").isVisible()
+
+
+def test_a_result_that_does_not_exist_yet_is_not_called_by_its_file(bench):
+    finished(bench)
+    bench.do("run_again")
+    names = ["Original 480×270", "Lite preview 960×540", "Lite 960×540"]
+    assert items(bench, "filmB") == names
+    assert bench.window.preview.canvas.scene.labels[1] == names[1]
+    bench.do("start")
+    bench.finish()
+    assert items(bench, "filmB")[1:] == ["film_x2.mp4 960×540"] * 2  # the fake engine's names
 
 
 def test_results_are_named_by_what_tells_them_apart(bench):

@@ -203,13 +203,14 @@ def test_other_choices_get_another_look_and_one_that_fails_is_not_repeated(bench
     assert len(rest(bench)) == 2
 
 
-def test_a_look_names_its_model_where_the_job_has_another(bench):
+@pytest.mark.parametrize("model", ["lite", "seedvr2-7b"])
+def test_a_look_is_called_a_preview_of_its_own_model(bench, model):
     view = bench.window.preview
     job_id = seen(bench)
     rest(bench)
     look = look_of(bench, job_id)
     own = bench.program.queue.find(job_id).plan
-    other = replace(own, work=replace(own.work, model="seedvr2-7b"))
+    other = replace(own, work=replace(own.work, model=model))
     bench.emit(events.PlanChosen(job_id=job_id, plan=other))
     bench.emit(events.ExcerptReady(job_id=job_id, excerpt=look))
     shown(bench, job_id, grey(Size(960, 540)))
