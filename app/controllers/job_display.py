@@ -40,11 +40,12 @@ class PreviewController(QObject):
     def __init__(self, view: PreviewView, hub: EventHub, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._view = view
+        self._row: JobRow | None = None
         hub.subscribe(events.TileDone, view.tile_done)
         hub.subscribe(events.PreviewReady, view.preview_ready)
         hub.subscribe(events.StageProgress, view.progress)
         hub.subscribe(events.WorkerProgress, view.worker_progress)
-        hub.subscribe(events.Telemetry, view.telemetry)
+        hub.subscribe(events.Telemetry, self._measured)
         hub.subscribe(events.PlanChosen, self._planned)
         hub.subscribe(events.PlanDowngraded, self._planned)
         hub.subscribe(events.JobFinished, self._finished)
@@ -53,6 +54,7 @@ class PreviewController(QObject):
 
     def show_row(self, row: JobRow | None) -> None:
         """Another job was selected, or the shown one was read or has begun."""
+        self._row = row
         self._view.pair.set_can_trim(row is not None and row.state.can_change)
         if row is None or row.media is None:
             self._view.show_empty()
@@ -64,11 +66,16 @@ class PreviewController(QObject):
         self._view.set_active(row.state.is_active)
         if row.plan is not None:
             self._view.show_plan(row.job_id, row.plan)
+        self._view.figures.show_memory(row.peak_bytes)
         if row.report is None and row.done:  # its finished pieces can be played
             self._view.timeline.set_finished(row.done, is_running=row.state.is_active)
             self._view.playback.set_result(is_published=False)
         if row.report is not None:
             self._view.finished(row.report)
+
+    def _measured(self, _event: events.Telemetry) -> None:
+        if self._row is not None and self._row.job_id == self._view.job_id:
+            self._view.figures.show_memory(self._row.peak_bytes)
 
     def _planned(self, event: events.PlanChosen | events.PlanDowngraded) -> None:
         self._view.show_plan(event.job_id, event.plan)

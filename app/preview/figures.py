@@ -107,10 +107,10 @@ class FiguresRow(QWidget):
         self._rate, self._left = 0.0, 0.0
         self._refresh()
 
-    def show_memory(self, used_bytes: int) -> None:
-        """Take our process's current memory; its maximum is shown."""
-        if used_bytes > self._peak_bytes:
-            self._peak_bytes = used_bytes
+    def show_memory(self, peak_bytes: int) -> None:
+        """Show the largest memory of our process during the job; 0 where it is not known yet."""
+        if peak_bytes != self._peak_bytes:
+            self._peak_bytes = peak_bytes
             self._refresh()
 
     def _refresh(self) -> None:

@@ -29,7 +29,6 @@ from engine.protocol.events import (
     PreviewReady,
     ResultLost,
     StageProgress,
-    Telemetry,
     TileDone,
     WorkerProgress,
 )
@@ -39,7 +38,6 @@ from engine.protocol.report import Report
 
 _LOW_PX = 430  # height below which all but the picture gives way
 _HIGH_PX = 520  # height from which each worker is shown
-_MB = 2**20
 
 
 class PreviewView(QWidget):
@@ -183,9 +181,9 @@ class PreviewView(QWidget):
             return
         self._run()
         self.bar.offer_tiles(event.tiles > 1)
-        if not self._mode_is_users and self.canvas.mode is Mode.FIRST:
-            has_source = not self.pair.images[0].isNull()
-            self.set_mode(Mode.SPLIT if event.tiles == 1 and has_source else Mode.SECOND)
+        awaits_pair = event.tiles == 1 and not self.pair.images[0].isNull()
+        if not awaits_pair and not self._mode_is_users and self.canvas.mode is Mode.FIRST:
+            self.set_mode(Mode.SECOND)
         if event.tiles > 1 or event.picture is not None:
             self._add_tile(event)
         if self._is_followed:
@@ -209,8 +207,11 @@ class PreviewView(QWidget):
             if is_shown:
                 self.pair.show_frame(event)
         has_no_source = event.source is None and self.pair.is_usual
-        if is_shown and has_no_source and not self._mode_is_users:
-            self.set_mode(Mode.SECOND)  # decoded latents have gone with the job
+        if is_shown and not self._mode_is_users:
+            if has_no_source:
+                self.set_mode(Mode.SECOND)  # decoded latents have gone with the job
+            elif self._is_followed and self.canvas.mode is Mode.FIRST:
+                self.set_mode(Mode.SPLIT)
         has_look = is_shown and self.pair.has_look and event.result is not None
         if has_look and self.canvas.mode is Mode.FIRST and not self._mode_is_users:
             self._open_split()
@@ -271,16 +272,6 @@ class PreviewView(QWidget):
         if event.job_id == self._job_id and self._is_running:
             self.workers.show_worker(event)
             self._fit_below()
-
-    def telemetry(self, event: Telemetry) -> None:
-        """Memory of this program where its plan is the tightest, while the shown job runs."""
-        if not self._is_running:
-            return
-        on_gpu = self._plan is not None and self._plan.device_bytes > 0
-        if not on_gpu:
-            self.figures.show_memory(event.ram_ours_mb * _MB)
-        elif event.gpu is not None:
-            self.figures.show_memory((event.gpu.ours_mb + event.gpu.spilled_mb) * _MB)
 
     def finished(self, report: Report) -> None:
         """The shown job is done: compare."""

@@ -211,11 +211,11 @@ class Scene:
     def shows_tiles(self) -> bool:
         """True when tiles take the place of the second video.
 
-        A frame of one tile is better shown by its preview, which is larger and has its source.
+        A frame of one tile is shown with its source, which comes a little later, if there is one.
         """
         if not self.is_live or self.tile_map.is_empty:
             return False
-        return self.tile_map.tiles > 1 or self._second.is_empty
+        return self.tile_map.tiles > 1 or (self._first.is_empty and self._second.is_empty)
 
     def panes(self, whole: QRectF) -> list[tuple[QRectF, str]]:
         """Parts of the widget and what each shows: "first", "second", "split", "difference"."""

@@ -74,6 +74,7 @@ class JobRow:
     total: int = 0
     frames_per_second: float = 0.0
     seconds_left: float = 0.0
+    peak_bytes: int = 0  # memory of this program at most, where its plan is the tightest
     report: Report | None = None
     error: ErrorInfo | None = None
     lost: ErrorInfo | None = None  # why its finished result cannot be looked at any more

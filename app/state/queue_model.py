@@ -21,12 +21,14 @@ from app.state.job_row import Downgrade, JobRow, JobState, image_of
 from app.widgets.plain import tip
 from engine.core.plain_text import one_line
 from engine.protocol import events
+from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 
 JOB_ROLE = Qt.ItemDataRole.UserRole + 1
 Index = QModelIndex | QPersistentModelIndex
 _TOP = QModelIndex()  # no row: asks for the list itself
 _WHILE_PAUSED = "waits-for-room"  # a warning that is no longer true when the job goes on
+_MB = 2**20
 _STAGES_WITH_FRAMES = ("upscale", "write")
 
 
@@ -42,6 +44,7 @@ class QueueModel(QAbstractListModel):
         self._rows: list[JobRow] = []
         self._reports_later = self._has_to_report = self._user_has_changed = False
         hub.subscribe(events.JobEvent, self._update)
+        hub.subscribe(events.Telemetry, self._measure)
 
     # Qt's side
 
@@ -244,6 +247,12 @@ class QueueModel(QAbstractListModel):
         if row.state is not before:
             self._report()
 
+    def _measure(self, event: events.Telemetry) -> None:
+        """Keep the peak of the running job, whichever one is looked at."""
+        row = self.active
+        if row is not None and row.plan is not None and row.stage != "prepare":
+            row.peak_bytes = max(row.peak_bytes, _used_bytes(row.plan, event))
+
     def _report(self) -> None:
         """Say that the queue has changed, now or at the end of the block that changes it."""
         self._has_to_report = self._reports_later
@@ -260,6 +269,13 @@ class QueueModel(QAbstractListModel):
         index = self.index(self.position(row.job_id))
         self.dataChanged.emit(index, index)
         self.job_changed.emit(row.job_id)
+
+
+def _used_bytes(plan: Plan, event: events.Telemetry) -> int:
+    """Memory of this program where its plan is the tightest; 0 where it is not known."""
+    if not plan.device_bytes:
+        return event.ram_ours_mb * _MB
+    return (event.gpu.ours_mb + event.gpu.spilled_mb) * _MB if event.gpu is not None else 0
 
 
 def _apply(row: JobRow, event: events.JobEvent) -> None:
@@ -283,7 +299,7 @@ def _apply(row: JobRow, event: events.JobEvent) -> None:
             row.state, row.done, row.total = JobState.RUNNING, event.done, event.total
             row.kept = event.done
             row.error, row.report, row.stage, row.seconds_left = None, None, "prepare", 0.0
-            row.awaits_plan, row.lost = False, None
+            row.awaits_plan, row.lost, row.peak_bytes = False, None, 0
         case events.StageStarted():
             row.stage, row.stage_share = event.stage, 0.0
         case events.StageProgress():

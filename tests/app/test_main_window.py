@@ -45,6 +45,22 @@ def test_start_pause_resume_and_cancel_by_buttons(bench, qtbot):
     assert bench.program.queue.rows[0].state is JobState.CANCELLED
 
 
+def test_the_peak_of_a_job_is_kept_while_another_video_is_looked_at(bench):
+    job_id, other = bench.start(), bench.add("other.mp4")
+    memory = bench.window.preview.figures.figure("memory")
+    planned = memory.text
+    bench.measure()
+    assert memory.text == planned, "models are not loaded yet"
+    bench.advance(8)
+    bench.measure()
+    own = memory.text
+    assert own.startswith("1.2 GB planned")
+    bench.select(other)
+    bench.measure()
+    bench.select(job_id)
+    assert memory.text == own
+
+
 def test_a_finished_film_offers_its_result(bench, qtbot):
     opened: list[Path] = []
     bench.patch.setattr(desktop, "open_file", lambda path: opened.append(path) or True)

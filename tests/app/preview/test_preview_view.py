@@ -16,7 +16,7 @@ from app.theme.fonts import interface_font
 from app.theme.qss import style_sheet
 from engine.core.geometry import Box, Size
 from engine.core.messages import message
-from engine.protocol.events import PreviewReady, StageProgress, Telemetry, TileDone
+from engine.protocol.events import PreviewReady, StageProgress, TileDone
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from engine.protocol.report import Check, Report
@@ -124,9 +124,12 @@ def test_tiles_of_a_running_job_fill_the_picture(shown):
 
 def test_the_pair_of_the_frame_in_work_is_split(shown):
     shown.tile_done(_tile())
-    assert shown.canvas.mode is Mode.SPLIT
-    assert _middle(shown, 0.75) == GREEN  # the small picture of the tile, until the pair comes
+    assert shown.canvas.mode is Mode.FIRST, "until there are pictures of one moment"
+    shown.set_mode(Mode.SPLIT)
+    assert GREEN not in (_middle(shown, 0.25), _middle(shown, 0.75))
+    shown.set_mode(Mode.FIRST)
     shown.preview_ready(_preview())
+    assert shown.canvas.mode is Mode.SPLIT
     assert (_middle(shown, 0.25), _middle(shown, 0.75)) == (RED, BLUE)
     shown.tile_done(_tile(frame=11))
     assert _middle(shown, 0.75) == BLUE
@@ -149,9 +152,7 @@ def test_progress_fills_timeline_and_figures(shown):
     assert shown.timeline.strip.finished == 60
     texts = {name: shown.figures.figure(name).text for name in ("left", "frame")}
     assert texts == {"left": "1 min 05 s", "frame": "50 ms"}
-    for megabytes in (500, 900, 700):
-        ram = {"ram_total_mb": 16000, "ram_ours_mb": megabytes, "ram_others_mb": 0}
-        shown.telemetry(Telemetry(gpu=None, **ram, cpu_percent=90.0))
+    shown.figures.show_memory(900 * 2**20)
     assert shown.figures.figure("memory").text == "900 MB planned 1.3 GB"
 
 
