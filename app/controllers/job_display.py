@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain, combinations
 
 from PySide6.QtCore import QEvent, QObject, QTimer, Signal
@@ -57,7 +58,7 @@ class PreviewController(QObject):
         self._row = row
         self._view.pair.set_can_trim(row is not None and row.state.can_change)
         if row is None or row.media is None:
-            self._view.show_empty()
+            self._view.show_empty(None if row is None else partial(_why_no_picture, row))
             return
         if row.job_id == self._view.job_id:
             self._view.set_active(row.state.is_active)
@@ -87,6 +88,13 @@ class PreviewController(QObject):
     def _stopped(self, event: events.JobEvent) -> None:
         if event.job_id == self._view.job_id:
             self._view.stopped()
+
+
+def _why_no_picture(row: JobRow) -> str:
+    """The card of the error has the reason itself."""
+    if row.error is not None:
+        return tr("{name} cannot be used.", name=row.name)
+    return tr("Reading {name} …", name=row.name)
 
 
 class OverviewController(QObject):

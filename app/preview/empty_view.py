@@ -1,6 +1,8 @@
-"""Preview before there is a job: an invitation."""
+"""Preview without a picture: an invitation, or why the selected file cannot be shown."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent, QPen, QResizeEvent
@@ -61,7 +63,7 @@ class DropPanel(QFrame):
 
 
 class EmptyView(QWidget):
-    """The drop panel in the middle, and that it works without a GPU."""
+    """The drop panel in the middle, and that it works without a GPU; or a sentence alone."""
 
     sample_requested = Signal()
 
@@ -99,17 +101,34 @@ class EmptyView(QWidget):
             spacing=8,
             on=self.panel,
         )
-        for part in (self.panel, self._honest):
+        self._reason: Callable[[], str] | None = None
+        self._sentence = label(name="whyNoPicture", wraps=True, align=CENTRE)
+        parts = self.panel, self._honest, self._sentence
+        for part in parts:
             part.setMaximumWidth(_WIDTH)
-        middle = column(Stretch(4), self.panel, self._honest, Stretch(5), spacing=16)
+        middle = column(Stretch(4), *parts, Stretch(5), spacing=16)
         row(Stretch(1), (middle, 1000), Stretch(1), margins=16, on=self)
+        bind(self, self._show)
+
+    def explain(self, reason: Callable[[], str] | None) -> None:
+        """Show why a file has no picture; None for the invitation."""
+        self._reason = reason
+        if reason is not None and self.panel.isAncestorOf(self.focusWidget() or self):
+            self._sentence.setFocus()  # its button is hidden; the picture that follows gets it
+        self._show()
+
+    def _show(self) -> None:
+        self._sentence.setText(self._reason() if self._reason is not None else "")
+        self._sentence.setVisible(self._reason is not None)
+        self.panel.setVisible(self._reason is None)
+        self._honest.setVisible(self._reason is None and self.height() >= _LOWEST)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Texts and buttons come before room around them."""
         super().resizeEvent(event)
         is_low = self.height() < _LOW
         self._icon.setVisible(not is_low)
-        self._honest.setVisible(self.height() >= _LOWEST)
+        self._show()
         edge = 12 if is_low else 36
         set_margins(layout_of(self.panel), (24, edge))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from PySide6.QtCore import Signal
 from PySide6.QtGui import QImage, QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QStackedLayout, QStackedWidget, QWidget
@@ -117,9 +119,10 @@ class PreviewView(QWidget):
         """Whether the shown file is one image."""
         return self._film is not None and self._film.steps == 1
 
-    def show_empty(self) -> None:
-        """There is no job: invite."""
+    def show_empty(self, reason: Callable[[], str] | None = None) -> None:
+        """Show no job: an invitation, or why the selected file has no picture."""
         self._forget()
+        self.empty.explain(reason)
         self.playback.set_job("", None)
         self.pair.set_job("", None)
         self._pages.setCurrentWidget(self.empty)

@@ -18,6 +18,7 @@ from engine.protocol.plan import Notice
 from tests.app.conftest import dropped, texts
 from tests.app.jobs.test_unfinished import begun
 from tests.app.test_gauges import GPU
+from tests.helpers.fakes import make_media
 
 
 def test_an_empty_window_invites_and_lets_the_engine_load(bench):
@@ -104,9 +105,28 @@ def test_a_file_that_is_no_film_stays_as_a_card_with_the_reason(bench):
     )
     bench.add("letter.docx")
     assert "letter.docx is not a video or image" in texts(bench.window)
+    assert not bench.find("dropPanel").isVisible()
+    assert texts(bench.find("emptyView")) == "letter.docx cannot be used."
     assert bench.find("errorAction").text() == "Remove from the queue"
     bench.find("errorAction").click()
     assert bench.program.queue.rows == ()
+    assert bench.find("dropPanel").isVisible()
+
+
+def test_the_stage_names_a_file_that_is_read_and_the_keys_go_on_to_its_picture(bench):
+    view, button = bench.window.preview, bench.find("emptyAddButton")
+    button.setFocus()
+    bench.patch.setattr(bench.engine, "send", lambda _command: None)  # reading takes its time
+    bench.add("tiny.mp4")
+    assert texts(bench.find("emptyView")) == "Reading tiny.mp4 …"
+    assert not button.isVisible()
+    bench.use_language("zh_CN")
+    assert texts(bench.find("emptyView")) == "正在读取 tiny.mp4…"
+    bench.use_language("en")
+    media = make_media(Path("films/tiny.mp4"))
+    bench.emit(events.JobQueued(job_id=bench.program.queue.rows[0].job_id, media=media))
+    assert view.canvas.isVisible()
+    assert bench.window.focusWidget() is view.canvas
 
 
 def test_a_failed_or_cancelled_film_can_be_tried_again(bench):
