@@ -29,7 +29,7 @@ class ReportStrip(QFrame):
         super().__init__(parent)
         named(self, "reportStrip", "card")
         self._report: Report | None = None
-        self._sizes = ""
+        self._sizes = self._short = ""
         self._icon, self._title = label(), elided(name="reportTitle")
         self._detail = elided(kind="secondary", name="reportDetail")
         self._open = button(
@@ -95,9 +95,10 @@ class ReportStrip(QFrame):
         result = [self._sizes] if self._sizes else []
         cost = [bytes_text(report.output_bytes)] if report.output_bytes else []
         cost += [labels.duration(report.seconds)] if report.seconds > 0 else []
-        # In a narrow window what it took goes first, then what it is; the ending stays.
-        titles = ([*result, *cost, ending], [*result, ending], [ending])
-        self._title.setText(*map(" · ".join, titles))
+        # In a narrow window the sizes go first, which its card shows too; the ending stays.
+        titles = [*result, *cost, ending], [*cost, ending], [ending]
+        whole, self._short, least = map(" · ".join, titles)
+        self._title.setText(whole, self._short, least)
         frames, *others = _summary(report) or [""]
         facts = list(filter(None, (frames, "" if bad else passed, *others)))
         counts = range(max(1, len(facts)), 0, -1)  # the last ones go first
@@ -114,7 +115,7 @@ class ReportStrip(QFrame):
         self._give_way()
 
     def _give_way(self) -> None:
-        """Turn buttons into icons, one by one, in a narrow window; the words of the ending stay."""
+        """Turn buttons into icons, one by one, where the words of the ending have no room."""
         texts = {
             self._open: tr("Open"),
             self._compare: tr("Compare"),
@@ -141,7 +142,7 @@ class ReportStrip(QFrame):
 
     @property
     def _fits(self) -> bool:
-        needed = self._title.sizeHint().width() + _BETWEEN
+        needed = self._title.fontMetrics().horizontalAdvance(self._short) + _BETWEEN
         needed += sum(one.sizeHint().width() + 8 for one in self._buttons if not one.isHidden())
         return needed <= self.width()
 

@@ -271,6 +271,17 @@ def test_the_words_of_the_ending_come_before_those_of_a_button(shown, qtbot):
     assert again.accessibleName() == "Run again with other settings"
 
 
+def test_time_and_file_size_stay_in_a_usual_window_next_to_buttons_with_words(shown, qtbot):
+    shown.finished(replace(_report(), output_bytes=4_600_000))
+    title = part(shown, "reportTitle")
+    qtbot.waitUntil(lambda: title.text() == "4.6 MB · 8 s · verified")
+    words = [part(shown, f"{name}Button").text() for name in ("report", "compare", "open")]
+    assert words == ["Report", "Compare", "Open"]
+    shown.resize(900, 632)
+    qtbot.waitUntil(lambda: title.text() == "64×36 → 128×72 · 4.6 MB · 8 s · verified")
+    assert part(shown, "againButton").text()
+
+
 def test_failed_checks_are_counted_in_any_window(shown):
     shown.finished(_report(passed=False))
     assert "1 of 13 checks failed" in shown.strip.text
