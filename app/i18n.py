@@ -10,6 +10,7 @@ from PySide6.QtCore import QCoreApplication, QLocale, QObject, QTranslator
 
 from app.bound import show_language
 from engine.core import paths
+from engine.core.messages import Value
 from engine.core.plain_text import one_line
 
 _log = logging.getLogger(__name__)
@@ -23,6 +24,7 @@ def tr(source: str, **values: object) -> str:
     """`source` in the current language, with `{name}` replaced by values.
 
     Integers are `grouped`; a text is foreign: it is shown as plain text in one line.
+    `{count:frame|frames}` stands for one of two words, as in messages of the engine.
     """
     text = QCoreApplication.translate(CONTEXT, source)
     return text.format(**{name: _shown(v) for name, v in values.items()}) if values else text
@@ -30,8 +32,8 @@ def tr(source: str, **values: object) -> str:
 
 def _shown(value: object) -> object:
     if isinstance(value, str | PurePath):
-        return one_line(str(value))
-    return grouped(value) if type(value) is int else value
+        return Value(one_line(str(value)))
+    return Value(grouped(value)) if type(value) is int else value
 
 
 def grouped(number: int) -> str:

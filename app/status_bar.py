@@ -111,7 +111,7 @@ def plan_lines(plan: Plan) -> list[str]:
     parts += [choice_text("model", plan.work.model), *map(phrase_of, plan.work.summary)]
     codec = choice_text("codec" if picture.codec in CODECS else "container", picture.codec)
     parts.append(tr("{codec} {bits} bit", codec=codec, bits=picture.bit_depth))
-    parts.append(tr("{count} frames", count=plan.frames))
+    parts.append(tr("{count} {count:frame|frames}", count=plan.frames))
     words = [parts, *([*parts[:count], "…"] for count in range(len(parts) - 1, 0, -1))]
     return [tr("Plan: {words}", words=" · ".join(one)) for one in words]
 

@@ -261,7 +261,7 @@ def _machine(machine: Mapping[str, str]) -> str:
     """Describe the machine of a report in one line; absent parts are left out."""
     parts = [machine.get("processor", "")]
     if "threads" in machine:
-        parts.append(tr("{count} threads", count=machine["threads"]))
+        parts.append(tr("{count} {count:thread|threads}", count=machine["threads"]))
     parts += [machine.get(name, "") for name in ("memory", "card")]
     if machine.get("driver", _NOTHING) != _NOTHING:
         parts.append(tr("Driver {version}", version=machine["driver"]))

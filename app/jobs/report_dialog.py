@@ -143,7 +143,7 @@ def spread(ratios: Sequence[float]) -> str:
 
 def facts(report: Report) -> str:
     """Frames, likeness and time in one line."""
-    parts = [tr("{count} frames", count=report.frames_out)]
+    parts = [tr("{count} {count:frame|frames}", count=report.frames_out)]
     if report.likeness_mean:
         parts.append(tr("similarity {value}", value=f"{report.likeness_mean:.3f}"))
     if report.seconds:

@@ -388,6 +388,8 @@ def _facts(read: LatentRead) -> str:
         model_title(read.model),
         tr("{count} channels", count=read.channels),
         labels.size(read.size),
-        tr("{count} frames", count=read.frames) if read.frames > 1 else tr("one image"),
+        tr("{count} {count:frame|frames}", count=read.frames)
+        if read.frames > 1
+        else tr("one image"),
     ]
     return " · ".join(parts)

@@ -43,7 +43,7 @@ def work(machine: MachineInfo) -> str:
     parts = [machine.film]
     if machine.frames_per_second:
         parts.append(speed(machine.frames_per_second))
-    parts.append(tr("{count} parts finished", count=machine.spans_done))
+    parts.append(tr("{count} {count:part|parts} finished", count=machine.spans_done))
     return " · ".join(parts)
 
 

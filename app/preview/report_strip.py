@@ -151,10 +151,10 @@ def _summary(report: Report) -> list[str]:
     """Frames, likeness, speed and memory; what is not known is left out."""
     parts = []
     if report.frames_out:
-        parts.append(tr("{count} frames", count=report.frames_out))
+        parts.append(tr("{count} {count:frame|frames}", count=report.frames_out))
     if report.likeness_mean:
         parts.append(tr("similarity {value}", value=f"{report.likeness_mean:.3f}"))
-    if report.seconds > 0 and report.frames_out:
+    if report.seconds > 0 and report.frames_out > 1:
         parts.append(tr("{rate} fps", rate=f"{report.frames_out / report.seconds:.1f}"))
     if report.peak_bytes:
         parts.append(tr("at most {size}", size=bytes_text(report.peak_bytes)))

@@ -110,7 +110,11 @@ class TryBar(QFrame):
 
     def show_progress(self, done: int, total: int) -> None:
         """An excerpt is being made: finished frames and all frames, 0 while it begins."""
-        text = tr("{done} of {total} frames", done=done, total=total) if done else tr("Starting …")
+        text = (
+            tr("{done} of {total} {total:frame|frames}", done=done, total=total)
+            if done
+            else tr("Starting …")
+        )
         self._show_work(text)
         self._trouble.hide()
         self._refresh()

@@ -64,7 +64,7 @@ class LogModel(QObject):
             case events.JobStarted():
                 if event.done:
                     return tr(
-                        "continued after {done} of {total} frames",
+                        "continued after {done} of {total} {total:frame|frames}",
                         done=event.done,
                         total=event.total,
                     )
@@ -75,7 +75,7 @@ class LogModel(QObject):
                 return " ".join([tr("switched to another plan: {why}", why=why), changed]).strip()
             case events.SegmentDone():
                 return tr(
-                    "part {number} saved to disk, {done} of {total} frames",
+                    "part {number} saved to disk, {done} of {total} {total:frame|frames}",
                     number=event.segment + 1,
                     done=event.frames_done,
                     total=event.frames_total,

@@ -131,7 +131,7 @@ def _few(parts: Sequence[Message]) -> list[Message]:
     return [*parts[:MOST_PARTS], *more]
 
 
-class _Value(str):
+class Value(str):
     """Value of a placeholder, which may choose between the words for one and for several."""
 
     __slots__ = ()
@@ -205,7 +205,7 @@ class MessageCatalogue:
         if "{" not in text:
             return text
         values: dict[str, str] = {"interface": self._form}
-        values |= {name: _Value(self._value(value)) for name, value in message.params.items()}
+        values |= {name: Value(self._value(value)) for name, value in message.params.items()}
         try:
             return text.format_map(values)
         except (KeyError, IndexError, ValueError):

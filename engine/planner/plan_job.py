@@ -199,7 +199,7 @@ def _plan_within(request: Request, budget: Budget, rates: Rates) -> Plan:
         source_rotation=media.video.rotation,
         deinterlacing=fields,
         enlarged=part,
-        span=FrameSpan(0, frames_between(media.video, start, stop)),
+        span=FrameSpan(0, frames_between(media, start, stop)),
         start=start,
         stop=stop,
         work=registry.family_of(work).with_switches(work, switches),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -147,13 +148,19 @@ def trimmed(settings: JobSettings, video: VideoInfo) -> Part:
     return start, stop
 
 
-def frames_between(video: VideoInfo, start: Fraction | None, stop: Fraction | None) -> int:
-    """Frames to do; an estimate when trimmed or when the container does not count them."""
-    if (start is None and stop is None) or video.frame_rate is None:
-        return max(1, video.frame_count)
-    end = stop
-    if video.duration is not None:
-        end = min(stop, video.duration) if stop is not None else video.duration
-    if end is None:
-        return max(1, video.frame_count)
-    return max(1, round((end - (start or 0)) * video.frame_rate))
+def frames_between(media: MediaInfo, start: Fraction | None, stop: Fraction | None) -> int:
+    """Frames that `FrameReader` gives of a part; an estimate where they are not evenly spaced."""
+    count = media.video.frame_count
+    if media.video.frame_rate is None:
+        return max(1, count)
+    first = _frames_before(media, start) if start is not None else 0
+    end = _frames_before(media, stop) if stop is not None else count
+    return max(1, min(end, count or end) - first)
+
+
+def _frames_before(media: MediaInfo, seconds: Fraction) -> int:
+    """Number of frames before a time; their time stamps are rounded to whole units."""
+    video = media.video
+    assert video.frame_rate is not None
+    units = media.time_stamp(seconds) - video.start_pts - Fraction(1, 2)
+    return max(0, math.ceil(units * video.time_base * video.frame_rate))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -265,6 +266,13 @@ class MediaInfo:
     def holds_latents(self) -> bool:
         """Whether its pictures have to be decoded by a model before anything else."""
         return self.container == LATENT
+
+    def time_stamp(self, seconds: Fraction) -> int:
+        """The video's first time stamp at or after a time on the file's clock, in s.
+
+        A part of a video has the frames from that of its start to before that of its end.
+        """
+        return math.ceil((seconds + self.start) / self.video.time_base)
 
     def stated(self, kind: str) -> str:
         """The value of a statement; "" where the file makes none of that kind."""

@@ -43,6 +43,13 @@ from engine.video.read.digest import StreamDigest, digest
 from engine.video.read.examination import examined
 from engine.video.read.probe import probe
 
+_OF_VIDEOS = frozenset(  # messages that say nothing about an image
+    f"check.{case}"
+    for case in (
+        *("frame-count.equal", "frame-order.kept", "time-stamps.pictures", "chapters.pictures"),
+        *("streams.none", "stream-content.none", "sound-timing.none"),
+    )
+)
 VerifyProgress = Callable[[int, int], None]  # frames of the result: compared, all
 
 
@@ -82,7 +89,7 @@ def verify(
         return Report(source=before.path, output=output, checks=(_failed("readable", err),))
     if plan is None:
         before = made_with_rate(examined(before), after.video.frame_rate)
-        total = frames_between(before.video, *part)
+        total = frames_between(before, *part)
     else:
         part, total = (plan.start, plan.stop), plan.frames
     control, progress = control or Control(), progress or (lambda done, total: None)
@@ -99,6 +106,8 @@ def verify(
         likeness_check(frames),
         black_check(frames),
     )
+    if before.kind == after.kind == "image":
+        checks = tuple(one for one in checks if one.message.code not in _OF_VIDEOS)
     return Report(
         source=before.path,
         output=output,

@@ -71,8 +71,9 @@ def test_a_film_that_is_moved_stays_in_sight(bench):
 
 
 def test_digits_are_grouped_alike_everywhere(bench):
-    assert tr("{count} frames", count=172752) == f"{grouped(172752)} frames"
-    assert tr("{count} frames", count=999) == "999 frames"
+    assert tr("{count} {count:frame|frames}", count=172752) == f"{grouped(172752)} frames"
+    assert tr("{count} {count:frame|frames}", count=999) == "999 frames"
+    assert tr("{count} {count:frame|frames}", count=1) == "1 frame"
     line, *_ = plan_lines(dataclasses.replace(plan(), span=FrameSpan(0, 1204)))
     assert f"{grouped(1204)} frames" in line
 

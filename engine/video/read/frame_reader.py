@@ -83,8 +83,8 @@ class FrameReader:
             must_be_whole: Passed to `FrameDecoder`.
         """
         self._media = media
-        self._start = _units(media, start)
-        self._stop = _units(media, stop)
+        self._start = media.time_stamp(start) if start is not None else None
+        self._stop = media.time_stamp(stop) if stop is not None else None
         self._must_be_whole = must_be_whole
         self._decoder: FrameDecoder | None = None
         self._underway: _Underway | None = None
@@ -239,10 +239,3 @@ def _find(frames: Iterator[PlanarFrame], mark: FrameMark) -> int:
         if frame.pts > mark.pts:
             return 0
     return 0
-
-
-def _units(media: MediaInfo, seconds: Fraction | None) -> int | None:
-    """The first time stamp at or after a time on the file's clock."""
-    if seconds is None:
-        return None
-    return math.ceil((seconds + media.start) / media.video.time_base)

@@ -1,13 +1,16 @@
 """What the report of a finished job says of its stages and model files."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
-from app.jobs.report_dialog import ReportDialog
+from app.jobs.report_dialog import ReportDialog, facts
+from app.status_bar import plan_lines
 from engine.cli.formatting import summary_words
+from engine.protocol import events
 from engine.protocol.plan import Notice
 from engine.protocol.report import (
     MemoryPeak,
@@ -17,6 +20,7 @@ from engine.protocol.report import (
     StageMemory,
     StageTime,
 )
+from tests.helpers.fakes import make_media, make_plan
 
 GIB = 2**30
 PEAK = MemoryPeak(requested=9 * GIB, allocated=9 * GIB, reserved=10 * GIB, used=11 * GIB)
@@ -87,3 +91,21 @@ def test_model_files_are_named_with_their_sums(qtbot: QtBot) -> None:
 
 def test_one_job_has_no_spread(qtbot: QtBot) -> None:
     assert "jobs of this kind" not in texts(replace(REPORT, memory_ratios=(0.95,)), qtbot)
+
+
+def test_one_frame_is_no_frames_anywhere(bench):
+    bench.engine.media["photo.png"] = still = make_media(Path("photo.png"), frames=1)
+    bench.start("photo.png")
+    bench.finish()
+    report = bench.program.queue.rows[0].report
+    assert facts(report).startswith("1 frame · ")
+    seen = bench.window.preview.strip.text, plan_lines(make_plan(still))[0]
+    assert all(re.search(r"\b1 frame\b", said) for said in seen), seen
+    assert "fps" not in seen[0]
+    bench.emit(
+        events.SegmentDone(
+            job_id=bench.program.queue.rows[0].job_id,
+            **{"segment": 0, "bytes": 9, "frames_done": 1, "frames_total": 1},
+        )
+    )
+    assert bench.program.log.lines[-1].endswith("part 1 saved to disk, 1 of 1 frame")

@@ -109,7 +109,7 @@ def test_a_source_that_is_cut_short_is_refused_unless_allowed():
 
 def test_trimming_counts_only_what_is_done():
     plan = planned(start="2", stop="0:00:04.5")
-    assert (plan.start, plan.stop, plan.frames) == (Fraction(2), Fraction(9, 2), 62)
+    assert (plan.start, plan.stop, plan.frames) == (Fraction(2), Fraction(9, 2), 63)
 
 
 def test_a_picture_that_is_turned_in_pixels_has_its_seen_size():

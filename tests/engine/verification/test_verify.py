@@ -321,6 +321,8 @@ def test_picture_to_picture(tmp_path: Path) -> None:
     other = make_picture(tmp_path / "other.png", 1365, size=(96, 64))
     report = verify(small, large)
     assert report.passed, report.problems
+    said = ["readable", "size", "tags", "metadata", "statements", "likeness", "black"]
+    assert [check.code for check in report.checks] == said, "nothing about frames and sound"
     assert codes(verify(small, other)) == {"likeness"}
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from engine.core.errors import InputError, ResultHeldBack, SourceMissing
+from engine.planner.target import frames_between
 from engine.protocol.media import FrameMark, MediaInfo, VideoInfo
 from engine.video.read.clock import PartClock, film_jumps
 from engine.video.read.decoder import VideoDecoder
@@ -89,6 +90,21 @@ def test_every_frame_comes_once_in_order(made: Callable[[str], MediaInfo], name:
         assert_same_when_left(media, facts(whole))
         assert_same_in_a_span(media, whole)
         assert_shown_at_its_time(media, whole)
+
+
+EVEN = [*(name for name in CLIPS if not name.startswith("variable")), "numbered pictures"]
+
+
+@pytest.mark.parametrize("name", EVEN)
+def test_plans_count_the_frames_of_a_part_as_they_are_read(made, name: str) -> None:
+    media = made(name)
+    stamps = [frame.pts for frame in read(media)]
+    moments = [None, *(Fraction(number, 50) for number in range(50)), Fraction("0.4794")]
+    for start, stop in itertools.product(moments, moments):
+        first = media.time_stamp(start) if start is not None else stamps[0]
+        end = media.time_stamp(stop) if stop is not None else stamps[-1] + 1
+        expected = sum(first <= pts < end for pts in stamps)
+        assert frames_between(media, start, stop) == max(1, expected), (start, stop)
 
 
 def assert_plain_code_values(video: VideoInfo, frame: PlanarFrame) -> None:
