@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from PySide6.QtCore import (
     QEasingCurve,
     QEvent,
@@ -147,10 +149,10 @@ class CompareCanvas(Label):
             self.scene.missing_texts = (first, second)
             self.update()
 
-    def set_labels(self, first: str, second: str) -> None:
-        """Names of the two pictures, shown in their corners."""
-        if (first, second) != self.scene.labels:
-            self.scene.labels = (first, second)
+    def set_labels(self, first: Sequence[str], second: Sequence[str]) -> None:
+        """Names of the two pictures, shown in their corners; the first one of each that fits."""
+        if (first, second) != self.scene.label_texts:
+            self.scene.label_texts = (first, second)
             self.update()
 
     def set_live(self, is_live: bool) -> None:

@@ -37,10 +37,16 @@ class Film:
         return self.plan.picture.seen_size
 
     @property
+    def title(self) -> str:
+        """Its name."""
+        if self.side == "source":
+            return tr("Original")
+        return self.name or labels.result_name(self.plan)
+
+    @property
     def label(self) -> str:
         """Its name and size."""
-        name = self.name or labels.result_name(self.plan)
-        return f"{tr('Original') if self.side == 'source' else name} {labels.size(self.size)}"
+        return f"{self.title} {labels.size(self.size)}"
 
     @property
     def span_s(self) -> tuple[float, float | None]:

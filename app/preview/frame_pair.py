@@ -232,7 +232,7 @@ class FramePair(QObject):
         aspect = float(video.sample_aspect)
         across, down = (1.0, aspect) if video.rotation in (90, 270) else (aspect, 1.0)
         self._canvas.set_content(QSizeF(size.width * across, size.height * down))
-        self._canvas.set_labels(*map(self._label, (0, 1)))
+        self._canvas.set_labels(*map(self._labels, (0, 1)))
         self.refresh_texts()
 
     def refresh_texts(self) -> None:
@@ -266,16 +266,18 @@ class FramePair(QObject):
         self._is_playing = is_playing
         self.refresh_texts()
 
-    def _label(self, at: int) -> str:
+    def _labels(self, at: int) -> tuple[str, ...]:
+        """Texts on a picture: the size where it is reduced, all of its name, and less of it."""
         film, image = self.shown[at], self.images[at]
         if film.key == self._job_id and self._look is not None:
             film = replace(film, name=labels.preview_name(self._look))
-        text = film.label if self.is_usual else f"{'AB'[at]}: {film.label}"
+        letter = "" if self.is_usual else f"{'AB'[at]}: "
+        whole, short = f"{letter}{film.label}", f"{letter}{film.title}"
         is_reduced = 0 < image.width() < film.size.width - 1
         if film.side == "result" and is_reduced and not self._canvas.scene.shows_tiles:
             shown = f"{image.width()}×{image.height()}"
-            text = tr("{picture}, shown at {size}", picture=text, size=shown)
-        return text
+            return tr("{picture}, shown at {size}", picture=whole, size=shown), whole, short
+        return whole, short
 
     def _why_missing(self, at: int) -> str:
         film, strip = self.shown[at], self._timeline.strip

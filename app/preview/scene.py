@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 from PySide6.QtCore import QPointF, QRectF, QSize, QSizeF, Qt
@@ -90,8 +91,7 @@ _LEAST_LABEL = 110.0  # px; a longer one is cut where there is less room
 
 def label_rect(area: QRectF, text: str, *, at_right: bool) -> QRectF:
     """Place of a label in the upper corner of an area; empty where the area is too small."""
-    metrics = QFontMetricsF(interface_font(tokens.SMALL_PX))
-    wanted, room = metrics.horizontalAdvance(text) + 20, area.width() - 2 * _INSET
+    wanted, room = _label_width(text), area.width() - 2 * _INSET
     if not text or room < min(wanted, _LEAST_LABEL) or area.height() < 60:
         return QRectF()
     size = QSizeF(min(wanted, room), 26)
@@ -99,8 +99,19 @@ def label_rect(area: QRectF, text: str, *, at_right: bool) -> QRectF:
     return QRectF(QPointF(left, area.top() + _INSET), size)
 
 
-def draw_label(painter: QPainter, area: QRectF, text: str, *, at_right: bool) -> None:
-    """A label in the upper left or right corner of an area."""
+def fitting(area: QRectF, texts: Sequence[str]) -> str:
+    """The first text that fits into a label in an area; else the last one, which is cut."""
+    whole = (text for text in texts if _label_width(text) <= area.width() - 2 * _INSET)
+    return next(whole, texts[-1])
+
+
+def _label_width(text: str) -> float:
+    return QFontMetricsF(interface_font(tokens.SMALL_PX)).horizontalAdvance(text) + 20
+
+
+def draw_label(painter: QPainter, area: QRectF, texts: Sequence[str], *, at_right: bool) -> None:
+    """A label in the upper left or right corner of an area: the first text that fits there."""
+    text = fitting(area, texts)
     rect = label_rect(area, text, at_right=at_right)
     if rect.isEmpty():
         return
@@ -193,7 +204,7 @@ class Scene:
     def __init__(self) -> None:
         self.mode = Mode.FIRST
         self.split = 0.5  # 0 to 1 of the visible picture
-        self.labels = ("", "")
+        self.label_texts: tuple[Sequence[str], Sequence[str]] = (("",), ("",))
         self.is_live = False  # the frame in work is shown, not one that was asked for
         self.missing_texts = ("", "")  # why a video has no picture of the frame
         self.are_tiles_shown = True
@@ -201,6 +212,11 @@ class Scene:
         self.tile_map = TileMap()
         self._first, self._second = Layer(), Layer()
         self._difference: Layer | None = None
+
+    @property
+    def labels(self) -> tuple[str, str]:
+        """Names of the two pictures, in full."""
+        return self.label_texts[0][0], self.label_texts[1][0]
 
     def set_pictures(self, first: QImage, second: QImage) -> None:
         """Another frame; null images for what there is not."""
@@ -252,11 +268,11 @@ class Scene:
     def _paint_pane(self, painter: QPainter, area: QRectF, target: QRectF, shows: str) -> None:
         if shows == "first":
             self._paint_first(painter, area, target)
-            draw_label(painter, area, self.labels[0], at_right=False)
+            draw_label(painter, area, self.label_texts[0], at_right=False)
         elif shows == "second":
             self._paint_second(painter, area, target)
             at_right = self.mode is Mode.SECOND
-            draw_label(painter, area, self.labels[1], at_right=at_right)
+            draw_label(painter, area, self.label_texts[1], at_right=at_right)
         elif shows == "split":
             self._paint_split(painter, area, target)
         else:
@@ -300,8 +316,8 @@ class Scene:
         painter.setClipRect(right)
         self._paint_second(painter, right, target)
         painter.restore()
-        draw_label(painter, left, self.labels[0], at_right=False)
-        draw_label(painter, right, self.labels[1], at_right=True)
+        draw_label(painter, left, self.label_texts[0], at_right=False)
+        draw_label(painter, right, self.label_texts[1], at_right=True)
         draw_split(painter, area, x)
 
     def _paint_difference(self, painter: QPainter, area: QRectF, target: QRectF) -> None:
@@ -315,4 +331,4 @@ class Scene:
             self._difference = Layer(image)
         self._paint_layer(painter, self._difference, target)
         label = tr("Difference, amplified {factor}×", factor=AMPLIFIED)
-        draw_label(painter, area, label, at_right=False)
+        draw_label(painter, area, [label], at_right=False)

@@ -5,7 +5,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.preview.compare_canvas import CompareCanvas
-from app.preview.scene import Mode, difference, label_rect
+from app.preview.scene import Mode, difference, fitting, label_rect
 from app.theme import tokens
 from engine.core.geometry import Box, Size
 from tests.app.preview.conftest import image_of
@@ -54,6 +54,12 @@ def test_a_difference_is_as_large_as_the_larger_picture(canvas):
     for sizes in (((64, 36), (128, 72)), ((128, 72), (64, 36))):
         images = [image_of(SOURCE, *size) for size in sizes]
         assert difference(*images).size().toTuple() == (128, 72)
+
+
+def test_a_label_loses_whole_facts_before_it_is_cut(qapp):
+    texts = "Lite 1920×1080, shown at 640×360", "Lite 1920×1080", "Lite"
+    shown = [fitting(QRectF(0, 0, width, 200), texts) for width in (400, 200, 100, 50)]
+    assert shown == [*texts, "Lite"]
 
 
 def test_a_name_that_is_too_long_is_cut_and_not_left_out():

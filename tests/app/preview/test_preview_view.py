@@ -111,7 +111,8 @@ def test_the_names_of_both_pictures_tell_their_sizes(shown):
     assert shown.canvas.scene.labels == ("Original 64×36", "Lite 128×72")
     shown.tile_done(_tile())
     shown.preview_ready(replace(_preview(), result=flat(96, 54, BLUE)))
-    assert shown.canvas.scene.labels[1] == "Lite 128×72, shown at 96×54"
+    texts = "Lite 128×72, shown at 96×54", "Lite 128×72", "Lite"
+    assert shown.canvas.scene.label_texts[1] == texts
 
 
 def test_tiles_of_a_running_job_fill_the_picture(shown):
