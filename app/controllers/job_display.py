@@ -138,7 +138,7 @@ class OverviewController(QObject):
             self.rest.start()
 
     def _is_wanted(self, row: JobRow) -> bool:
-        is_film = row.media is not None and row.media.kind == "video"
+        is_film = row.media is not None and row.media.kind != "image"
         return is_film and _track(row) not in self._read and not self._reading
 
     def _begin(self) -> None:

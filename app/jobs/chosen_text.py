@@ -23,6 +23,8 @@ from engine.settings.schema import JobSettings
 
 _SIZES = ("scale", "height", "width")  # one line: what comes out
 
+_OF_CODECS = ("codec", "crf", "bit_rate")  # images have none
+
 
 def chosen(row: JobRow) -> Iterator[tuple[str, str]]:
     """Names and values: main choices, without files that are not chosen, and what is unusual."""
@@ -33,6 +35,7 @@ def chosen(row: JobRow) -> Iterator[tuple[str, str]]:
         value = getattr(settings, name)
         is_read = not about.families or family in about.families
         is_replaced = name == "crf" and settings.bit_rate > 0
+        is_replaced |= name in _OF_CODECS and plan is not None and not video_codec(plan)
         if name in _SIZES or not is_read or is_replaced:
             continue
         if (about.group == "main" and value != "") or value != getattr(usual, name):

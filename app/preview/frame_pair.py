@@ -329,7 +329,7 @@ class FramePair(QObject):
                 "difference between {first} and {second}", first=first, second=second
             ),
         }[mode]
-        film, time = self._media.path.name, self._timeline.position_text
+        film, time = self._media.name, self._timeline.position_text
         if time:
             text = tr("Frame of {film}, {time}: {shown}.", film=film, time=time, shown=shown)
         else:

@@ -139,7 +139,7 @@ class PreviewView(QWidget):
         self._job_id, self._media = job_id, media
         self.playback.set_job(job_id, media)
         self._film = FilmClock.of(media)
-        self.timeline.set_film(self._film)
+        self.timeline.set_film(self._film, has_sound=bool(media.audio_streams))
         self.pair.set_job(job_id, media)
         self.pair_bar.show_problem(None)
         self.timeline.set_finished(0, is_running=False)

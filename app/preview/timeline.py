@@ -78,9 +78,10 @@ class Timeline(QFrame):
         self._title.setText(*self._title_texts())
         self._give_way()
 
-    def set_film(self, film: FilmClock) -> None:
+    def set_film(self, film: FilmClock, *, has_sound: bool = True) -> None:
         """Another video."""
         self._film = film
+        self.volume.setVisible(has_sound)
         self.strip.set_film(film)
         self._show()
 
@@ -218,9 +219,8 @@ class Timeline(QFrame):
     @property
     def _room(self) -> int:
         """Width that the row of figures leaves to the title, px."""
-        shown = [self._play, self._loop, self.volume, self._position]
-        shown += [] if self._trim.isHidden() else [self._trim]
-        shown += [] if self._title.isHidden() else [self._title]
+        parts = self._play, self._loop, self.volume, self._position, self._trim, self._title
+        shown = [one for one in parts if not one.isHidden()]
         gaps = self._head.spacing() * (len(shown) - 1)
         margins = layout_of(self).contentsMargins()
         needed = sum(one.sizeHint().width() for one in shown if one is not self._title)

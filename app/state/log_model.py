@@ -41,7 +41,7 @@ class LogModel(QObject):
     def _write(self, event: events.Event) -> None:
         """Write a line for what is worth reading afterwards."""
         if isinstance(event, events.JobQueued):
-            self._names[event.job_id] = event.media.path.name
+            self._names[event.job_id] = event.media.name
         sentence = self._sentence(event)
         if sentence:
             name = self._names.get(event.job_id, "") if isinstance(event, events.JobEvent) else ""

@@ -17,8 +17,7 @@ from engine.core.geometry import Size
 from engine.pipeline.display import quick_picture
 from engine.protocol.events import OverviewRead, Picture
 from engine.protocol.media import MediaInfo
-from engine.video.read.decoder import VideoDecoder
-from engine.video.read.frame_reader import FrameReader
+from engine.video.read.frame_reader import FrameReader, frame_decoder
 from engine.video.read.frames import PlanarFrame
 from engine.video.read.sound import loudness
 from engine.video.shots import ShotDetector
@@ -45,7 +44,7 @@ def overviews(
 
     Memory: 1 MB of thumbnails, and the frames that a decoder holds back.
     """
-    if media.kind != "video" or media.holds_latents or not media.video.duration:
+    if media.kind == "image" or media.holds_latents or not media.video.duration:
         return
     known = OverviewRead(job_id=job_id)
     for add, seconds, ends in (
@@ -74,7 +73,7 @@ def _with_key_frames(known: OverviewRead, media: MediaInfo, is_over: IsOver) -> 
         video.start_pts + round((number + 0.5) * step / video.time_base)
         for number in range(_PLACES)
     )
-    found, decoder = [], VideoDecoder(media)
+    found, decoder = [], frame_decoder(media)
     try:
         for frame in decoder.key_frames(places):
             found.append(_thumbnail(media, frame))

@@ -63,7 +63,8 @@ def default_output(
     """
     stem = media.path.stem
     if media.kind == "sequence":
-        stem = stem.rstrip("0123456789").rstrip("_-. ") or media.path.parent.name
+        stem, folder = stem.rstrip("0123456789").rstrip("_-. "), media.path.parent.name
+        stem = (folder or stem) if media.is_folder else (stem or folder)
     if media.holds_latents:
         stem = stem.rstrip("_") or stem  # ComfyUI's names end in it
     name = _usable(pattern).replace("{size}", _label(media, settings)).replace("{name}", stem)

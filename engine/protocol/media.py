@@ -257,10 +257,16 @@ class MediaInfo:
     video_stream: int = -1  # requested index; -1 for the stream that players show
     pattern: str = ""  # "shot_%04d.png" with its folder, for a sequence
     first_number: int = 0  # number of a sequence's first image
+    is_folder: bool = False  # a sequence that was given by its folder
     start: Fraction = Fraction(0)  # s: the time stamp at which the clock of the file shows 0
     is_cut_short: bool = False  # the container states that the end of the file is missing
     findings: Findings | None = None  # None until frames were looked at
     statements: tuple[Statement, ...] = ()  # facts that no other field holds; see `read/statements`
+
+    @property
+    def name(self) -> str:
+        """Name of the file, or of the folder that was given in place of its images."""
+        return (self.is_folder and self.path.parent.name) or self.path.name
 
     @property
     def holds_latents(self) -> bool:

@@ -14,6 +14,7 @@ from app.ui_state import UiState
 from app.widgets.compact_scroll import CompactScroll
 from app.window_place import fitted, keep_place, key_of, place_window
 from engine.core.errors import DiskFull, ResultHeldBack
+from engine.protocol import events
 from engine.protocol.plan import Notice
 from tests.app.conftest import Bench, texts
 from tests.app.jobs.test_unfinished import begun
@@ -260,7 +261,13 @@ def test_a_film_that_was_started_shows_its_choices_as_text(bench):
         one for one in form.findChildren(QWidget) if one.isVisible() and not one.isEnabled()
     ]
     bench.finish()
-    assert "480×270 → 960×540" in texts(bench.find("chosenText"))
+    shown = texts(bench.find("chosenText"))
+    assert "480×270 → 960×540" in shown
+    assert "Codec" in shown
+    image = dataclasses.replace(plan(), picture=dataclasses.replace(plan().picture, codec="png"))
+    bench.emit(events.PlanChosen(job_id=bench.program.queue.rows[0].job_id, plan=image))
+    shown = texts(bench.find("chosenText"))
+    assert not [word for word in ("Codec", "Quality", "High · 16") if word in shown]
 
 
 def test_a_plan_lists_what_it_copies_and_what_it_does_not(bench):

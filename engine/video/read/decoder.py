@@ -88,6 +88,10 @@ class FrameDecoder(ABC):
     def frames_before(self, pts: int) -> Iterator[PlanarFrame] | None:
         """Frames from somewhere before `pts` on, exact from `pts` on; None if it cannot seek."""
 
+    @abstractmethod
+    def key_frames(self, places: Iterable[int]) -> Iterator[PlanarFrame]:
+        """The key frame before each time stamp, each of them once: images to look at."""
+
     def close(self) -> None:  # noqa: B027 - nothing to close where each file holds one frame
         """Close the file; the decoder may be used again."""
 

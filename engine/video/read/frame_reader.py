@@ -168,10 +168,7 @@ class FrameReader:
 
     def _opened(self) -> FrameDecoder:
         self.close()
-        if self._media.kind == "video" or self._media.container != "image2":
-            self._decoder = VideoDecoder(self._media, must_be_whole=self._must_be_whole)
-        else:
-            self._decoder = ImageDecoder(self._media, must_be_whole=self._must_be_whole)
+        self._decoder = frame_decoder(self._media, must_be_whole=self._must_be_whole)
         return self._decoder
 
     def _within(
@@ -197,6 +194,13 @@ class FrameReader:
     def _add_problem(self, problem: Message) -> None:
         if problem not in self.problems:
             self.problems.append(problem)
+
+
+def frame_decoder(media: MediaInfo, *, must_be_whole: bool = False) -> FrameDecoder:
+    """The decoder of a source, with the arguments of `FrameDecoder`."""
+    is_video = media.kind == "video" or media.container != "image2"
+    decoder = VideoDecoder if is_video else ImageDecoder
+    return decoder(media, must_be_whole=must_be_whole)
 
 
 def check_has_frames(media: MediaInfo, start: Fraction, stop: Fraction | None) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
+from itertools import islice
 from pathlib import Path
 
 import av
@@ -245,6 +246,12 @@ class ImageDecoder(FrameDecoder):
             self._report_gap()
         elif self._media.is_cut_short:
             self.report(message("reading.picture-incomplete"))
+
+    def key_frames(self, places: Iterable[int]) -> Iterator[PlanarFrame]:
+        """The images of these numbers, each of them once."""
+        last = self._media.video.frame_count - 1
+        for index in dict.fromkeys(min(place, last) for place in places):
+            yield from islice(self.frames_before(index), 1)
 
     def _report_gap(self) -> None:
         end = self._media.first_number + self._media.video.frame_count

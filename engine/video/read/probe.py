@@ -99,7 +99,8 @@ def probe(path: Path, video_stream: int = -1) -> MediaInfo:
     """
     sequence = find_sequence(path)
     if sequence is not None:
-        return replace(_probe_sequence(*sequence), video_stream=video_stream)
+        found = _probe_sequence(*sequence)
+        return replace(found, video_stream=video_stream, is_folder=path.is_dir())
     codec = picture_codec(path)
     if codec:
         return replace(_probe_picture(path, codec), video_stream=video_stream)

@@ -1,5 +1,8 @@
 """The timeline of the selected video: thumbnails, loudness and cuts, read after its picture."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
@@ -8,8 +11,8 @@ from app.theme import tokens
 from engine.core.geometry import Size
 from engine.protocol import commands, events
 from engine.protocol.tasks import TaskKind
-from tests.app.controllers.test_looks import rest, seen
-from tests.helpers.fakes import grey
+from tests.app.controllers.test_looks import rest, seen, shown
+from tests.helpers.fakes import grey, make_media
 
 OVERVIEW = TaskKind.OVERVIEW
 
@@ -143,3 +146,15 @@ def test_the_strip_is_sharp_on_any_screen_and_follows_the_theme(bench, film):
     dark = colour(bench, 0.25, 0.8)
     bench.program.use_theme("light")
     assert colour(bench, 0.25, 0.8) != dark
+
+
+def test_a_folder_of_images_has_a_timeline_too_and_no_volume_without_sound(bench):
+    media = make_media(Path("frames/f_0001.png"))
+    bench.engine.media["frames"] = replace(media, kind="sequence", is_folder=True, streams=())
+    job_id = bench.add("frames")
+    bench.window.preview.pair.ask_now()
+    shown(bench, job_id)
+    assert asked(bench) == [job_id]
+    assert not bench.find("volumeSlider").isVisible()
+    bench.select(bench.add())
+    assert bench.find("volumeSlider").isVisible()

@@ -11,7 +11,7 @@ from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.tasks import TaskKind
 from engine.video.read import sound
-from tests.helpers.clips import Clip, make_clip
+from tests.helpers.clips import Clip, make_clip, make_pictures
 from tests.helpers.jobs import running_engine
 
 
@@ -74,6 +74,22 @@ def test_the_number_of_seeks_does_not_depend_on_the_length(film, monkeypatch):
     assert all(found)
     assert len(read) < 4 * 16
     assert list(overviews("a", probe(film), lambda: True)) == []
+
+
+@pytest.mark.parametrize("through_s", [8.0, 0.0])
+def test_a_folder_of_images_has_thumbnails_also_where_reading_all_takes_too_long(
+    tmp_path, monkeypatch, through_s
+):
+    monkeypatch.setattr(overview, "_TRIED", 3)
+    monkeypatch.setattr(overview, "_THROUGH_S", through_s)
+    folder = make_pictures(tmp_path / "frames", 60, first=7).parent
+    media = probe(folder)
+    assert media.name == "frames"
+    found = last(media)
+    seconds = [seconds for seconds, _ in found.thumbnails]
+    assert len(seconds) == 24
+    assert seconds == pytest.approx([(number + 0.5) / 10 for number in range(24)], abs=1 / 25)
+    assert found.loudness == ()
 
 
 def test_without_sound_or_as_an_image_nothing_is_made_up(tmp_path):

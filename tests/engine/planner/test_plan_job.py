@@ -162,6 +162,11 @@ def test_name_beside_the_source():
         film = replace(a_media(), path=Path("a", source))
         media = replace(film, kind=kind) if kind in ("image", "sequence") else film
         assert default_output(media, JobSettings(**settings), kind) == Path("a", name)
+    images = replace(a_media(), path=Path("holiday", "f_0001.png"), kind="sequence")
+    for is_folder, name in ((False, "f_x2"), (True, "holiday_x2")):
+        media = replace(images, is_folder=is_folder)
+        assert default_output(media, JobSettings(), "sequence").name == name
+    assert (media.name, images.name) == ("holiday", "f_0001.png")
 
 
 def test_a_pattern_names_pictures_in_a_folder():
