@@ -104,6 +104,7 @@ class TasteView(Page):
         bind(self, lambda: self.show_places(self._offered))
 
     def _lay_out(self) -> None:
+        title = label("Compare presets", "headline")
         lead = label(
             "Two-second samples from characteristic scenes, processed with each preset and "
             "looped next to the original. Speed and memory are measured on this computer.",
@@ -113,6 +114,7 @@ class TasteView(Page):
         add = button("Add current frame", "tasteAdd", on=self.add_requested)
         below = self._make, self._stop, self._progress, Stretch(1), self._look
         self.fill(
+            title,
             lead,
             label("Scenes", "section"),
             row((self._place_row, 1), (add, 0, TOP)),
@@ -121,6 +123,7 @@ class TasteView(Page):
             row(*below, align=MIDDLE),
             self._notice,
             (self._loops, 1),
+            focus=title,
         )
 
     # Choices

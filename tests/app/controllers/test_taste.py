@@ -76,6 +76,11 @@ def test_snippets_are_made_one_after_the_other_and_shown_with_their_figures(benc
     assert all(title in shown for title in ("Original", "First", "Second"))
 
 
+def test_the_page_has_a_title_that_takes_the_focus_at_first(bench, film):
+    assert texts(page(bench)).startswith("Compare presets\n")
+    assert page(bench).focusWidget().text() == "Compare presets"
+
+
 def test_one_click_takes_a_preset_for_the_film(bench, film):
     part(page(bench), "tasteMake").click()
     for _ in range(4):
