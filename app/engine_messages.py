@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.i18n import current_language
-from engine.core.errors import ErrorInfo
+from engine.core.errors import EngineError, ErrorInfo
 from engine.core.messages import Message, MessageCatalogue, catalogue, has_text, message
 from engine.core.plain_text import one_line
 from engine.protocol.plan import Notice
@@ -27,6 +27,11 @@ def hint(item: ErrorInfo | Notice) -> str:
 def title(code: str) -> str:
     """Heading of a code."""
     return _catalogue().title(code)
+
+
+def error_title(error: ErrorInfo) -> str:
+    """Heading of an error; of all errors for a code that this version does not know."""
+    return title(error.as_message.code) or title(EngineError.code)
 
 
 def button(code: str) -> str:

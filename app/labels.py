@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from app.engine_messages import choice_text
+from app.engine_messages import choice_text, error_title
 from app.i18n import mark, tr
 from app.state.downloads_model import can_download
 from app.state.job_row import JobRow, JobState
@@ -180,6 +180,8 @@ def state(row: JobRow) -> str:
         case JobState.PAUSED:
             return tr("Paused at {percent} %", percent=round(100 * row.share))
         case JobState.DONE:
+            if row.lost is not None:
+                return error_title(row.lost)
             has_problems = row.report is not None and row.report.problems
             return tr("Done, but checks failed") if has_problems else tr("Done")
         case JobState.FAILED:

@@ -151,7 +151,7 @@ class MainWindow(QMainWindow):
         if row is None or row.job_id != job_id:
             return
         seen = (row.state, row.settings, row.output, row.media)
-        ids = id(row.plan), id(row.report), id(row.error), row.awaits_plan
+        ids = id(row.plan), id(row.report), id(row.error), id(row.lost), row.awaits_plan
         shown = (*ids, len(row.warnings), len(row.downgrades))
         if (job_id, seen, shown) != self._shown:  # progress alone changes nothing here
             self._shown = (job_id, seen, shown)
@@ -235,7 +235,7 @@ class MainWindow(QMainWindow):
             "run_again": self._on_row(self._run_again),
             "move_up": self._on_row(lambda row: controller.move(row.job_id, -1)),
             "move_down": self._on_row(lambda row: controller.move(row.job_id, 1)),
-            "open_result": self._on_report(lambda report: desktop.open_file(report.output)),
+            "open_result": self._on_row(self._open_result),
             "show_in_folder": self._on_report(lambda one: desktop.show_in_folder(one.output)),
             "report": self._on_report(lambda report: ReportDialog(report, self).exec()),
             "source": self._on_row(lambda row: desktop.show_in_folder(row.source)),
@@ -267,6 +267,12 @@ class MainWindow(QMainWindow):
     def _on_report(self, work: Callable[[Report], object]) -> Callable[[], None]:
         """Work on the report of the selected job, if it has one."""
         return self._on_row(lambda row: work(row.report) if row.report is not None else None)
+
+    def _open_result(self, row: JobRow) -> None:
+        """Open the result; the engine says what became of one that is gone, or back."""
+        is_open = row.result is not None and desktop.open_file(row.result)
+        if row.lost is not None or not is_open:
+            self.preview.ask_again()
 
     def _start(self) -> None:
         self._follows = True

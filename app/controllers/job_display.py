@@ -72,7 +72,7 @@ class PreviewController(QObject):
             self._view.timeline.set_finished(row.done, is_running=row.state.is_active)
             self._view.playback.set_result(is_published=False)
         if row.report is not None:
-            self._view.finished(row.report)
+            self._view.finished(row.report, row.lost)
 
     def _measured(self, _event: events.Telemetry) -> None:
         if self._row is not None and self._row.job_id == self._view.job_id:

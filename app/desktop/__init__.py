@@ -90,8 +90,9 @@ __all__ = [
 
 
 def open_file(path: Path) -> bool:
-    """Open a file with the program the user has chosen for it; False when there is none."""
-    return QDesktopServices.openUrl(QUrl.fromLocalFile(paths.shown(path)))
+    """Open a file with the program the user has chosen for it; False where either is missing."""
+    whole = paths.openable(path)
+    return whole.exists() and QDesktopServices.openUrl(QUrl.fromLocalFile(paths.shown(path)))
 
 
 def open_page(address: str) -> bool:

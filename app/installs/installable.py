@@ -18,11 +18,10 @@ from PySide6.QtWidgets import (
 )
 
 from app import labels
-from app.engine_messages import hint, text
+from app.engine_messages import error_title, hint, text
 from app.i18n import mark, tr
 from app.state.tasks_model import TaskState
 from app.theme.icons import icon, pixmap
-from app.widgets.error_view import error_title
 from app.widgets.layouts import MIDDLE, RIGHT, STRETCH, Part, column, row
 from app.widgets.meters import ProgressLine
 from app.widgets.notice_line import NoticeLine, colour_of

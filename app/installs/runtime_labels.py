@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from app.engine_messages import hint, text
+from app.engine_messages import error_title, hint, text
 from app.i18n import mark, tr
 from app.installs.installable import Installable, Message, Standing, progress
 from app.state.runtimes_model import RuntimesModel, Situation, can_repair, is_known
 from app.state.tasks_model import TaskState
-from app.widgets.error_view import error_title
 from engine.core.errors import ErrorInfo
 from engine.core.messages import message as engine_message
 from engine.core.units import bytes_text

@@ -48,6 +48,8 @@ def primary_action(
     download = download_action(downloads, row)
     if download:
         return download, "start" if waits and model.can_start else ""
+    if row is not None and row.lost is not None:
+        return ("start", "run_again") if waits else ("run_again", "show_in_folder")
     if row is not None and row.state is JobState.DONE:
         is_still = row.media is not None and row.media.kind == "image"
         look = "open_result" if is_still else "play"
@@ -115,8 +117,9 @@ class DecisionPanel(QWidget):
         self._row = row
         shown: QWidget | None = self._hint
         download = download_action(self._downloads, row)
-        if row is not None and row.error is not None and not (download and row.plan is not None):
-            self.error.show_error(row.error)
+        error = (row.error or row.lost) if row is not None else None
+        if row is not None and error is not None and not (download and row.plan is not None):
+            self.error.show_error(error)
             shown = self.error
         elif row is not None and row.report is not None:
             self.doubt.show_problems(row.report.problems)
@@ -181,9 +184,12 @@ class DecisionPanel(QWidget):
             "play": tr("Play"),
             "open_result": tr("Open result"),
             "retry": self._retry_text(),
+            "run_again": tr("Run again"),
+            "show_in_folder": tr("Folder"),
             "accept": tr("Keep it anyway"),
         }
         first, second = self._names
+        self.error.leave_out(self._names)
         focused = QApplication.focusWidget()
         self._primary.setText(caption(texts[first]))
         self._primary.setAccessibleName(tr("Play the result") if first == "play" else "")

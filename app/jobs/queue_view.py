@@ -139,7 +139,7 @@ class JobCard(QStyledItemDelegate):
         if event.type() == QEvent.Type.MouseButtonRelease and isinstance(event, QMouseEvent):
             row: JobRow = index.data(JOB_ROLE)
             line = _measures(index).state_line(_measures(index).inner(option.rect))
-            if row.result is not None and _link(line).contains(event.position().toPoint()):
+            if _has_link(row) and _link(line).contains(event.position().toPoint()):
                 self.open_requested.emit(row.job_id)
                 return True
         return False
@@ -149,7 +149,7 @@ class JobCard(QStyledItemDelegate):
         look = _look(row)
         painter.setFont(interface_font(tokens.SMALL_PX))
         metrics = painter.fontMetrics()
-        right = tr("Open") if row.result is not None else labels.remaining(row)
+        right = tr("Open") if _has_link(row) else labels.remaining(row)
         right_width = metrics.horizontalAdvance(right) + 8 if right else 0
         left = line
         if look.icon:
@@ -161,7 +161,7 @@ class JobCard(QStyledItemDelegate):
         elide = Qt.TextElideMode.ElideRight
         words = metrics.elidedText(labels.state(row), elide, left.width())
         painter.drawText(left, int(Qt.AlignmentFlag.AlignVCenter), words)
-        painter.setPen(QColor(theme.text_1 if row.result is not None else theme.text_2))
+        painter.setPen(QColor(theme.text_1 if _has_link(row) else theme.text_2))
         flags = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
         painter.drawText(line, int(flags), right)
 
@@ -174,7 +174,7 @@ def _look(row: JobRow) -> _Look:
         case JobState.PAUSED:
             return _Look(theme.warning, "pause")
         case JobState.DONE:
-            if row.report is not None and not row.report.passed:
+            if row.lost is not None or (row.report is not None and not row.report.passed):
                 return _Look(theme.warning, "warning")
             return _Look(theme.accent, "check")
         case JobState.FAILED | JobState.REJECTED:
@@ -190,6 +190,10 @@ def _look(row: JobRow) -> _Look:
 
 def _has_bar(row: JobRow) -> bool:
     return row.state.is_active or (row.state is JobState.CANCELLED and row.done > 0)
+
+
+def _has_link(row: JobRow) -> bool:
+    return row.result is not None and row.lost is None
 
 
 def _link(line: QRect) -> QRect:

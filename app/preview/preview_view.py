@@ -15,6 +15,7 @@ from app.preview import scene
 from app.preview.compare_canvas import CompareCanvas
 from app.preview.empty_view import EmptyView
 from app.preview.figures import FiguresRow, WorkersRow
+from app.preview.film import SOURCE
 from app.preview.film_clock import FilmClock
 from app.preview.frame_pair import FramePair
 from app.preview.pair_bar import PairBar
@@ -26,6 +27,7 @@ from app.preview.timeline_strip import HEIGHT, LOW_HEIGHT
 from app.preview.view_bar import ViewBar
 from app.widgets.layouts import column, layout_of, set_margins
 from app.widgets.parts import named
+from engine.core.errors import ErrorInfo
 from engine.protocol.events import (
     Picture,
     PreviewReady,
@@ -203,6 +205,8 @@ class PreviewView(QWidget):
         """The frame that was asked for, or the one in work with its source."""
         if self._film is None or self.playback.is_playing:
             return
+        if event.job_id == self._job_id and event.result is not None:
+            self.strip.show_lost(None)
         if not self._is_followed:
             is_shown = self.pair.take(event)
         else:
@@ -253,6 +257,12 @@ class PreviewView(QWidget):
         """A finished result cannot be shown any more."""
         if self._media is not None:
             self.pair.lose(event.job_id, event.error)
+        if event.job_id == self._job_id:
+            self.strip.show_lost(event.error)
+
+    def ask_again(self) -> None:
+        """Ask for the frame of the job's own result: it may be gone, or back."""
+        self.pair.choose(SOURCE, self._job_id)
 
     def progress(self, event: StageProgress) -> None:
         """Show progress and speed."""
@@ -276,8 +286,8 @@ class PreviewView(QWidget):
             self.workers.show_worker(event)
             self._fit_below()
 
-    def finished(self, report: Report) -> None:
-        """The shown job is done: compare."""
+    def finished(self, report: Report, lost: ErrorInfo | None = None) -> None:
+        """The shown job is done: compare. `lost` is why its result is gone."""
         if self._film is None:
             return
         self._stop()
@@ -289,6 +299,7 @@ class PreviewView(QWidget):
         if self._media is not None and self._plan is not None:
             sizes = labels.sizes(self._media.video.seen_size, self._plan.picture.seen_size)
         self.strip.show_report(report, sizes, is_still=self.is_still)
+        self.strip.show_lost(lost)
         self._show_below(self.strip)
         if not self._mode_is_users or self.canvas.mode in (Mode.FIRST, Mode.SECOND):
             self.set_mode(Mode.SPLIT)

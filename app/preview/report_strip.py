@@ -6,14 +6,16 @@ from PySide6.QtCore import Signal
 from PySide6.QtGui import QIcon, QResizeEvent
 from PySide6.QtWidgets import QFrame, QWidget
 
-from app import labels
+from app import engine_messages, labels
 from app.actions import Actions
 from app.bound import bind
+from app.engine_messages import error_title
 from app.i18n import tr
 from app.theme import tokens
 from app.theme.icons import icon, pixmap
 from app.widgets.layouts import MIDDLE, column, row
 from app.widgets.parts import button, elided, label, named, set_kind
+from engine.core.errors import ErrorInfo
 from engine.core.units import bytes_text, memory_text
 from engine.protocol.report import Report
 
@@ -29,6 +31,7 @@ class ReportStrip(QFrame):
         super().__init__(parent)
         named(self, "reportStrip", "card")
         self._report: Report | None = None
+        self._lost: ErrorInfo | None = None
         self._sizes = self._short = ""
         self._icon, self._title = label(), elided(name="reportTitle")
         self._detail = elided(kind="secondary", name="reportDetail")
@@ -79,6 +82,12 @@ class ReportStrip(QFrame):
         self._compare.setVisible(not is_still)
         self._show()
 
+    def show_lost(self, lost: ErrorInfo | None) -> None:
+        """Show why the result is gone; None where it is there."""
+        if lost != self._lost:
+            self._lost = lost
+            self._show()
+
     @property
     def text(self) -> str:
         """Both lines."""
@@ -105,7 +114,12 @@ class ReportStrip(QFrame):
         self._detail.setText(*(" · ".join(facts[:count]) for count in counts))
 
     def _show(self) -> None:
-        if self._report is not None:
+        if self._lost is not None:
+            self._icon.setPixmap(pixmap("warning", tokens.current().warning, 24))
+            set_kind(self._title, "warning")
+            self._title.setText(error_title(self._lost))
+            self._detail.setText(engine_messages.text(self._lost))
+        elif self._report is not None:
             self._fill_report(self._report)
         self._give_way()
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from PySide6.QtWidgets import QFrame, QWidget
 
 from app import engine_messages
 from app.actions import Actions
 from app.bound import bind
-from app.engine_messages import hint, text, title
+from app.engine_messages import error_title, hint, text
 from app.theme import tokens
 from app.theme.icons import pixmap
 from app.widgets.compact_scroll import CompactScroll
@@ -55,11 +57,6 @@ ACTION_OF = {code: action for action, codes in ACTIONS.items() for code in codes
 _UNKNOWN = EngineError.code  # stands for a code that this version does not know
 
 
-def error_title(error: ErrorInfo) -> str:
-    """Heading of an error."""
-    return title(error.code) or title(_UNKNOWN)
-
-
 class ErrorCard(QFrame):
     """Title, the engine's sentence with its figures, hint, and one button."""
 
@@ -96,6 +93,15 @@ class ErrorCard(QFrame):
         action = engine_messages.button(error.code) or engine_messages.button(_UNKNOWN)
         self._button.setText(action)
 
+    def leave_out(self, names: Collection[str]) -> None:
+        """Hide the button where another one in sight does the same: one of these actions."""
+        self._button.setVisible(self._action not in names)
+
+    @property
+    def _action(self) -> str:
+        code = self._error.code if self._error is not None else ""
+        return ACTION_OF.get(code, "show_log")
+
     def _act(self) -> None:
         if self._error is not None:
-            self._actions[ACTION_OF.get(self._error.code, "show_log")].trigger()
+            self._actions[self._action].trigger()

@@ -2,9 +2,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from app import labels
-from app.engine_messages import button
+from app.engine_messages import button, error_title
 from app.state.job_row import JobRow
-from app.widgets.error_view import ACTION_OF, error_title
+from app.widgets.error_view import ACTION_OF
 from engine.core import errors
 from engine.core.errors import EngineError, ErrorInfo
 from engine.core.geometry import Size

@@ -12,13 +12,13 @@ from PySide6.QtWidgets import (
 
 from app import desktop, labels
 from app.state.job_row import JobState
-from engine.core.errors import ErrorInfo
+from engine.core.errors import ErrorInfo, ResultGone
 from engine.protocol import commands, events
 from engine.protocol.plan import Notice
 from tests.app.conftest import dropped, texts
 from tests.app.jobs.test_unfinished import begun
 from tests.app.test_gauges import GPU
-from tests.helpers.fakes import make_media
+from tests.helpers.fakes import grey, make_media
 
 
 def test_an_empty_window_invites_and_lets_the_engine_load(bench):
@@ -84,6 +84,33 @@ def test_what_is_done_with_a_result_stands_in_one_place(bench):
     places = [(b.text(), b.parent().objectName()) for b in shown if b.text() in names]
     expected = ["Compare", "Folder", "Open", "Report"]
     assert sorted(places) == [(name, "reportStrip") for name in expected]
+    assert bench.find("primaryAction").text() == "Play"
+
+
+def test_a_result_that_is_gone_is_not_called_verified(bench):
+    job_id = bench.start()
+    bench.finish()
+    before = len(bench.asked(commands.ShowFrame))
+    bench.do("open_result")
+    assert len(bench.asked(commands.ShowFrame)) > before, "the engine says what became of it"
+    error = ResultGone("deleted", name="film_x2.mp4").info()
+    bench.emit(events.ResultLost(job_id=job_id, error=error))
+    row, (first, second) = bench.window.selected, ("primaryAction", "secondAction")
+    assert labels.state(row) == "Result missing"
+    for _ in range(2):  # as it happens, and when it is selected again
+        assert "film_x2.mp4 no longer exists." in texts(bench.find("errorCard"))
+        assert "Result missing" in bench.window.preview.strip.text
+        assert "verified" not in bench.window.preview.strip.text
+        assert [bench.find(name).text() for name in (first, second)] == ["Run again", "Folder"]
+        assert not bench.find("errorAction").isVisible(), "the main button does that"
+        bench.add("other.mp4")
+        bench.engine.sink.emit(events.JobRemoved(job_id=bench.program.queue.rows[1].job_id))
+        bench.hear()
+        bench.select(job_id)
+    answer = {"frame": 0, "seconds": bench.window.preview.pair.asked_s, "source": grey()}
+    bench.emit(events.PreviewReady(job_id=job_id, result=grey(), **answer))
+    assert labels.state(row) == "Done"
+    assert "verified" in bench.window.preview.strip.text
     assert bench.find("primaryAction").text() == "Play"
 
 
