@@ -53,7 +53,7 @@ class TargetForm(QWidget):
         self._fields = QWidget()
         self._editors = {name: make_editor(name) for name in _SIZE_FIELDS}
         for editor in self._editors.values():
-            editor.changed.connect(lambda name, value: self._apply({name: value}))
+            editor.changed.connect(self._edit)
         titles = [title_of(name, kind="secondary") for name in _SIZE_FIELDS]
         grid([titles, [*self._editors.values()]], spacing=4, wide=range(3), on=self._fields)
         column(self._row, self._fields, spacing=8, on=self)
@@ -100,6 +100,12 @@ class TargetForm(QWidget):
             bring_into_view(self)
         else:
             self._apply(_PRESETS[preset])
+
+    def _edit(self, name: str, value: object) -> None:
+        """Take a scale, which replaces height and width, or one of these."""
+        replaced = {"scale": ("height", "width"), "height": () if value else ("width",)}
+        self._apply({name: value, **dict.fromkeys(replaced.get(name, ()), 0)})
+        self.show_settings(self._settings)
 
     def _apply(self, values: Mapping[str, object]) -> None:
         self._settings = with_values(self._settings, values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from engine.core.geometry import Size
 from engine.core.messages import Param, message, title
@@ -27,6 +28,7 @@ from engine.video.write.stream_notices import stream_notices
 
 _TOO_LARGE = "plan-does-not-fit"
 SPARE_BYTES = 200 * 10**6  # left free on every disk
+_STRETCHED = 0.03  # share by which a picture may get wider or narrower without a word
 _DOWNLOAD_RATE = 50e6 / 8  # bytes/s; assumed, as no download was measured
 
 
@@ -67,6 +69,7 @@ def notices_of(
         *_source(media),
         *source_notices(media, settings),
         *_size(plan, asked.size),
+        *_shape(plan, media.video, settings),
         *codecs.picture_notices(media, plan.picture),
         *stream_notices(media, plan.container, settings.sound),
         *(statement_notices(media, StatedResult.of_plan(plan)) if media.statements else ()),
@@ -309,6 +312,29 @@ def _size(plan: Plan, wanted: Size) -> Iterator[Notice]:
     stored, source = plan.stored_size, plan.source_size
     factor = max(stored.width / source.width, stored.height / source.height)
     yield from registry.family_of(plan.work).size_notices(plan.work, factor)
+
+
+def _shape(plan: Plan, video: VideoInfo, settings: JobSettings) -> Iterator[Notice]:
+    """Warning of a size that stretches the picture, with pixels as the file or the user has them.
+
+    Args:
+        plan: Plan with its sizes.
+        video: Source as the file states it.
+        settings: Settings of the user; only a width beside a height stretches.
+    """
+    if settings.target is None:
+        return
+    stored, source, pixels = plan.stored_size, plan.source_size, plan.picture.sample_aspect
+    stretch = Fraction(stored.width * source.height, stored.height * source.width)
+    if plan.source_rotation in (90, 270):
+        stretch = 1 / stretch
+    wider = min(stretch, stretch * pixels / video.sample_aspect, key=lambda one: abs(one - 1))
+    if abs(wider - 1) > _STRETCHED:
+        percent = f"{100 * abs(float(wider) - 1):.0f}"
+        params: dict[str, Param] = {"size": str(plan.picture.seen_size), "percent": percent}
+        params["offers"] = f"height={settings.height},width=0"
+        case = "wider" if wider > 1 else "narrower"
+        yield Notice(code="shape-changes", case=case, severity="warning", params=params)
 
 
 def choice_notices(plan: Plan, settings: JobSettings, budget: Budget) -> Iterator[Notice]:

@@ -69,6 +69,22 @@ def test_the_sample_is_made_with_lite_whatever_automatic_means(bench):
     assert (added.settings.model, added.source.name) == ("lite", "upreel_sample.mp4")
 
 
+def test_a_scale_takes_the_place_of_height_and_width(bench):
+    job_id = bench.add()
+    bench.choose(height=1000, width=333)
+    fields = {name: bench.find(f"setting-{name}") for name in ("scale", "height", "width")}
+    fields["scale"].setValue(3)
+    bench.window.choices.flush()
+    bench.hear()
+    settings = bench.program.queue.find(job_id).settings
+    assert (settings.scale, settings.height, settings.width) == (3, 0, 0)
+    assert [fields[name].value() for name in ("height", "width")] == [0, 0]
+    fields["height"].setValue(500)
+    fields["width"].setValue(900)
+    fields["height"].setValue(0)
+    assert fields["width"].value() == 0, "it counts together with a height"
+
+
 def test_strength_is_a_choice_of_seedvr2_and_reaches_the_job(bench, qtbot):
     job_id = bench.add()
     form, strength = bench.window.choices, bench.find("setting-strength")

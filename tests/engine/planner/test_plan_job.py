@@ -149,6 +149,28 @@ def test_size_as_stored():
         assert found == size, (settings, video)
 
 
+def test_a_size_of_another_shape_says_that_it_stretches_the_picture():
+    dvd = {"size": Size(720, 576), "sample_aspect": Fraction(64, 45)}
+    turned = {"size": Size(640, 360), "rotation": 90}
+    for settings, video, said in (
+        ({"width": 1280, "height": 720}, {}, None),
+        ({"width": 1280, "height": 730}, {}, None),
+        ({"width": 333, "height": 1000}, {}, ("narrower", "81")),
+        ({"width": 1280, "height": 360}, {}, ("wider", "100")),
+        ({"width": 720, "height": 1280}, turned, None),
+        ({"width": 1280, "height": 720}, turned, ("wider", "216")),
+        ({"width": 1440, "height": 1152}, dvd, None),
+        ({"width": 2048, "height": 1152}, dvd, ("wider", "42")),
+        ({"width": 2048, "height": 1152, "aspect": "square"}, dvd, None),
+        ({"width": 1440, "height": 1152, "aspect": "4:3"}, dvd, None),
+    ):
+        found = planned(media=a_media(**video), **settings).notices
+        notices = [one for one in found if one.code == "shape-changes"]
+        shown = [(one.case, one.params["percent"]) for one in notices]
+        assert shown == ([said] if said else []), (settings, video)
+        assert all(one.severity == "warning" for one in notices)
+
+
 def test_name_beside_the_source():
     for settings, source, kind, name in (
         ({}, "film.mkv", "mkv", "film_x2.mkv"),
