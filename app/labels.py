@@ -222,6 +222,11 @@ def folder(path: Path) -> str:
     return one_line(f"~/{path.relative_to(home).as_posix()}" if within else shown(path))
 
 
+def folder_name(path: Path) -> str:
+    """The name of a folder, or of a drive."""
+    return path.name or str(path)
+
+
 def stage_name(stage: str) -> str:
     """Title of a stage of a job, named as in `StagePlan`."""
     return tr(_STAGES.get(stage, stage))

@@ -49,6 +49,12 @@ class FoundFiles:
     files: list[Path] = field(default_factory=list)  # to be added
     # Files of folders that are not, by the reason: a text of the window, English.
     skipped: dict[str, list[Path]] = field(default_factory=dict)
+    empty: list[Path] = field(default_factory=list)  # folders of which nothing is added
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every file was taken, and of every folder at least one."""
+        return not self.skipped and not self.empty
 
     def skip(self, reason: str, files: Sequence[Path]) -> None:
         """Leave files out."""
@@ -156,6 +162,8 @@ def _look_through(folder: Path, found: FoundFiles) -> None:
     found.files += media[:MOST_FILES]
     found.skip(TOO_MANY, media[MOST_FILES:])
     found.skip(PICTURES, pictures if videos else [])
+    if not media:
+        found.empty.append(folder)
 
 
 def _is_numbered(stills: Sequence[Path]) -> bool:

@@ -141,7 +141,7 @@ class QueueColumn(QWidget):
     def show_found(self, found: FoundFiles) -> None:
         """Say what became of the files of a folder."""
         self.added.show_found(found)
-        if found.skipped:
+        if not found.is_whole:
             self.answer_requested.emit()
 
     def _show_count(self) -> None:
@@ -218,7 +218,7 @@ _MARGINS = (12, 8, 8, 8)
 class AddedLine(QFrame):
     """Number of files of a folder that were added and skipped; a click says why.
 
-    Hidden where nothing was skipped, and once it was closed.
+    Hidden where nothing was skipped and no folder was empty, and once it was closed.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -235,20 +235,29 @@ class AddedLine(QFrame):
         """Say what became of the files of a folder."""
         self._found = found
         self._show()
-        self.setVisible(bool(found.skipped))
+        self.setVisible(not found.is_whole)
 
     def _show(self) -> None:
         added, skipped = len(self._found.files), self._found.skipped
         left_out = sum(map(len, skipped.values()))
         counted = tr("{added} added, {skipped} skipped", added=added, skipped=left_out)
         reasons = [tr(why, count=len(f), most=MOST_FILES) for why, f in skipped.items()]
-        line = FoldedNotice("info", counted, "\n".join(reasons))
+        if self._found.empty:
+            nothing = _nothing_in(self._found.empty)
+            counted, *reasons = [counted, *reasons, nothing] if added else [nothing, *reasons]
+        line = FoldedNotice("info", counted, "\n".join(reasons), is_whole=not added)
         names = [one_line(path.name) for files in skipped.values() for path in files]
         shown = names[:_MOST_NAMES] + (["…"] if len(names) > _MOST_NAMES else [])
         set_tip(line, "\n".join(shown))
         clear_layout(self._counts)
         self._counts.addWidget(line)
         follow_in_tab_order(self, line.controls)
+
+
+def _nothing_in(folders: Sequence[Path]) -> str:
+    if len(folders) > 1:
+        return tr("No videos found in {count} folders", count=len(folders))
+    return tr("No videos found in {folder}", folder=labels.folder_name(folders[0]))
 
 
 class QueueFoot(QWidget):
@@ -347,7 +356,7 @@ class WatchLine(QFrame):
         self._show()
 
     def _show(self) -> None:
-        name = self._folder.name or str(self._folder)  # of a drive
+        name = labels.folder_name(self._folder)
         state = tr("Watched: {folder}") if self._switch.isChecked() else tr("Not watched: {folder}")
         whole = labels.folder(self._folder)
         if self._is_away:

@@ -46,6 +46,27 @@ def test_what_a_folder_added_and_what_not_is_said_with_the_reasons(bench, qtbot,
     assert not line.isVisible(), "nothing was left out"
 
 
+def test_a_folder_without_a_film_is_named(bench, qtbot, tmp_path):
+    (tmp_path / "empty").mkdir()
+    touch(tmp_path / "papers", "notes.txt")
+    touch(tmp_path / "films", "a.mkv")
+    line = bench.find("addedLine")
+    for names, head, below in (
+        (["empty"], "No videos found in empty", ""),
+        (["papers"], "No videos found in papers", "not a video or image: 1"),
+        (["empty", "papers"], "No videos found in 2 folders", "not a video or image: 1"),
+        (["films", "empty"], "1 added, 0 skipped", "No videos found in empty"),
+    ):
+        with qtbot.waitSignal(bench.program.controller.looked_through, timeout=3000):
+            bench.window.intake.take_drop(dropped(*(tmp_path / name for name in names)))
+        bench.hear()
+        assert line.isVisible()
+        assert head in texts(line)
+        if below:
+            QTest.mouseClick(part(line, "noticeHead"), Qt.MouseButton.LeftButton)
+        assert below in texts(line)
+
+
 def test_of_a_folder_that_holds_too_many_the_rest_is_counted(tmp_path, monkeypatch):
     monkeypatch.setattr(found_files, "MOST_FILES", 2)
     touch(tmp_path, "a.mkv", "b.mkv", "c.mkv")
