@@ -178,7 +178,8 @@ def state(row: JobRow) -> str:
         case JobState.RUNNING:
             return stage(row)
         case JobState.PAUSED:
-            return tr("Paused at {percent} %", percent=round(100 * row.share))
+            paused = tr("Paused at {percent} %", percent=round(100 * row.share))
+            return tr("Waits for disk space") if row.waits_for_room else paused
         case JobState.DONE:
             if row.lost is not None:
                 return error_title(row.lost)

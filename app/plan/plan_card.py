@@ -97,6 +97,8 @@ class PlanCard(QFrame):
             icon, severity = "download", "info"
         elif refused:
             text, icon, severity = tr("Cannot start"), "error", "refusal"
+        elif row.waits_for_room:
+            text, icon, severity = labels.state(row), "warning", "warning"
         elif any(notice.code == _LITTLE_ROOM for notice in plan.notices):
             text, icon, severity = tr("The disk may become full"), "warning", "warning"
         else:
@@ -123,6 +125,8 @@ class PlanCard(QFrame):
         drive = plan.output.drive
         where = tr("free on {drive}", drive=drive) if drive else tr("free on disk")
         free.show_text(bytes_text(plan.free_disk_bytes), where)
+        if row.waits_for_room:  # its sentence says what is free now
+            free.hide()
         on_gpu = plan.work.device == "cuda"
         set_tip(
             self._guess,

@@ -16,6 +16,8 @@ from engine.protocol.plan import Notice, Plan
 from engine.protocol.report import Report
 from engine.settings.schema import JobSettings
 
+WAITS_FOR_ROOM = "waits-for-room"  # a warning that is true only until the job goes on, or ends
+
 
 class JobState(enum.Enum):
     """State of a job, as the user sees it."""
@@ -108,6 +110,12 @@ class JobRow:
         """True where the result differs from its source and the user has not accepted that."""
         has_problems = self.report is not None and not self.report.passed
         return self.state is JobState.DONE and has_problems and not self.is_accepted
+
+    @property
+    def waits_for_room(self) -> bool:
+        """True where it has paused because a disk is full; it goes on by itself."""
+        codes = [one.code for one in self.warnings]
+        return self.state is JobState.PAUSED and WAITS_FOR_ROOM in codes
 
     @property
     def name(self) -> str:

@@ -17,7 +17,7 @@ from PySide6.QtCore import (
 
 from app import labels
 from app.bridge.engine_bridge import EventHub
-from app.state.job_row import Downgrade, JobRow, JobState, image_of
+from app.state.job_row import WAITS_FOR_ROOM, Downgrade, JobRow, JobState, image_of
 from app.widgets.plain import tip
 from engine.core.plain_text import one_line
 from engine.protocol import events
@@ -27,7 +27,6 @@ from engine.settings.schema import JobSettings
 JOB_ROLE = Qt.ItemDataRole.UserRole + 1
 Index = QModelIndex | QPersistentModelIndex
 _TOP = QModelIndex()  # no row: asks for the list itself
-_WHILE_PAUSED = "waits-for-room"  # a warning that is no longer true when the job goes on
 _MB = 2**20
 _STAGES_WITH_FRAMES = ("upscale", "write")
 
@@ -312,7 +311,7 @@ def _apply(row: JobRow, event: events.JobEvent) -> None:
             row.state = JobState.PAUSED
         case events.JobResumed():
             row.state = JobState.RUNNING
-            row.warnings = tuple(one for one in row.warnings if one.code != _WHILE_PAUSED)
+            _wait_no_more(row)
         case events.JobFinished():
             row.state, row.report, row.seconds_left = JobState.DONE, event.report, 0.0
         case events.ResultLost():
@@ -329,6 +328,11 @@ def _apply(row: JobRow, event: events.JobEvent) -> None:
 def _stop(row: JobRow, state: JobState) -> None:
     """Ends a job without a result: only finished segments count, as another start goes on there."""
     row.state, row.done, row.seconds_left = state, row.kept, 0.0
+    _wait_no_more(row)
+
+
+def _wait_no_more(row: JobRow) -> None:
+    row.warnings = tuple(one for one in row.warnings if one.code != WAITS_FOR_ROOM)
 
 
 def _apply_progress(row: JobRow, event: events.StageProgress) -> None:
