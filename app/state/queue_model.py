@@ -306,7 +306,8 @@ def _apply(row: JobRow, event: events.JobEvent) -> None:
         case events.SegmentDone():
             row.kept = max(row.kept, event.frames_done)
         case events.Warned():
-            row.warnings = (*row.warnings, event.notice)
+            others = (one for one in row.warnings if one != event.notice)
+            row.warnings = (*others, event.notice)
         case events.JobPaused():
             row.state = JobState.PAUSED
         case events.JobResumed():

@@ -120,12 +120,18 @@ def write_error(error: Exception, path: Path) -> EngineError:
     return OutputError("writing-failed", name=name, reason=reason, path=path)
 
 
+def missing_source(path: Path) -> SourceMissing:
+    """The error for users of a source that is not there."""
+    folder = paths.shown(path.absolute().parent)
+    return SourceMissing("no-such-file", name=path.name, folder=folder, path=path)
+
+
 def read_error(error: OSError, path: Path) -> EngineError:
     """The error for users of one while reading a source."""
     if error.errno == errno.ENOMEM:
         return OutOfMemory("decoding", name=path.name, path=path)
     if error.errno in _MISSING | _NAME:
-        return SourceMissing("no-such-file", file=paths.shown(path), path=path)
+        return missing_source(path)
     if error.errno in (errno.EACCES, errno.EPERM):
         return SourceUnreadable("not-permitted", name=path.name, path=path)
     return SourceUnreadable("refused", name=path.name, reason=reason_of(error), path=path)

@@ -195,7 +195,8 @@ def check_unchanged(stored: StoredJob) -> None:
         CheckpointMismatch: The source or the model's weights have changed since.
     """
     if not stored.media.path.is_file():
-        raise SourceMissing("since-start", path=stored.media.path)
+        path = stored.media.path
+        raise SourceMissing("since-start", name=path.name, path=path)
     if not stored.fingerprint.fits(stored.media):
         raise CheckpointMismatch("source", name=stored.media.path.name, what="source")
     if any(registry.family_of(work).has_changed(work) for work in stored.plan.passes):

@@ -427,7 +427,7 @@ def film_path(media: MediaInfo, plan: LatentPlan, folder: Path) -> Path:
     try:
         about = media.path.stat()
     except OSError as err:
-        raise SourceMissing("since-start", path=paths.shown(media.path)) from err
+        raise SourceMissing("since-start", name=media.path.name, path=media.path) from err
     key = (
         *(about.st_size, about.st_mtime_ns, media.video.frame_rate),
         *(plan.vae.path, plan.vae.bytes, plan.vae.modified_ns, plan.model, plan.normalised),

@@ -180,7 +180,7 @@ def _waited(file: Path) -> State:
     try:
         return _look(file)
     except FileNotFoundError as err:
-        raise SourceMissing("since-start", path=file) from err
+        raise SourceMissing("since-start", name=file.name, path=file) from err
     except OSError as err:
         raise read_error(err, file) from err
 

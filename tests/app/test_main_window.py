@@ -12,7 +12,7 @@ from PySide6.QtWidgets import (
 
 from app import desktop, labels
 from app.state.job_row import JobState
-from engine.core.errors import ErrorInfo, ResultGone
+from engine.core.errors import ErrorInfo, ResultGone, SourceMissing
 from engine.protocol import commands, events
 from engine.protocol.plan import Notice
 from tests.app.conftest import dropped, texts
@@ -182,6 +182,17 @@ def test_a_film_that_failed_says_why_once_where_its_button_is(bench):
         assert bench.find("errorAction").isVisible()
         bench.add("other.mp4")
         bench.select(job_id)
+
+
+def test_a_missing_source_is_said_by_its_name_with_one_button(bench):
+    bench.start()
+    path = Path("a", "long", "way", "film.mp4")
+    bench.fail(SourceMissing("since-start", name=path.name, path=path).info())
+    said = texts(bench.find("errorCard"))
+    assert "film.mp4 no longer exists." in said
+    assert "then try again" in said
+    buttons = [b for b in bench.window.findChildren(QPushButton) if b.isVisible()]
+    assert [b.objectName() for b in buttons if b.text() == "Try again"] == ["primaryAction"]
 
 
 def test_a_cancelled_film_says_what_of_it_is_finished_and_goes_on(bench):

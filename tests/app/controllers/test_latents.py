@@ -137,7 +137,7 @@ def test_answers_about_a_file_that_was_left_change_nothing(bench):
 
 
 def test_a_refused_latent_is_tried_again_as_it_was_meant(bench):
-    gone = ErrorInfo(code="source-missing", case="latents", params={"file": "a.latent"})
+    gone = ErrorInfo(code="source-missing", case="since-start", params={"name": "a.latent"})
     bench.engine.reject["a.latent"] = gone
     drop(bench, "a.latent")
     bench.press(MEANT)

@@ -176,7 +176,7 @@ def test_films_whose_file_cannot_be_read_now_are_kept(bench):
     unsafe = SourceUnreadable("ended-program", name="one.mp4", count="2")
     for name, error in (
         ("one.mp4", unsafe),
-        ("two.mp4", SourceMissing("since-start", path="two.mp4")),
+        ("two.mp4", SourceMissing("since-start", name="two.mp4")),
     ):
         bench.engine.reject[name] = error.info()
         bench.add(name)

@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QEvent, Qt
@@ -9,7 +10,7 @@ from app.actions import Actions
 from app.preview.playback import Playback, backwards, growing
 from app.preview.preview_view import PreviewView
 from app.preview.scene import Mode
-from engine.core.errors import SourceMissing
+from engine.core.file_access import missing_source
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from tests.app.preview.test_player import FakeFrame, _film
@@ -122,7 +123,7 @@ def test_backwards_gives_every_frame_once():
 
 def test_a_film_that_cannot_be_played_says_so(view, qtbot, monkeypatch):
     def frames(_start):
-        raise SourceMissing("latents", file="film.wan", path="film.wan")
+        raise missing_source(Path("film.wan"))
         yield
 
     monkeypatch.setattr(Playback, "_opener", lambda self, film, side: frames)

@@ -53,6 +53,13 @@ def test_a_job_goes_through_its_states(model):
     assert row.result == PLAN.output
 
 
+def test_a_warning_that_comes_again_is_there_once(model):
+    row = model.find("a")
+    notices = [Notice(code=code, severity="warning") for code in ("source-missing", "gpu-lost")]
+    play(model, *(events.Warned(job_id="a", notice=one) for one in (*notices, notices[0])))
+    assert sorted(one.code for one in row.warnings) == ["gpu-lost", "source-missing"]
+
+
 def test_an_error_of_a_job_or_its_plan_goes_with_the_next_answer(model):
     row = model.find("a")
     full = ErrorInfo(code="disk-full", case="folder", params={"folder": "/films"})

@@ -8,7 +8,7 @@ import pytest
 
 from engine.cli import console, parser
 from engine.cli.console import code_page, encode
-from engine.core.errors import SourceMissing
+from engine.core.file_access import missing_source
 from engine.core.geometry import FrameSpan
 from engine.core.messages import message
 from engine.protocol.events import PreviewReady
@@ -34,7 +34,7 @@ def test_no_name_of_a_file_steers_the_terminal(capsys: pytest.CaptureFixture[str
     shown.say(name, "two")
     shown.note(name)
     shown.data({"name": name})
-    shown.error(SourceMissing("no-such-file", file=name, path=name))
+    shown.error(missing_source(Path(name)))
     with pytest.raises(SystemExit):
         parser.build().parse_args(["doctor", f"--{name}"])
     for text in (out.getvalue(), err.getvalue(), capsys.readouterr().err):

@@ -13,7 +13,8 @@ import pytest
 from engine import __version__
 from engine.cli import main
 from engine.cli.console import Console
-from engine.core.errors import OutputExists, SourceMissing
+from engine.core.errors import OutputExists
+from engine.core.file_access import missing_source
 from engine.core.messages import read_entries
 from engine.protocol.plan import Notice
 from tests.helpers.command_line import CommandLine
@@ -73,16 +74,17 @@ def test_verbose_prints_the_log(
 
 
 def test_an_error_is_a_code_a_sentence_and_a_hint(command_line: CommandLine) -> None:
-    command_line.services.error = SourceMissing("no-such-file", file=Path("a.mp4"))
+    command_line.services.error = missing_source(Path("films", "a.mp4"))
     ended = command_line("probe", "a.mp4")
     assert ended.status == 1
     assert ended.out == ""
     assert ended.err.startswith("error[source-missing]: a.mp4 does not exist.\n  hint: Check its")
     (answer,) = command_line("probe", "a.mp4", "--json").objects
     error = answer["error"]
-    assert (error["code"], error["params"]) == ("source-missing", {"file": "a.mp4"})
+    params = {"name": "a.mp4", "folder": str(Path("films").absolute()), "path": "films/a.mp4"}
+    assert (error["code"], error["params"]) == ("source-missing", params)
     assert error["message"] == "a.mp4 does not exist."
-    assert error["hint"].startswith("Check its name")
+    assert params["folder"] in error["hint"]
     command_line.services.error = OutputExists("before-start", name="b.mp4")
     ended = command_line("plan", "a.mp4")
     assert "hint: Choose another name: -o NAME. Or replace the file: --overwrite." in ended.err

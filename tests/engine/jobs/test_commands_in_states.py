@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from engine.core.errors import EngineError, SourceMissing
+from engine.core.errors import EngineError
+from engine.core.file_access import missing_source
 from engine.jobs import job_service
 from engine.jobs.excerpts import ExcerptService, LookService
 from engine.jobs.job import Job
@@ -139,7 +140,7 @@ class Bench:
         if looks:
             job.control.check()
         if fails:
-            raise SourceMissing("no-such-file", file="film.mkv")
+            raise missing_source(Path("film.mkv"))
         return None
 
     def do(self, command: c.Command) -> str:

@@ -100,7 +100,7 @@ def test_a_permanent_failure_is_forgotten_when_the_job_starts_again(store, job):
     assert kept is not None
     assert (kept.code, kept.case, kept.is_permanent) == ("unreadable-media", "undecodable", True)
     with pytest.raises(errors.SourceMissing), store.failure_kept(job.id):
-        raise errors.SourceMissing("since-start", path="film.mkv")
+        raise errors.SourceMissing("since-start", name="film.mkv")
     assert store.failure(job.id) == kept
     store.save(job)
     assert store.failure(job.id) is None

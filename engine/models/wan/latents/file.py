@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from engine.core.errors import (
     InputError,
     NotSafetensors,
-    SourceMissing,
     SourceUnreadable,
     TruncatedMedia,
     UnreadableMedia,
@@ -30,6 +29,7 @@ from engine.core.errors import (
     WeightsTruncated,
     WeightsUnreadable,
 )
+from engine.core.file_access import missing_source
 from engine.core.geometry import Size
 from engine.core.messages import message
 from engine.core.units import parse_fraction
@@ -236,7 +236,7 @@ def _unsupported(case: str, path: Path, **params: Any) -> UnsupportedMedia:
 def _translated(error: WeightsError, path: Path) -> InputError:
     """The error of a source in the place of that of a model file."""
     if isinstance(error, WeightsMissing):
-        return SourceMissing("latents", file=path, path=path)
+        return missing_source(path)
     if isinstance(error, WeightsUnreadable):
         reason = error.params.get("reason", error.hint)
         return SourceUnreadable("refused", name=path.name, reason=reason, path=path)
