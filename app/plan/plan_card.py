@@ -124,9 +124,10 @@ class PlanCard(QFrame):
         file.show_text(bytes_text(plan.output_bytes), tr("file size"))
         drive = plan.output.drive
         where = tr("free on {drive}", drive=drive) if drive else tr("free on disk")
-        free.show_text(bytes_text(plan.free_disk_bytes), where)
-        if row.waits_for_room:  # its sentence says what is free now
+        if plan.free_disk_bytes is None or row.waits_for_room:  # a sentence says what is free now
             free.hide()
+        else:
+            free.show_text(bytes_text(plan.free_disk_bytes), where)
         on_gpu = plan.work.device == "cuda"
         set_tip(
             self._guess,

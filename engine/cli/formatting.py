@@ -69,7 +69,8 @@ def plan_words(plan: Plan) -> list[str]:
     allowed = f"{memory_text(budget)} allowed" if budget else "no limit set"
     device = "GPU" if plan.work.device == "cuda" else "computer"
     unmeasured = "" if plan.is_measured else f", not measured on this {device}"
-    free = f"{bytes_text(plan.free_disk_bytes)} free on the disk"
+    left = plan.free_disk_bytes
+    free = f", {bytes_text(left)} free on the disk" if left is not None else ""
     lines = [
         _line("Source", f"{plan.source} ({plan.source_seen_size}, {_frames(plan)})"),
         _line("Result", f"{plan.output}"),
@@ -77,7 +78,7 @@ def plan_words(plan: Plan) -> list[str]:
         _line("Model", plan.work.line),
         _line("Memory", f"about {memory_text(plan.peak_bytes)}, {allowed}"),
         _line("Time", f"{range_text(*plan.expected_seconds)}{unmeasured}"),
-        _line("Size", f"about {bytes_text(plan.output_bytes)}, {free}"),
+        _line("Size", f"about {bytes_text(plan.output_bytes)}{free}"),
     ]
     if plan.first_pass is not None:
         lines.insert(3, _line("First", plan.first_pass.line))

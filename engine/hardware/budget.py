@@ -63,7 +63,7 @@ class Budget:
     gpus: tuple[Budget, ...] = ()  # one budget for each GPU that "all" means, the fastest first
     is_pretended: bool = False  # the GPU is not in this machine
     needed_runtime: NeededRuntime | None = None  # first, where `cuda` is to hold
-    free_output_bytes: int = 0  # on the disk of the result
+    free_output_bytes: int | None = 0  # on the disk of the result; None without its folder
     free_jobs_bytes: int = 0  # on the disk of the job folder
     same_disk: bool = True
 
@@ -258,13 +258,14 @@ def _measured(settings: EngineSettings, output: Path, jobs: Path) -> Budget:
         left = max(0, promised.left_bytes + own - _COMMIT_RESERVE_BYTES)
         promised = replace(promised, left_bytes=left)
     out_folder, jobs_folder = _existing(output), _existing(jobs)
+    is_there = out_folder in (output.absolute(), output.absolute().parent)
     return Budget(
         ram_bytes=round(min(total, available + own) * settings.memory_share),
         commit=promised,
         vram_share=settings.vram_limit,
         threads=settings.threads or devices.cpu_threads(),
         has_fast_bf16=devices.cpu_has_bf16(),
-        free_output_bytes=shutil.disk_usage(out_folder).free,
+        free_output_bytes=shutil.disk_usage(out_folder).free if is_there else None,
         free_jobs_bytes=shutil.disk_usage(jobs_folder).free,
         same_disk=out_folder.stat().st_dev == jobs_folder.stat().st_dev,
     )

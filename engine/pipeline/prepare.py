@@ -103,7 +103,7 @@ def make_plan(
     named = None if output is None or is_folder(output) else output
     paired = other_computers().paired() if settings.machines != "off" else {}
     request = Request(media=media, settings=settings, output=named, machines=paired)
-    place = output or Path(chosen.output_folder or media.path)
+    place = output or Path(chosen.output_folder or media.path.parent, media.path.name)
     plan = plan_job(request, _budget(settings, place, machine), load_rates())
     if named is None:
         folder = output or Path(chosen.output_folder or plan.output.parent)

@@ -254,7 +254,7 @@ def _disk(plan: Plan, budget: Budget) -> Iterator[Notice]:
         ("result", budget.free_output_bytes, needed),
         ("job-folder", budget.free_jobs_bytes, plan.output_bytes + SPARE_BYTES),
     ):
-        if free < need:
+        if free is not None and free < need:
             yield _disk_may_fill(name, free, need)
 
 

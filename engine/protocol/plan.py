@@ -327,7 +327,7 @@ class Plan:
     seconds_low: float = 0.0  # range of the time; 0 in plans of earlier versions
     seconds_high: float = 0.0
     output_bytes: int = 0
-    free_disk_bytes: int = 0
+    free_disk_bytes: int | None = 0  # None where the folder of the result does not exist
     gpu: str = ""  # value of the setting `device` that is planned for; "" for the CPU
     card: str = ""  # its title, e.g. "RTX 5070 Ti, 16 GB"; "" for the CPU
     is_pretended: bool = False  # planned for a GPU that is not here: cannot start

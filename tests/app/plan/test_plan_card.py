@@ -87,6 +87,14 @@ def test_memory_leaves_its_room_to_a_refusal_that_is_about_something_else(bench)
         assert bench.find("whyThisPlan").isVisible(), "it needs no scrolling"
 
 
+def test_no_disk_is_shown_of_a_folder_that_is_not_there(bench):
+    job_id = say_plan(bench, plan())
+    assert bench.find("plan-disk").isVisible()
+    away = dataclasses.replace(plan(), free_disk_bytes=None)
+    bench.emit(events.PlanChosen(job_id=job_id, plan=away))
+    assert not bench.find("plan-disk").isVisible()
+
+
 def test_a_guessed_time_leads_to_the_speed_test(bench, qtbot):
     job_id = say_plan(bench, dataclasses.replace(on_gpu(plan()), is_measured=False))
     link = bench.find("speedTest")

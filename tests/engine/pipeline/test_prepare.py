@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from engine.cli.formatting import plan_words
 from engine.core import paths
 from engine.core.errors import FeatureMissing, PretendedGpu, WeightsMissing
 from engine.core.geometry import Size
@@ -52,6 +53,19 @@ def test_a_part_between_two_frames_is_refused_in_its_plan(tmp_path: Path) -> Non
         settings = JobSettings(model="none", start="0.05", stop=stop)
         plan = make_plan(film, settings, tmp_path / "out.mkv", machine(tmp_path))
         assert [one.code for one in plan.notices if one.severity == "refusal"] == codes
+
+
+def test_of_a_folder_that_is_not_there_no_disk_is_known(tmp_path: Path) -> None:
+    film = probe(make_clip(tmp_path / "film.mkv", frames=3))
+    away = tmp_path / "away"
+    chosen = replace(machine(tmp_path), settings=EngineSettings(output_folder=str(away)))
+    for output, where in ((away / "a.mkv", machine(tmp_path)), (None, chosen)):
+        plan = make_plan(film, COPY, output, where)
+        assert [one.code for one in plan.notices if "disk" in one.code] == []
+        assert "output-unwritable" in [one.code for one in plan.notices]
+        assert plan.free_disk_bytes is None
+        assert "free" not in "\n".join(plan_words(plan))
+    assert make_plan(film, COPY, tmp_path / "a.mkv", chosen).free_disk_bytes
 
 
 def test_paths_become_openable_on_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
