@@ -23,7 +23,6 @@ from app.i18n import mark, tr
 from app.jobs.found_files import MOST_FILES, FoundFiles
 from app.jobs.queue_view import SCROLL_BAR, QueueView
 from app.plan.folded_notice import FoldedNotice
-from app.state.job_row import JobState
 from app.state.queue_model import QueueModel
 from app.state.removals import Removals
 from app.theme import tokens
@@ -280,13 +279,13 @@ class QueueFoot(QWidget):
 
     def _show(self) -> None:
         model = self._model
-        states = (JobState.READING, JobState.WAITING, JobState.RUNNING, JobState.PAUSED)
-        left = model.count(*states)
-        seconds = model.seconds_left if left > 1 else 0.0
+        left = model.to_do
+        times = [row.seconds_to_go for row in left]
+        seconds = sum(filter(None, times)) if len(left) > 1 else 0.0
         is_finished = any(row.can_clear for row in model.rows)
-        known = tr("at least {time}") if model.awaits_plans else tr("about {time}")
+        known = tr("at least {time}") if None in times else tr("about {time}")
         time = known.format(time=labels.duration(seconds)) if seconds else ""
-        self._time.setText(tr("{count} videos", count=left) + f" · {time}" if time else "")
+        self._time.setText(f"{labels.counted(left, len(left))} · {time}" if time else "")
         self._clear.setVisible(is_finished)
         self.setVisible(model.rowCount() > 0)
 

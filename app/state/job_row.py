@@ -94,6 +94,13 @@ class JobRow:
         return min(1.0, self.done / self.total) if self.total else 0.0
 
     @property
+    def seconds_to_go(self) -> float | None:
+        """Predicted remaining seconds; None while nothing is known of them."""
+        if self.state.is_active and self.seconds_left:
+            return self.seconds_left
+        return self.plan.seconds * (1 - self.share) if self.plan is not None else None
+
+    @property
     def can_start(self) -> bool:
         """True where it waits, and nothing that is known keeps it from starting."""
         is_possible = self.error is None and (self.plan is None or self.plan.fits)

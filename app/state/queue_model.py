@@ -107,18 +107,10 @@ class QueueModel(QAbstractListModel):
         return sum(row.state in states for row in self._rows)
 
     @property
-    def seconds_left(self) -> float:
-        """Predicted remaining seconds of all waiting and running videos, as far as known."""
-        waiting = (row.plan for row in self._rows if row.state is JobState.WAITING)
-        active = self.active
-        left = active.seconds_left if active is not None else 0.0
-        return left + sum(plan.seconds for plan in waiting if plan is not None and plan.fits)
-
-    @property
-    def awaits_plans(self) -> bool:
-        """Whether there are videos that are read or wait, and may take any time."""
-        states = (JobState.READING, JobState.WAITING)
-        return any(row.state in states and row.plan is None for row in self._rows)
+    def to_do(self) -> list[JobRow]:
+        """Videos that are read, wait or run, without those that are refused."""
+        rows = (row for row in self._rows if row.state.is_active or row.state.can_change)
+        return [row for row in rows if not row.is_refused]
 
     def position(self, job_id: str) -> int:
         """Row number of a job; -1 when it is not there."""

@@ -11,7 +11,8 @@ from PySide6.QtTest import QTest
 from app import labels
 from app.state.job_row import JobState
 from engine.core.errors import ErrorInfo
-from engine.protocol import commands
+from engine.protocol import commands, events
+from engine.protocol.plan import Notice
 from tests.app.conftest import texts
 
 NAMES = ("one.mp4", "two.mp4", "three.mp4", "four.mp4")
@@ -140,9 +141,21 @@ def test_the_time_of_the_whole_queue_is_shown(bench, films):
     ]
     assert labels.counted(images, 4) == "4 images"
     assert labels.counted([*images, bench.program.queue.rows[0]], 5) == "5 files"
-    assert bench.program.queue.seconds_left == pytest.approx(sum(plan.seconds for plan in plans))
+    spoken = labels.duration(sum(plan.seconds for plan in plans))
+    assert bench.find("queueTime").text() == f"4 videos · about {spoken}"
+    bench.do("start")
+    assert bench.find("queueTime").text() == f"4 videos · about {spoken}", "it is preparing"
+    bench.do("cancel")
+    refusal = Notice(code="output-exists", severity="refusal", params={"name": "a.mp4"})
+    refused = replace(plans[3], notices=(refusal,))
+    bench.emit(events.PlanChosen(job_id=films[3], plan=refused))
+    spoken = labels.duration(plans[1].seconds + plans[2].seconds)
+    assert bench.find("queueTime").text() == f"2 videos · about {spoken}", "one was cancelled"
+    bench.program.queue.find(films[1]).media = images[1].media
+    bench.emit(events.PlanChosen(job_id=films[3], plan=plans[3]))
+    assert bench.find("queueTime").text().startswith("3 files · about ")
     unread = bench.program.controller.add_file(Path("unread.mp4"))
-    assert bench.find("queueTime").text().startswith("5 videos · at least ")
+    assert bench.find("queueTime").text().startswith("4 files · at least ")
     for job_id in (*films[1:], unread):
         bench.program.controller.remove([job_id])
     bench.hear()

@@ -107,14 +107,15 @@ def test_checks_do_not_set_the_frames_back_and_a_refusal_keeps_its_reason(model)
 def test_the_time_left_is_that_of_videos_that_run_or_can_start(model):
     refusal = Notice(code="pretended-card", severity="refusal", params={"gpu": ""})
     refused = replace(PLAN, seconds=50.0, notices=(refusal,))
-    assert model.seconds_left == 0
+    assert [row.seconds_to_go for row in model.to_do] == [None, None, None]
     for name, plan in (("a", PLAN), ("b", replace(PLAN, seconds=100.0)), ("c", refused)):
         play(model, events.JobQueued(job_id=name, media=MEDIA))
         play(model, events.PlanChosen(job_id=name, plan=plan))
-    play(model, events.JobStarted(job_id="a", total=240))
+    play(model, events.JobStarted(job_id="a", done=60, total=240))
+    assert model.find("a").seconds_to_go == pytest.approx(PLAN.seconds * 0.75), "it is preparing"
     progress = {"stage": "upscale", "done": 60, "total": 240, "seconds_left": 30.0}
     play(model, events.StageProgress(job_id="a", **progress))
-    assert model.seconds_left == 130
+    assert [row.seconds_to_go for row in model.to_do] == [30, 100]
 
 
 def test_views_follow_a_row_that_moves_down_or_up(model):
