@@ -72,7 +72,8 @@ class ResultForm(QWidget):
         if plan is None:
             return
         self._is_named = chosen is not None and chosen != plan.output.parent
-        if not self._name.hasFocus():
+        is_being_typed = self._name.hasFocus() and self._name.isModified()
+        if not is_being_typed and self._name.text() != plan.output.name:
             self._name.setText(plan.output.name)
             self._name.setCursorPosition(0)  # a long name is seen from its beginning
         self._fixed.setText(one_line(plan.output.name))
@@ -114,6 +115,7 @@ class ResultForm(QWidget):
         if self._output is None:
             return
         name = self._name.text().strip()
+        self._name.setModified(False)  # the plan answers with the name of the result
         if name == self._output.name:
             return
         if not name:

@@ -23,6 +23,7 @@ from engine.settings.switches import entries, named_changes
 from engine.video.colour_tags import assumed_matrix
 from engine.video.film_preparation import source_notices
 from engine.video.write import codecs
+from engine.video.write.containers import CONTAINERS
 from engine.video.write.statements import StatedResult, statement_notices
 from engine.video.write.stream_notices import stream_notices
 
@@ -67,6 +68,7 @@ def notices_of(
         *_disk(plan, budget),
         *_damage(media, settings),
         *_source(media),
+        *_kind(plan, media),
         *source_notices(media, settings),
         *_size(plan, asked.size),
         *_shape(plan, media.video, settings),
@@ -280,6 +282,13 @@ def _source(media: MediaInfo) -> Iterator[Notice]:
         )
     if media.chapter_order is not None:
         yield from _order(media.chapter_order)
+
+
+def _kind(plan: Plan, media: MediaInfo) -> Iterator[Notice]:
+    """Warning of an image that is written as a video, often by a slip in its name."""
+    if media.kind == "image" and plan.container in CONTAINERS:
+        params: dict[str, Param] = {"kind": CONTAINERS[plan.container].title}
+        yield Notice(code="image-becomes-video", severity="warning", params=params)
 
 
 def _order(order: ChapterOrder) -> Iterator[Notice]:

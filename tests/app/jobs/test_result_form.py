@@ -11,6 +11,7 @@ def type_name(bench, name):
     field = bench.find("outputName")
     field.setFocus()
     field.selectAll()
+    QTest.keyClick(field, Qt.Key.Key_Delete)
     QTest.keyClicks(field, name)
     QTest.keyClick(field, Qt.Key.Key_Return)
     bench.window.choices.flush()
@@ -46,6 +47,17 @@ def test_the_reason_goes_with_a_name_that_is_taken_and_with_another_film(bench):
     type_name(bench, "good")
     assert not reason.isVisible()
     assert bench.program.queue.rows[1].output.name == "good.mp4"
+
+
+def test_after_return_the_name_of_the_result_is_shown(bench):
+    bench.add("film.mp4")
+    for typed, name in (("noext", "noext.mp4"), ("a.jpg", "a.jpg.mp4"), ("", "film_x2.mp4")):
+        field = type_name(bench, typed)
+        assert field.hasFocus()
+        assert field.text() == name == bench.program.queue.rows[0].plan.output.name
+    QTest.keyClicks(field, "x")
+    bench.choose(crf=20)
+    assert field.text().count("x") == 2, "what is being typed stays"
 
 
 def test_another_format_renames_the_chosen_result_and_leaves_folders(tmp_path):

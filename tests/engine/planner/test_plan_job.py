@@ -149,6 +149,15 @@ def test_size_as_stored():
         assert found == size, (settings, video)
 
 
+def test_an_image_that_becomes_a_video_is_named():
+    image = replace(a_media(codec="png"), kind="image", path=Path("a.png"))
+    for name, said in (("b.png", False), ("b.mp4", True)):
+        request = Request(media=image, settings=JobSettings(), output=Path(name))
+        plan = plan_job(request, a_budget(), Rates())
+        assert ("image-becomes-video" in codes(plan)) == said
+    assert "image-becomes-video" not in codes(planned())
+
+
 def test_a_size_of_another_shape_says_that_it_stretches_the_picture():
     dvd = {"size": Size(720, 576), "sample_aspect": Fraction(64, 45)}
     turned = {"size": Size(640, 360), "rotation": 90}
