@@ -144,7 +144,7 @@ class Gauges(QAbstractButton):
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Expanding)
         self._model, self._is_tight = model, False
         self._video_memory = VideoMemory()
-        self._ram = Gauge("88.8 / 88 GB", has_bar=True)
+        self._ram = Gauge("88.8 / 88.8 GB", has_bar=True)
         self._cpu = Gauge("100 %", has_bar=True)
         self._gpu = Gauge("100 % · 88 °C")
         self._speed = Gauge("888.8 fps")
@@ -219,7 +219,7 @@ class Gauges(QAbstractButton):
         assert self._cpu.bar is not None
         self._ram.bar.set_shares(ours / total, others / total)
         self._ram.show_figure(
-            f"{labels.gigabytes(ours + others)} / {total / 1024:.0f} GB",
+            f"{labels.gigabytes(ours + others)} / {_gb(total)}",
             tr(
                 "Upreel {ours} GB, others {others} GB",
                 ours=labels.gigabytes(ours),

@@ -48,15 +48,22 @@ def counted(rows: Iterable[JobRow], count: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A duration: "45 s", "3 min 20 s", "2 h 05 min"."""
+    """A duration: "under 1 s", "45 s", "3 min 20 s", "2 h 05 min"."""
     whole = max(0, round(seconds))
     if whole < 60:
-        return tr("{seconds} s", seconds=whole)
+        return tr("{seconds} s", seconds=whole) if whole or seconds <= 0 else tr("under 1 s")
     if whole < 600:
         return tr("{minutes} min {seconds} s", minutes=whole // 60, seconds=f"{whole % 60:02d}")
-    if whole < 3600:
-        return tr("{minutes} min", minutes=round(whole / 60))
-    return tr("{hours} h {minutes} min", hours=whole // 3600, minutes=f"{whole % 3600 // 60:02d}")
+    hours, minutes = divmod(round(whole / 60), 60)
+    if not hours:
+        return tr("{minutes} min", minutes=minutes)
+    return tr("{hours} h {minutes} min", hours=hours, minutes=f"{minutes:02d}")
+
+
+def about(seconds: float) -> str:
+    """A predicted duration: "under 1 s", "about 45 s"."""
+    time = duration(seconds)
+    return tr("about {time}", time=time) if round(seconds) else time
 
 
 def gpu_waits(waits_for: str, share: float) -> str:

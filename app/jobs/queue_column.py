@@ -283,8 +283,8 @@ class QueueFoot(QWidget):
         times = [row.seconds_to_go for row in left]
         seconds = sum(filter(None, times)) if len(left) > 1 else 0.0
         is_finished = any(row.can_clear for row in model.rows)
-        known = tr("at least {time}") if None in times else tr("about {time}")
-        time = known.format(time=labels.duration(seconds)) if seconds else ""
+        least = tr("at least {time}", time=labels.duration(max(1.0, seconds)))
+        time = (least if None in times else labels.about(seconds)) if seconds else ""
         self._time.setText(f"{labels.counted(left, len(left))} · {time}" if time else "")
         self._clear.setVisible(is_finished)
         self.setVisible(model.rowCount() > 0)

@@ -118,7 +118,7 @@ def _on_gpu(stage: StagePlan, plan: Plan) -> str:
         reserved = memory_text(plan.device_limit_bytes)
         lines.append(tr("up to {size} reserved, fragmentation included", size=reserved))
     if stage.seconds:
-        lines.append(tr("about {time}", time=labels.duration(stage.seconds)))
+        lines.append(labels.about(stage.seconds))
     return "\n".join(lines)
 
 

@@ -44,15 +44,14 @@ def parse_memory(text: str) -> int:
 
 
 def duration_text(seconds: float) -> str:
-    """A duration: "45 s", "3 min 20 s", "2 h 05 min"."""
+    """A duration: "under 1 s", "45 s", "3 min 20 s", "2 h 05 min"."""
     whole = max(0, round(seconds))
     if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return (
-            f"{whole // 60} min {whole % 60:02d} s" if whole < 600 else f"{round(whole / 60)} min"
-        )
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+        return f"{whole} s" if whole or seconds <= 0 else "under 1 s"
+    if whole < 600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    hours, minutes = divmod(round(whole / 60), 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min"
 
 
 def minutes_message(seconds: float) -> Message:

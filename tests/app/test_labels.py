@@ -8,6 +8,7 @@ from app.widgets.error_view import ACTION_OF
 from engine.core import errors
 from engine.core.errors import EngineError, ErrorInfo
 from engine.core.geometry import Size
+from engine.core.units import duration_text
 from engine.farm import errors as farm_errors
 from tests.helpers.plans import a_media, a_plan
 
@@ -18,9 +19,16 @@ def test_an_expected_time_is_a_range_unless_the_plan_is_of_an_earlier_version():
         (130, 830, "2–14 min"),
         (5400, 10_800, "1.5–3 h"),
         (0, 0, "8 s"),
+        (0.1, 0.4, "8 s"),
     ):
         plan = a_plan(seconds=8, seconds_low=low, seconds_high=high)
         assert labels.expected(plan) == text
+
+
+def test_durations_are_those_of_the_command_line():
+    for seconds in (0, 0.3, 0.5, 59.4, 200, 599.7, 1800, 3569, 3590, 7500):
+        assert labels.duration(seconds) == duration_text(seconds)
+    assert [labels.about(seconds) for seconds in (0.3, 8)] == ["under 1 s", "about 8 s"]
 
 
 def test_a_turned_film_is_named_by_the_sizes_that_are_seen():

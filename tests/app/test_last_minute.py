@@ -149,6 +149,7 @@ def test_a_click_on_any_gauge_opens_the_last_minute(bench):
     shown = texts(opened)
     for text in ("VRAM", "12.0 / 15.9 GB", "Upreel 10.0", "others 2.0", "RAM", "98 %", "Speed"):
         assert text in shown
+    assert gauges._ram._figure.text() in shown, "the same figures"
     assert "planned peak" not in shown
     assert not unnamed(opened)
     opened.close()

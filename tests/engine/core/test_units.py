@@ -27,8 +27,8 @@ def test_bytes_are_shown_in_decimal_units_and_memory_in_those_of_1024() -> None:
 
 
 def test_durations_have_few_digits() -> None:
-    assert [duration_text(seconds) for seconds in (0, 59.4, 200, 1800, 7500)] == [
-        *("0 s", "59 s", "3 min 20 s", "30 min", "2 h 05 min")
+    assert [duration_text(seconds) for seconds in (0, 0.3, 59.4, 200, 1800, 3590, 7500)] == [
+        *("0 s", "under 1 s", "59 s", "3 min 20 s", "30 min", "1 h 00 min", "2 h 05 min")
     ]
 
 
