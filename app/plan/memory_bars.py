@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from PySide6.QtWidgets import QWidget
 
@@ -62,8 +62,10 @@ def rows_of(plan: Plan) -> list[Row]:
 
 
 def fullest(plan: Plan) -> Row:
-    """The bar that comes nearest to its limit, or lies the most above it."""
-    return max(rows_of(plan), key=lambda row: row.needed / max(row.limit, 1))
+    """The bar that comes nearest to its limit, or lies the most above it, named by its memory."""
+    *on_gpu, of_ram = rows_of(plan)
+    named_rows = [*(replace(one, name=tr("GPU memory")) for one in on_gpu), of_ram]
+    return max(named_rows, key=lambda row: row.needed / max(row.limit, 1))
 
 
 class MemoryBars(QWidget):

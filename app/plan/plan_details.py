@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QGridLayout, QLayout, QWidget
 from app import labels
 from app.bound import bind
 from app.engine_messages import hint, text
-from app.i18n import tr
+from app.i18n import mark, tr
 from app.plan.memory_bars import MemoryBars, rows_of
 from app.plan.streams import StreamLine, stream_lines
 from app.state.job_row import JobRow
@@ -69,7 +69,8 @@ def _parts(row: JobRow, plan: Plan) -> Iterator[Part]:
     reasons, lines = plan.reasons, stream_lines(row)
     if reasons is not None:
         yield _wrapped(text(reasons.as_message), "")
-    yield from _part("Memory", MemoryBars(rows_of(plan)))
+    kinds = mark("GPU memory and RAM") if plan.device_bytes else mark("Memory")
+    yield from _part(kinds, MemoryBars(rows_of(plan)))
     if lines:
         yield from _part("Other streams", _grid(map(_stream, lines)))
     if reasons is not None and reasons.alternatives:

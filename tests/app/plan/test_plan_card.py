@@ -14,7 +14,7 @@ from engine.core.messages import message
 from engine.protocol import commands, events
 from engine.protocol.plan import Notice, Plan, Reasons
 from engine.settings.schema import JobSettings
-from tests.app.conftest import Bench, texts
+from tests.app.conftest import Bench, part, texts
 from tests.helpers.fakes import make_media, make_plan
 from tests.helpers.plans import GIB, GPU, on_gpu, pretended, to_download
 
@@ -212,8 +212,14 @@ def test_why_a_plan_is_so_unfolds_with_its_alternatives(bench):
     assert "16.0 GB\ndoes not fit" in shown
     assert "9.0 GB\n+4 min 00 s" in shown
     assert all(stage in shown for stage in ("Encode", "Transformer", "Decode", "RAM"))
-    assert "Decode" in said(bench), "the fullest"
-    assert "Encode" not in said(bench)
+    assert "GPU memory and RAM" in shown
+    assert "GPU memory" in said(bench), "the fullest"
+    assert not any(stage in said(bench) for stage in ("Encode", "Decode"))
+    assert part(bench.find("planCard"), "memoryBar0").toolTip().startswith("Decode: ")
+    bench.use_language("zh_CN")
+    assert "显存和内存" in texts(bench.find("whySheet"))
+    assert "VAE 编码" in texts(bench.find("whySheet")), "the format of the file is 编码"
+    bench.use_language("en")
     bench.emit(events.PlanChosen(job_id=job_id, plan=plan()))
     assert "Clips of 45 frames." not in texts(bench.find("whySheet"))
     made = on_gpu(plan())
