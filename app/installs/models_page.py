@@ -73,7 +73,7 @@ class ModelsPage(InstallsPage):
         self._model, self._telemetry = model, telemetry
         self._recommended = Recommended(model, *recommends, self)
         self._recommended.requested.connect(self._ask_recommended)
-        self._all = named(QToolButton(), "allModels")
+        self._all = named(QToolButton(), "allModels", "fold")
         self._all.setCheckable(True)
         self._all.setToolButtonStyle(Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
         self._all.setFocusPolicy(Qt.FocusPolicy.StrongFocus)

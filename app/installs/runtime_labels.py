@@ -252,6 +252,8 @@ def _action(state: RuntimeState, task: TaskState | None) -> str:
         return "repair" if is_known(state) else "remove"
     if not state.suits_card:
         return ""
+    if task is not None and task.phase == "download":
+        return "retry"
     return "continue" if state.state == "partial" else "download"
 
 

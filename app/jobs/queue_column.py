@@ -226,7 +226,8 @@ class AddedLine(QFrame):
         self._found = FoundFiles()
         self._counts = column()
         close = icon_button("cancel", "Close", "closeAdded", "quiet", size=14, on=self.hide)
-        row((self._counts, 1), (close, 0, TOP), margins=_MARGINS, on=self)
+        beside = column(self._counts, STRETCH, margins=(0, 6, 0, 0))  # in the line of the cross
+        row((beside, 1), (close, 0, TOP), margins=_MARGINS, on=self)
         bind(self, self._show)
         self.hide()
 

@@ -108,6 +108,7 @@ class _Head(QAbstractButton):
         icon.setPixmap(pixmap(ICONS[severity], colour_of(severity), 16))
         icon.setFixedSize(16, 18)
         self._line, self._whole, self._arrow = ElidedLabel(), Label(message), label()
+        self._arrow.setFixedSize(14, 18)
         self._line.setText(message)
         self._whole.setWordWrap(True)
         texts = column(self._line, self._whole)

@@ -141,6 +141,7 @@ QPushButton[kind="link"]:hover {{ color: {t.text_1}; }}
 QPushButton[kind="link"]:focus {{ border: 1px solid {t.accent}; }}
 QPushButton[kind="page"] {{ margin: 12px 16px; }}
 QPushButton[kind="fold"] {{ text-align: left; padding: 6px 12px; }}
+QToolButton[kind="fold"]:checked:!focus {{ background: {t.surface_2}; border-color: {t.line}; }}
 QPushButton[kind="cell"] {{ padding: 6px 2px; }}
 QPushButton[kind="cell"]:focus {{ padding: 5px 1px; }}
 QPushButton[kind="segment"] {{

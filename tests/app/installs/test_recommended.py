@@ -2,6 +2,7 @@ from dataclasses import replace
 
 from app.installs.models_page import ModelsPage
 from app.installs.runtime_labels import title_of
+from app.theme import tokens
 from engine.core.messages import message
 from engine.core.units import bytes_text
 from engine.protocol import commands, events
@@ -151,7 +152,11 @@ def test_whether_all_models_are_shown_is_kept_until_the_next_start(bench):
     assert kept.shows_all_models
     bench.program.models._view = None  # as another start makes it
     again = bench.program.models.view
-    assert part(again, "allModels").isChecked()
+    opener = part(again, "allModels")
+    assert opener.isChecked()
+    assert not opener.hasFocus()
+    edge = opener.grab().toImage().pixelColor(opener.width() // 2, 0)
+    assert edge.name() != tokens.current().accent.lower(), "that is the frame of the focus"
     part(again, "allModels").click()
     assert not kept.shows_all_models
 

@@ -120,6 +120,17 @@ def test_one_wish_at_a_time(over, page):
     assert button(page, "cu126").isEnabled()
 
 
+def test_a_download_that_failed_is_tried_again_as_those_of_models_are(over, page):
+    button(page, "cu130").click()
+    over.hear()
+    over.fail(OFFLINE)
+    over.put(state="partial", done_bytes=9)
+    assert button(page, "cu130").text() == "Try again"
+    button(page, "cu130").click()
+    over.hear()
+    assert [one.runtime for one in over.asked(commands.InstallRuntime)] == ["cu130", "cu130"]
+
+
 def test_a_double_click_on_download_does_not_pause(over, page):
     QApplication.setDoubleClickInterval(10_000)
     for _ in range(2):

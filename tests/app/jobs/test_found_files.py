@@ -2,6 +2,7 @@ from pathlib import Path
 
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QWidget
 
 from app.jobs import found_files
 from app.jobs.found_files import NO_MEDIA, PICTURES, TOO_MANY, FileFinder, drop_texts, media_files
@@ -36,6 +37,9 @@ def test_what_a_folder_added_and_what_not_is_said_with_the_reasons(bench, qtbot,
     line = bench.find("addedLine")
     assert "3 added, 3 skipped" in texts(line)
     assert "not a video or image" not in texts(line)
+    seen = [one for one in line.findChildren(QWidget) if one.isVisible() and not one.children()]
+    middles = [one.mapTo(line, one.rect().center()).y() for one in seen]
+    assert max(middles) - min(middles) <= 2, "icon, text, arrow and cross stand in one line"
     QTest.mouseClick(part(line, "noticeHead"), Qt.MouseButton.LeftButton)
     assert "not a video or image: 2\nimages in a folder of videos: 1" in texts(line)
     bench.use_language("zh_CN")
