@@ -187,7 +187,7 @@ def _fixed_seeds() -> None:
     random.seed(20260101)
     np.random.seed(20260101)
     torch = sys.modules.get("torch")  # never loaded here: most tests do without it
-    if torch is not None:
+    if torch is not None and not torch.__spec__._initializing:  # a thread may be loading it
         torch.default_generator.manual_seed(20260101)
         if torch.cuda.is_initialized():  # else the seed waits, with a traceback of each test
             torch.cuda.manual_seed_all(20260101)
