@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 LANGUAGES = ("en", "zh_CN")
 _FALLBACK = LANGUAGES[0]
-_FIELDS = ("text", "hint", "title", "button")
+FIELDS = ("text", "hint", "title", "button")
 Part = Literal["text", "hint", "title"]
 Interface = Literal["command-line", "python", "window"]
 _FORMS: dict[Interface, int] = {"command-line": 0, "python": -2, "window": -1}
@@ -153,13 +153,12 @@ class _Form(str):
 class MessageCatalogue:
     """The messages of one language for one interface; what it lacks is taken from English.
 
-    Memory: 1 MB a language, for all interfaces together; parsed once, in about 50 ms.
+    Memory: 1 MB a language, for all interfaces together, if all of its tables are needed.
     """
 
     def __init__(self, language: str, interface: Interface) -> None:
         self.language = language
         self._form = _Form(interface)
-        self._entries = read_entries(language)
         is_whole = language == _FALLBACK
         self._fallback = self if is_whole else catalogue(_FALLBACK, interface)
 
@@ -193,7 +192,7 @@ class MessageCatalogue:
 
     def _get(self, code: str, name: str) -> str:
         """A field of an entry; the English one if this language has none."""
-        found = self._entries.get(code, {}).get(name, "")
+        found = _read(self.language, code.partition(".")[0]).get(code, {}).get(name, "")
         return found if found or self is self._fallback else self._fallback._get(code, name)
 
     def _nearest(self, code: str, name: str) -> str:
@@ -261,12 +260,12 @@ def has_text(code: str) -> bool:
 def added(folder: Path) -> Iterator[None]:
     """Inside, the catalogues of another folder count too: for tests of families of models."""
     _added.append(folder)
-    catalogue.cache_clear()
+    _read.cache_clear()
     try:
         yield
     finally:
         _added.remove(folder)
-        catalogue.cache_clear()
+        _read.cache_clear()
 
 
 _added: list[Path] = []
@@ -274,24 +273,43 @@ _added: list[Path] = []
 
 def read_entries(language: str) -> dict[str, dict[str, str]]:
     """Code to the fields of its entry, of one language; without files that cannot be read."""
+    tables = {table: None for path in _files(language) for table in _tables_of(path)}
+    return {code: entry for table in tables for code, entry in _read(language, table).items()}
+
+
+def _files(language: str) -> list[Path]:
+    return [folder / f"{language}.toml" for folder in (paths.resource("messages"), *_added)]
+
+
+@functools.cache
+def _read(language: str, table: str) -> Mapping[str, dict[str, str]]:
+    """Entries of one outer table, read when needed: all together would take 30 ms of each start."""
     found: dict[str, dict[str, str]] = {}
-    for folder in (paths.resource("messages"), *_added):
-        found |= _entries_of(folder / f"{language}.toml")
+    for path in _files(language):
+        try:
+            found |= _entries(tomllib.loads(_tables_of(path).get(table, "")), "")
+        except ValueError as err:
+            logger.error("%s cannot be read: %s", path.name, err)
     return found
 
 
 @functools.cache
-def _entries_of(path: Path) -> Mapping[str, dict[str, str]]:
-    """Entries of a file, which is read once: there is a catalogue for each interface."""
+def _tables_of(path: Path) -> Mapping[str, str]:
+    """The outer tables of a file by name, as TOML."""
     try:
-        return dict(_entries(tomllib.loads(path.read_text(encoding="utf-8")), ""))
+        text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as err:
         logger.error("%s cannot be read: %s", path.name, err)
         return {}
+    found: dict[str, str] = {}
+    for part in re.split(r"^(?=\[)", text, flags=re.MULTILINE)[1:]:
+        name = part[1:].partition("]")[0].partition(".")[0]
+        found[name] = found.get(name, "") + part
+    return found
 
 
 def _entries(table: Mapping[str, Any], code: str) -> Iterator[tuple[str, dict[str, str]]]:
-    own = {name: value for name, value in table.items() if name in _FIELDS}
+    own = {name: value for name, value in table.items() if name in FIELDS}
     if own:
         yield code, own
     for name, value in table.items():

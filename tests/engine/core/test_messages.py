@@ -1,5 +1,6 @@
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -8,7 +9,16 @@ import pytest
 
 from engine.cli import parser
 from engine.core import errors, messages
-from engine.core.messages import LANGUAGES, Message, catalogue, message, read_entries, text_of
+from engine.core.messages import (
+    FIELDS,
+    LANGUAGES,
+    Message,
+    catalogue,
+    message,
+    read_entries,
+    text_of,
+)
+from engine.core.paths import resource
 from tests.helpers.old_words import old_words
 
 ROOT = Path(__file__).parents[3]
@@ -106,26 +116,35 @@ def test_every_error_class_has_a_title() -> None:
 
 
 def test_values_messages_and_lists_are_rendered_in_the_language(
-    monkeypatch: pytest.MonkeyPatch, expected_log_errors: list[str]
+    tmp_path: Path, expected_log_errors: list[str]
 ) -> None:
     expected_log_errors.append("no text for the message gone")
-    entries = {
-        "en": {"a": {"text": "{what} of {count:{count} alone|{count}}"}, "b": {"text": "two"}},
-        "zh_CN": {"a": {"text": "{count}之{what}"}},
-    }
-    for language in LANGUAGES:
-        entries[language]["list.separator"] = {"text": ", "}
-    monkeypatch.setattr(messages, "read_entries", entries.__getitem__)
-    catalogue.cache_clear()
-    try:
+    (tmp_path / "en.toml").write_text(
+        '[a]\ntext = "{what} of {count:{count} alone|{count}}"\n[b]\ntext = "two"\n[list]\n'
+        'separator.text = ", "\n',
+        "utf-8",
+    )
+    (tmp_path / "zh_CN.toml").write_text(
+        '[a]\ntext = "{count}之{what}"\n[list]\nseparator.text = ", "\n', "utf-8"
+    )
+    with messages.added(tmp_path):
         inner = Message("b")
         assert text_of(message("a", what=inner, count=3)) == "two of 3"
         assert text_of(message("a", what=("x", inner), count=3), "zh_CN") == "3之x, two"
         assert text_of(message("a", what="x", count=1)) == "x of 1 alone"
         assert text_of(message("a", what="x", count=1), "zh_CN") == "1之x"
         assert text_of(message("gone")) == "gone"
-    finally:
-        catalogue.cache_clear()
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_tables_that_are_read_one_by_one_are_those_of_the_whole_file(language: str) -> None:
+    whole = tomllib.loads(resource("messages", f"{language}.toml").read_text("utf-8"))
+    for code, entry in read_entries(language).items():
+        table = whole
+        for name in code.split("."):
+            table = table[name]
+        assert entry == {name: table[name] for name in FIELDS if name in table}, code
+    assert {code.partition(".")[0] for code in read_entries(language)} == whole.keys()
 
 
 CODE = re.compile(r"`python[^`]*`")
