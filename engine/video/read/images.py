@@ -34,6 +34,7 @@ from engine.video.read.media_file import (
     check_size,
     translated,
 )
+from engine.video.read.picture_data import OS2_HEADER
 from engine.video.read.picture_parts import is_camera_raw
 
 SEQUENCE_RATE = Fraction(25)  # frames/s: FFmpeg's default for pictures without times
@@ -200,6 +201,9 @@ def _stated_size(data: bytes, codec: str) -> tuple[int, int]:
     offset, order = {"png": (16, ">"), "bmp": (18, "<"), "qoi": (4, ">")}.get(codec, (0, ""))
     if not order or len(data) < offset + 8:
         return 1, 1
+    if codec == "bmp" and data[14:18] == OS2_HEADER:
+        width, height = struct.unpack_from("<HH", data, offset)
+        return width, height
     width, height = struct.unpack_from(order + "ii", data, offset)
     return abs(width), abs(height)  # a BMP from top to bottom has a negative height
 

@@ -225,6 +225,7 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 _MOST_BYTES = 1 << 24  # of a profile, and of EXIF
 _MOST_CHUNKS = 1 << 16
 _MOST_DOTS = 1 << 24  # per metre
+OS2_HEADER = b"\x0c\0\0\0"  # length of the header of a BMP of OS/2: sizes in 16 bits, no dots
 _JFIF_MARK = b"JFIF\0"
 _EXIF_MARK, _PROFILE_MARK = b"Exif\0\0", b"ICC_PROFILE\0"
 _PROFILE_HEADER = 128
@@ -296,7 +297,8 @@ def _read(file: RetryingFile) -> PictureData:
     if head.startswith(b"\xff\xd8"):
         return _of_jpeg(file)
     if head.startswith(b"BM"):
-        return _data(b"", None, resolution=_whole(_at(file, 38, 8), "<ii"))
+        size = b"" if _at(file, 14, 4) == OS2_HEADER else _at(file, 38, 8)
+        return _data(b"", None, resolution=_whole(size, "<ii"))
     if head[4:8] == b"ftyp":
         return _of_heif(file)
     return _of_webp(file) if head[8:] == b"WEBP" else PictureData()

@@ -215,7 +215,7 @@ def _probe_film(path: Path, chosen: int) -> MediaInfo:
                 video,
                 profile=data.colour_space,
                 has_exif=data.says_anything,
-                has_alpha=advised(lambda: shows_alpha(path, stream.index, COUNT_SECONDS), True),
+                has_alpha=advised(lambda: shows_alpha(path, stream.index), True),
             )
         is_image = is_still and video.frame_count == 1
         if is_image:  # whatever time it is said to be shown

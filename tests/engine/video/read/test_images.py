@@ -1,3 +1,4 @@
+import struct
 import sys
 import zlib
 from pathlib import Path
@@ -9,6 +10,7 @@ from PIL import Image
 
 from engine.core.errors import SourceMissing, TruncatedMedia, UnreadableMedia, UnsupportedMedia
 from engine.core.geometry import Size
+from engine.video.read import stream_info
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.images import find_sequence, picture_codec, sequence_file
 from engine.video.read.probe import probe
@@ -106,6 +108,27 @@ def test_an_animation_has_alpha_only_where_a_frame_is_transparent(
         media = probe(path)
         expected = is_clear or (suffix == "png" and media.kind == "image")  # it has the channel
         assert media.video.has_alpha == expected
+
+
+def test_of_a_long_animation_the_beginning_shows_whether_it_has_alpha(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = [Image.fromarray(number_picture(n, 32, 32)).quantize(200) for n in range(4)]
+    pages[-1].paste(250, (8, 8, 24, 24))
+    how = {"transparency": 250, "disposal": 2, "optimize": False}
+    pages[0].save(tmp_path / "a.gif", save_all=True, append_images=pages[1:], **how)
+    assert probe(tmp_path / "a.gif").video.has_alpha
+    monkeypatch.setattr(stream_info, "_MOST_PIXELS", 2 * 32 * 32)
+    assert not probe(tmp_path / "a.gif").video.has_alpha
+
+
+def test_a_bitmap_of_os_2_is_read(tmp_path: Path) -> None:
+    rows = bytes(range(12)) + bytes(4) + bytes(range(12, 24)) + bytes(4)  # of 4 bytes' multiples
+    header = struct.pack("<2sIIIIHHHH", b"BM", 26 + len(rows), 0, 26, 12, 4, 2, 1, 24)
+    (tmp_path / "a.bmp").write_bytes(header + rows)
+    media = probe(tmp_path / "a.bmp")
+    assert (media.kind, media.video.size) == ("image", Size(4, 2))
+    assert media.statements == ()
 
 
 def test_a_jpeg_with_four_colours_has_no_alpha(tmp_path: Path) -> None:
