@@ -70,6 +70,11 @@ class Job:
         """True while its threads exist."""
         return self.state in (JobState.RUNNING, JobState.PAUSED)
 
+    @property
+    def is_refused(self) -> bool:
+        """True where it cannot start as it was planned last."""
+        return self.plan_error is not None or not self.plan.fits
+
     def excerpt_at(self, seconds: float) -> Excerpt | None:
         """The newest excerpt by the present plan that shows a time of the source, s.
 
@@ -115,7 +120,7 @@ class JobQueue:
         self._jobs.remove(job)
         self._jobs.insert(max(0, min(position, len(self._jobs))), job)
 
-    @property
-    def next_waiting(self) -> Job | None:
-        """The job to run next."""
-        return next((job for job in self._jobs if job.state is JobState.WAITING), None)
+    def next_waiting(self, *, skips_refused: bool = False) -> Job | None:
+        """The job to run next, which may be one that cannot start as it was planned last."""
+        waiting = (job for job in self._jobs if job.state is JobState.WAITING)
+        return next((job for job in waiting if not (skips_refused and job.is_refused)), None)

@@ -87,7 +87,7 @@ class JobService:
         self._store = JobStore(machine.jobs_folder)
         self._running: _Running | None = None
         self._awake = ExitStack()  # used in the engine thread alone; empty while a job is paused
-        self._queue_runs = False
+        self._queue_runs = self._skips_refused = False
         self._is_closing = False
 
     @property
@@ -148,8 +148,8 @@ class JobService:
                 self._jobs.move(self._jobs.get(job_id), position)
             case c.RetryJob(job_id=job_id, accept=accept):
                 self._retry(job_id, accept=accept)
-            case c.StartQueue():
-                self._queue_runs = True
+            case c.StartQueue(skips_refused=skips_refused):
+                self._queue_runs, self._skips_refused = True, skips_refused
                 self.run_next()
             case c.StopQueue():
                 self._queue_runs = False
@@ -250,6 +250,7 @@ class JobService:
         self._sink.emit(e.PlanChosen(job_id=job.id, plan=plan, media=other))
         if is_other:
             self._send(c.ExamineSource(job_id=job.id, media=media))
+        self.run_next()  # its turn may have come while its plan was refused
 
     def _show_plan(self, job: Job, settings: JobSettings) -> Steps:
         """Plan a job with other settings, as a change of them would."""
@@ -314,7 +315,7 @@ class JobService:
 
     def run_next(self) -> None:
         """Start the next job that waits, where the queue runs and nothing is in the way."""
-        job = self._jobs.next_waiting
+        job = self._jobs.next_waiting(skips_refused=self._skips_refused)
         is_free = self._queue_runs and self._running is None and self._may_run()
         if job is None or not is_free or self._is_closing:
             return

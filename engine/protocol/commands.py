@@ -142,6 +142,8 @@ class RetryJob(Command):
 class StartQueue(Command):
     """Run waiting jobs, one after the other, also those added later."""
 
+    skips_refused: bool = False  # jobs whose plan cannot start go on waiting; else they fail
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopQueue(Command):

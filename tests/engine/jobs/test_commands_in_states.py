@@ -25,6 +25,7 @@ from engine.jobs.services import ExaminationService, OverviewService
 from engine.pipeline.prepare import Machine
 from engine.protocol import commands as c
 from engine.protocol.excerpt import Excerpt
+from engine.protocol.plan import Notice, Plan
 from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.plans import a_media, a_plan
 from tests.trials.faults.commands import Commands
@@ -58,6 +59,7 @@ stop        =          =        =        =        =        =       =         =  
 shutdown    =          =        =        =        =        =       =         =       =       =
 """
 MEDIA = replace(a_media(), findings=None)
+REFUSED = a_plan(notices=(Notice(code="no-folder", case="", severity="refusal", params={}),))
 EXCERPT = Excerpt(
     settings=JobSettings(), plan=a_plan(), frames=1, frames_per_second=1.0, device_bytes=0
 )
@@ -260,6 +262,53 @@ def test_a_job_waits_where_the_system_refuses_its_thread(
     bench.do(c.StartQueue())
     bench.end()
     assert bench.state == "finished"
+
+
+def refuse(bench: Bench, patch: pytest.MonkeyPatch, *plans: Plan | EngineError) -> None:
+    """Let the next plans be these, and the last one stay."""
+    left = list(plans)
+
+    def made(*_: Any) -> Plan:
+        plan = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(plan, EngineError):
+            raise plan
+        return plan
+
+    patch.setattr(job_service, "make_plan", made)
+
+
+@pytest.mark.parametrize("skips", [True, False])
+def test_a_refused_job_waits_for_another_plan_or_fails(
+    skips: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, monkeypatch)
+    refuse(bench, monkeypatch, REFUSED, a_plan())
+    bench.bring("waiting")
+    bench.do(c.StartQueue(skips_refused=skips))
+    bench.end()
+    assert str(bench.jobs.job("b").state) == "finished"
+    assert bench.state == ("waiting" if skips else "finished"), "this run does not look at plans"
+    if skips:
+        bench.do(COMMANDS["change"])
+        bench.end()
+        assert bench.state == "finished", "its turn had come"
+
+
+def test_a_refused_job_that_is_tried_again_starts_once_its_plan_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path, monkeypatch)
+    gone = SourceMissing("no-such-file", file="film.mkv")
+    refuse(bench, monkeypatch, REFUSED, a_plan(), REFUSED, gone, a_plan())
+    bench.bring("failed")
+    bench.do(c.StartQueue(skips_refused=True))
+    bench.end()
+    for state in ("waiting", "waiting", "finished"):
+        bench.do(COMMANDS["change"])
+        if bench.state == "failed":
+            bench.do(COMMANDS["retry"])
+        bench.end()
+        assert bench.state == state
 
 
 def test_a_job_that_another_program_has_stays_in_the_queue(

@@ -225,14 +225,14 @@ def a_job(name: str = "a") -> Job:
 
 def test_the_queue_keeps_its_order_and_finds_what_is_next():
     queue = JobQueue()
-    assert queue.next_waiting is None
+    assert queue.next_waiting() is None
     jobs = [a_job(name) for name in "abc"]
     for job in jobs:
         queue.add(job)
     queue.move(jobs[2], 0)
     assert [job.id for job in queue] == ["c", "a", "b"]
     jobs[2].take("start")
-    assert queue.next_waiting is jobs[0]
+    assert queue.next_waiting() is jobs[0]
     queue.move(jobs[2], 99)
     assert [job.id for job in queue] == ["a", "b", "c"]
     queue.remove(jobs[0])
