@@ -291,7 +291,7 @@ class Program(QObject):
         """The gauges mark the peak of the video that runs, else of the selected one."""
         row = self.queue.active or self.window.selected
         is_ahead = row is not None and (row.state.is_active or row.state.can_change)
-        self.telemetry.show_plan(row.plan if row is not None and is_ahead else None)
+        self.telemetry.show_plan(row.current_plan if row is not None and is_ahead else None)
 
     def _continue(self) -> None:
         self.controller.continue_left_over(self._left_over)

@@ -113,8 +113,8 @@ def size(value: Size) -> str:
 
 def target(row: JobRow) -> str:
     """Size of the result: planned, or as requested."""
-    if row.plan is not None:
-        return size(row.plan.picture.seen_size)
+    if row.current_plan is not None:
+        return size(row.current_plan.picture.seen_size)
     settings = row.settings
     if settings.target is not None:
         return size(settings.target)
@@ -173,6 +173,10 @@ def stage(row: JobRow) -> str:
 
 def state(row: JobRow) -> str:
     """The state of a job, as its card shows it."""
+    if row.asked == "cancel":
+        return tr("Cancelling …")
+    if row.asked == "pause":
+        return tr("Pausing …")
     match row.state:
         case JobState.READING:
             return tr("Reading the file")
@@ -202,7 +206,7 @@ def state(row: JobRow) -> str:
 
 def remaining(row: JobRow) -> str:
     """The right end of a card's last line: time left, or expected time."""
-    if row.state is JobState.RUNNING and row.seconds_left:
+    if row.state is JobState.RUNNING and row.seconds_left and row.asked != "cancel":
         return tr("{time} left", time=duration(row.seconds_left))
     if row.can_start and row.plan is not None and row.plan.seconds:
         return expected(row.plan)

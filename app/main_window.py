@@ -116,6 +116,12 @@ class MainWindow(QMainWindow):
         """The selected job."""
         return self.queue_column.view.selected_row
 
+    @property
+    def _selected_rows(self) -> list[JobRow]:
+        """All selected jobs."""
+        ids = set(self.queue_column.view.selected_ids)
+        return [row for row in self._queue.rows if row.job_id in ids]
+
     @cached_property
     def help(self) -> HelpView:
         """The page of help; made when the user first asks for it."""
@@ -139,11 +145,17 @@ class MainWindow(QMainWindow):
         if row is None and self._queue.rows:
             self.queue_column.view.select(self._queue.rows[-1].job_id)
             return
-        self._enable()
+        self._show_selection()
         self.choices.show_job(row, self._controller.settings)
         self.decision.show_job(row)
         self.columns.why.show_job(row)
-        self.foot.show_plan(row.plan if row is not None else None)
+        self.foot.show_plan(row.current_plan if row is not None else None)
+
+    def _show_selection(self) -> None:
+        """Several may be selected: what is done to all of them is done to those that allow it."""
+        self._enable()
+        changing = sum(row.state.can_change for row in self._selected_rows)
+        self.choices.show_selected(self.queue_column.view.selected_ids, changing)
 
     def _job_changed(self, job_id: str) -> None:
         self._enable()
@@ -185,18 +197,19 @@ class MainWindow(QMainWindow):
     def _enable(self) -> None:
         """Enable the actions that are possible now."""
         row, active = self.selected, self._queue.active
+        selected = self._selected_rows
         has_result = row is not None and row.result is not None
         able = {
             "start": self._queue.can_start and active is None and not self.decision.held,
-            "pause": active is not None,
-            "cancel": active is not None,
+            "pause": active is not None and not active.asked,
+            "cancel": active is not None and active.asked != "cancel",
             "open_result": has_result,
             "show_in_folder": has_result,
             "report": has_result,
             "play": has_result,
-            "retry": row is not None and (row.can_retry or row.state is JobState.REJECTED),
+            "retry": any(one.can_retry or one.state is JobState.REJECTED for one in selected),
             "run_again": row is not None and row.state is JobState.DONE,
-            "remove": row is not None and not row.state.is_active,
+            "remove": any(not one.state.is_active for one in selected),
             "clear_finished": any(one.can_clear for one in self._queue.rows),
             "move_up": row is not None and self._queue.position(row.job_id) > 0,
             "move_down": row is not None
@@ -376,7 +389,7 @@ class MainWindow(QMainWindow):
         view = self.queue_column.view
         view.selected.connect(self._user_selected)
         view.open_requested.connect(self.actions_["open_result"].trigger)
-        view.selection_changed.connect(lambda: self.choices.show_selected(view.selected_ids))
+        view.selection_changed.connect(self._show_selection)
         view.reordered.connect(self._controller.reorder)
         self._controller.looked_through.connect(self.queue_column.show_found)
         self.queue_column.continue_requested.connect(self._follow)

@@ -222,7 +222,7 @@ class DesktopController(QObject):
             return
         if has_failed:
             self._show(Progress.FAILED, _STEPS)
-        if has_failed or not self._queue.count(JobState.WAITING):
+        if has_failed or not self._queue.startable:
             QApplication.alert(self._window)
 
     def _progress_of(self, active: JobRow) -> tuple[Progress, int]:

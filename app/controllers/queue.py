@@ -69,8 +69,10 @@ class QueueController(QObject):
             events.JobFailed,
             events.JobCancelled,
             events.JobRejected,
+            events.PlanChosen,
+            events.PlanFailed,
         ):
-            hub.subscribe(ended, self._after_end)
+            hub.subscribe(ended, self._stop_if_empty)
 
     def attach(self, engine: Engine) -> None:
         """The engine is there: it gets what was asked so far."""
@@ -202,8 +204,10 @@ class QueueController(QObject):
                     self._plan_with(other, requested, other.output)
 
     def _plan_with(self, row: JobRow, settings: JobSettings, output: Path | None) -> None:
-        job_id = row.job_id
-        self._queue.choose(job_id, settings, output)
+        self._queue.choose(row.job_id, settings, output)
+        self._change_to(row.job_id, settings, output)
+
+    def _change_to(self, job_id: str, settings: JobSettings, output: Path | None) -> None:
         self.send(commands.ChangeJob(job_id=job_id, settings=settings, output=output))
 
     def move(self, job_id: str, step: int) -> None:
@@ -258,6 +262,8 @@ class QueueController(QObject):
     def _put_back(self, places: Sequence[tuple[int, JobRow]]) -> None:
         with self._queue.together():
             for at, row in places:
+                if self._queue.find(row.job_id) is not None:
+                    continue  # it ran and is back
                 self._queue.insert(row, at)
                 if row.state is not JobState.REJECTED:
                     position = self._engine_position(row.job_id)
@@ -265,7 +271,8 @@ class QueueController(QObject):
 
     def _delete(self, job_ids: Sequence[str]) -> None:
         for job_id in job_ids:
-            self.send(commands.RemoveJob(job_id=job_id))
+            if self._queue.find(job_id) is None:
+                self.send(commands.RemoveJob(job_id=job_id))
 
     def _engine_position(self, job_id: str) -> int:
         """Place of a job in the engine, which does not know those that it refused; -1 for none."""
@@ -286,17 +293,29 @@ class QueueController(QObject):
             self._queue.forget(job_id)
             settings = with_latents_of(row.settings, self.settings)
             self.add_file(row.source, settings=settings, output=row.output)
-        elif row.can_retry:
+        elif row.can_retry and not row.asked:
             if accept:
                 self._queue.accept(job_id)
-            self.send(commands.RetryJob(job_id=job_id, accept=accept))
+            self._let_wait(row, accept=accept)
             self.start()
 
     def reopen(self, job_id: str) -> None:
         """Let a job wait again so that its choices can be changed; it does not start by itself."""
+        row = self._queue.find(job_id)
+        if row is None or row.asked:
+            return
         if self._queue.active is None:
             self.stop()
-        self.send(commands.RetryJob(job_id=job_id))
+        self._let_wait(row)
+
+    def _let_wait(self, row: JobRow, *, accept: bool = False) -> None:
+        if row.plan is not None and not row.plan.fits:  # the reason may be gone
+            self._change_to(row.job_id, row.settings, row.output)
+        self._ask(row.job_id, "retry", commands.RetryJob(job_id=row.job_id, accept=accept))
+
+    def _ask(self, job_id: str, what: str, command: commands.Command) -> None:
+        self._queue.ask(job_id, what)
+        self.send(command)
 
     def plan_again(self, code: str, is_ready: Callable[[JobSettings], bool]) -> None:
         """Ask for new plans where one was refused with `code` and that reason is gone."""
@@ -306,23 +325,22 @@ class QueueController(QObject):
             if row.state is JobState.REJECTED:
                 self.retry(row.job_id)
             elif row.state.can_change:
-                self.send(
-                    commands.ChangeJob(job_id=row.job_id, settings=row.settings, output=row.output)
-                )
+                self._change_to(row.job_id, row.settings, row.output)
 
     def plan_all_again(self) -> None:
         """Ask for new plans of the videos that wait: the machine is known better now."""
         for row in self._queue.rows:
             if row.state is JobState.WAITING:
-                self.send(
-                    commands.ChangeJob(job_id=row.job_id, settings=row.settings, output=row.output)
-                )
+                self._change_to(row.job_id, row.settings, row.output)
 
     # Running
 
     def start(self) -> None:
-        """Run the waiting jobs."""
+        """Run the waiting jobs; reasons why some were refused may be gone."""
         self.is_stopped = False
+        for row in self._queue.rows:
+            if row.is_refused and not row.is_downloading:
+                self._change_to(row.job_id, row.settings, row.output)
         self._run_queue(True)
 
     def start_alone(self, job_id: str) -> None:
@@ -340,17 +358,18 @@ class QueueController(QObject):
     def pause_or_resume(self) -> None:
         """Halt the running job, or let the paused one go on."""
         row = self._queue.active
-        if row is None:
+        if row is None or row.asked:
             return
         if row.state is JobState.PAUSED:
-            self.send(commands.ResumeJob(job_id=row.job_id))
+            self._ask(row.job_id, "resume", commands.ResumeJob(job_id=row.job_id))
         else:
-            self.send(commands.PauseJob(job_id=row.job_id))
+            self._ask(row.job_id, "pause", commands.PauseJob(job_id=row.job_id))
 
     def cancel(self) -> None:
         """Stop the running job; the next one waits for Start: nothing runs after Cancel."""
         row = self._queue.active
-        if row is not None:
+        if row is not None and row.asked != "cancel":
+            self._queue.ask(row.job_id, "cancel")
             self.stop()
             self.send(commands.CancelJob(job_id=row.job_id))
 
@@ -361,7 +380,8 @@ class QueueController(QObject):
 
     def _run_queue(self, runs: bool) -> None:
         self._queue_runs = runs
-        self.send(commands.StartQueue() if runs else commands.StopQueue())
+        start = commands.StartQueue(skips_refused=True)
+        self.send(start if runs else commands.StopQueue())
         self.queue_stops.emit(not runs)
 
     def show_frame(self, job_id: str, seconds: float, has_source: bool) -> None:
@@ -393,10 +413,12 @@ class QueueController(QObject):
         if event.source is not None:
             self._queue.set_thumbnail(event.job_id, event.source)
 
-    def _after_end(self, event: events.JobEvent) -> None:
-        """An empty queue stops: a file that is added later waits for its choices and Start."""
-        is_empty = not self._queue.count(JobState.WAITING, JobState.READING)
+    def _stop_if_empty(self, event: events.JobEvent) -> None:
+        """A queue in which nothing can start stops: what is added later waits for Start."""
+        is_empty = not (self._queue.startable or self._queue.count(JobState.READING))
+        is_empty &= not any(row.asked for row in self._queue.rows)
         has_run = isinstance(event, events.JobFinished | events.JobFailed) and not self.is_stopped
         if (self._queue_runs or has_run) and is_empty and self._queue.active is None:
             self._run_queue(False)
-            self.queue_ended.emit()
+            if not isinstance(event, events.PlanChosen | events.PlanFailed):
+                self.queue_ended.emit()

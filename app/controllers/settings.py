@@ -114,7 +114,7 @@ class PresetsController(QObject):
         """Forget the times of another plan, and ask for those of this one soon."""
         row = self._window.selected
         is_known = row is not None and row.state.can_change and not row.awaits_plan
-        plan = row.plan if row is not None and is_known else None
+        plan = row.current_plan if row is not None and is_known else None
         if plan is self._plan:
             return
         self._plan, self._plans = plan, {}

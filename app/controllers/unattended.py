@@ -122,7 +122,7 @@ class WatchController(QObject):
         if self._is_looking:
             return
         self._is_looking = True
-        waiting = self._queue.count(JobState.READING, JobState.WAITING)
+        waiting = self._queue.count(JobState.READING) + len(self._queue.startable)
         room = min(_MOST_AT_ONCE, _MOST_WAITING - waiting) if self._is_on else 0
         look = functools.partial(
             self._films.look,

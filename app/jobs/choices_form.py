@@ -50,6 +50,7 @@ class ChoicesForm(QWidget):
         self.output: Path | None = None
         self._job_id = self._name = ""
         self._selected: Sequence[str] = ()
+        self._changing = 0  # of those that are selected
         self._changed: Sequence[str] = ()  # those that were selected at the last change
         self._can_change, self._was_started = True, False
         self._is_of_latents = self._is_image = False
@@ -118,11 +119,17 @@ class ChoicesForm(QWidget):
         self.more.show_refusal(refused_time(error, self.settings), error)
         self.file.show_plan(plan)
         self._show_file()
-        self.result.show_output(plan, self.output, self._can_change)
+        is_old = row is not None and row.current_plan is not plan
+        self.result.show_output(plan, self.output, self._can_change, is_old=is_old)
 
-    def show_selected(self, job_ids: Sequence[str]) -> None:
-        """Which videos are selected: a change is for all of them, whatever is selected after it."""
-        self._selected = job_ids
+    def show_selected(self, job_ids: Sequence[str], changing: int) -> None:
+        """Which videos are selected: a change is for all of them, whatever is selected after it.
+
+        Args:
+            job_ids: All that are selected.
+            changing: Number of those whose settings can be changed.
+        """
+        self._selected, self._changing = job_ids, changing
         self._show_subject()
 
     def choose(self, values: dict[str, object]) -> bool:
@@ -189,7 +196,10 @@ class ChoicesForm(QWidget):
         if not self._name:
             self._subject.setText(tr("For files added next"))
         elif self._can_change and len(self._selected) > 1:
-            self._subject.setText(tr("Changes apply to {count} videos", count=len(self._selected)))
+            total, count = len(self._selected), self._changing
+            some = tr("Changes apply to {count} of {total} selected", count=count, total=total)
+            every = tr("Changes apply to {count} videos", count=count)
+            self._subject.setText(every if count == total else some)
         elif self._was_started:
             self._subject.setText(tr("Settings used for {name}", name=self._name))
         else:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
+
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QApplication, QFrame, QSizePolicy, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QBoxLayout,
+    QFrame,
+    QPushButton,
+    QSizePolicy,
+    QWidget,
+)
 
 from app.actions import Actions
 from app.bound import bind
 from app.engine_messages import text
 from app.i18n import tr
+from app.installs.installable import DoubleClick
 from app.jobs.report_dialog import DoubtCard
 from app.plan.plan_card import PlanCard
 from app.state.downloads_model import MISSING, DownloadsModel, can_download
@@ -24,8 +35,9 @@ from app.widgets.parts import bind_text, button, label, named
 from app.widgets.plain import caption, set_tip
 from engine.core.errors import PretendedGpu
 
-_NAME_WIDTH = 110  # px of a video's name on a button
+_NAME_WIDTHS = (200, 110, 60)  # px of the name of a video on a button
 _MARGIN = 16  # px at both sides
+_WIDTH = tokens.CHOICES_WIDTH - 1 - 2 * _MARGIN  # px of the cards, and of the buttons below them
 _BAR = 12  # px of the right margin, for the scroll bar of a long card
 
 
@@ -44,7 +56,7 @@ def primary_action(
 
     What concerns the video that runs has buttons of its own, which never mean anything else.
     """
-    waits = model.count(JobState.WAITING) > 0 and model.active is None
+    waits = bool(model.startable) and model.active is None
     download = download_action(downloads, row)
     if download:
         return download, "start" if waits and model.can_start else ""
@@ -83,11 +95,8 @@ class DecisionPanel(QWidget):
         self.plan, self.doubt = PlanCard(downloads, actions), DoubtCard()
         self.error = ErrorCard(actions)
         self._hint = _HintCard()
-        self._primary = button(
-            name="primaryAction",
-            kind="primary",
-            on=lambda: actions[self._names[0]].trigger(),
-        )
+        self._clicks = DoubleClick()
+        self._primary = button(name="primaryAction", kind="primary", on=self._press)
         self._second = button(
             name="secondAction",
             kind="large",
@@ -98,10 +107,10 @@ class DecisionPanel(QWidget):
         self._stops = named(Switch(), "stopsAfterThis")
         cards = QWidget()
         column(self._hint, self.plan, self.doubt, self.error, on=cards)
-        cards.setFixedWidth(tokens.CHOICES_WIDTH - 1 - 2 * _MARGIN)  # with a scroll bar, too
+        cards.setFixedWidth(_WIDTH)  # with a scroll bar, too
         self._cards = CompactScroll(cards)
-        buttons = row((self._primary, 1), self._second, spacing=8)
-        self._below = column(self._running, self._stops, buttons, margins=(0, 0, _BAR, 0))
+        self._buttons = row((self._primary, 1), self._second, spacing=8)
+        self._below = column(self._running, self._stops, self._buttons, margins=(0, 0, _BAR, 0))
         column(self._cards, self._below, on=self)
         self._stops.clicked.connect(self.stop_requested)
         self.plan.choices_requested.connect(self.choices_requested)
@@ -158,13 +167,15 @@ class DecisionPanel(QWidget):
         self._show_buttons()
 
     def show_stop(self, stops: bool) -> None:
-        """Show whether the queue stops after the video that runs."""
-        self._stops.setChecked(stops)
+        """Show whether the queue stops after the video that runs; Cancel is no such request."""
+        active = self._model.active
+        if active is None or active.asked != "cancel":
+            self._stops.setChecked(stops)
 
     def take_focus(self) -> bool:
         """Give the keyboard to the main button of this state; False where none can be pressed."""
         if self._model.active is not None:
-            self._running.setFocus()
+            self._running.take_focus()
             return True
         if self._primary.isEnabled():
             self._primary.setFocus()
@@ -177,28 +188,15 @@ class DecisionPanel(QWidget):
     def _show_buttons(self) -> None:
         self._names = primary_action(self._model, self._downloads, self._row)
         active = self._model.active
-        texts = {
-            "start": self._start_text(),
-            "download_start": self._download_text(),
-            "download_stop": tr("Stop download"),
-            "play": tr("Play"),
-            "open_result": tr("Open result"),
-            "retry": self._retry_text(),
-            "run_again": tr("Run again"),
-            "show_in_folder": tr("Folder"),
-            "accept": tr("Keep it anyway"),
-        }
         first, second = self._names
         self.error.leave_out(self._names)
         focused = QApplication.focusWidget()
-        self._primary.setText(caption(texts[first]))
-        self._primary.setAccessibleName(tr("Play the result") if first == "play" else "")
+        whole = self._show_texts(first, second)
         if second:
-            self._second.setText(texts[second])
             self._second.setEnabled(self._actions[second].isEnabled())
         self._second.setVisible(bool(second))
         self._running.show_active(active, is_selected=active is self._row)
-        self._stops.setVisible(active is not None)
+        self._show_switch()
         is_able = self._actions[first].isEnabled()
         self._primary.setEnabled(is_able)
         self._primary.setVisible(is_able or active is None)  # Pause is the main button meanwhile
@@ -206,15 +204,82 @@ class DecisionPanel(QWidget):
         if is_ours and focused is not QApplication.focusWidget():
             self.focus_freed.emit()  # Qt has moved it to the log, and the next key would open that
         more = "" if first != "start" else "Ctrl+Enter" if is_able else self._why_not()
-        set_tip(self._primary, more)
+        set_tip(self._primary, "\n".join(filter(None, (whole, more))))
         self._primary.setAccessibleDescription(more)
 
-    def _start_text(self) -> str:
+    def _press(self) -> None:
+        if not self._clicks.stops("stop" if self._names[0] == "download_stop" else ""):
+            self._actions[self._names[0]].trigger()
+
+    def _show_switch(self) -> None:
+        """The switch, where there is another video to stop before; else only its place.
+
+        What comes where Pause was would be pressed by who wanted to pause.
+        """
+        policy = self._stops.sizePolicy()
+        policy.setRetainSizeWhenHidden(self._model.active is not None)
+        self._stops.setSizePolicy(policy)
+        others = self._model.count(JobState.READING, JobState.WAITING)
+        self._stops.setVisible(self._model.active is not None and others > 0)
+
+    def _show_texts(self, first: str, second: str) -> str:
+        """Show the longest texts that fit side by side, else one button below the other.
+
+        Returns:
+            The whole text of the main button, where less of it is shown.
+        """
+        texts = [self._texts(name) for name in (first, second) if name]
+        buttons = (self._primary, self._second)[: len(texts)]
+        gaps = (len(texts) - 1) * self._buttons.spacing()
+        fitting = (
+            words for words in product(*texts) if sum(map(_width, buttons, words)) + gaps <= _WIDTH
+        )
+        beside = next(fitting, None)
+        shown = beside or [
+            _longest(one, words, _WIDTH) for one, words in zip(buttons, texts, strict=True)
+        ]
+        ways = QBoxLayout.Direction
+        self._buttons.setDirection(ways.LeftToRight if beside else ways.TopToBottom)
+        for one, words, (whole, *_) in zip(buttons, shown, texts, strict=True):
+            one.setText(caption(words))
+            one.setAccessibleName(whole if whole != words else "")
+            set_tip(one, one.accessibleName())
+        if first == "play":
+            self._primary.setAccessibleName(tr("Play the result"))
+        return texts[0][0] if texts[0][0] != shown[0] else ""
+
+    def _texts(self, action: str) -> list[str]:
+        """Texts of an action, the longest first."""
+        match action:
+            case "start":
+                return self._start_texts()
+            case "download_start":
+                return self._download_texts()
+            case "download_stop":
+                return [tr("Stop download")]
+            case "retry":
+                return [self._retry_text()]
+            case "accept":
+                return [tr("Keep it anyway")]
+            case "run_again":
+                return [tr("Run again")]
+            case "show_in_folder":
+                return [tr("Folder")]
+            case "open_result":
+                return [tr("Open result")]
+        return [tr("Play")]
+
+    def _start_texts(self) -> list[str]:
+        """Texts with the number of videos, or with the name of one that is not selected."""
         waiting = self._model.startable
-        if waiting and self._offers_unfinished:
-            several = tr("Start {count} queued videos", count=waiting)
-            return several if waiting > 1 else tr("Start the queued video")
-        return tr("Start queue ({count})", count=waiting) if waiting > 1 else tr("Start")
+        count = len(waiting)
+        if count > 1 and self._offers_unfinished:
+            return [tr("Start {count} queued videos", count=count)]
+        if count > 1:
+            return [tr("Start queue ({count})", count=count)]
+        if count and waiting[0] is not self._row:
+            return [tr("Start {name}", name=name) for name in _names(waiting[0], self._primary)]
+        return [tr("Start the queued video") if count and self._offers_unfinished else tr("Start")]
 
     def _retry_text(self) -> str:
         """A video that was cancelled goes on after its last finished part."""
@@ -222,14 +287,16 @@ class DecisionPanel(QWidget):
         is_begun = row is not None and row.state is JobState.CANCELLED and row.done > 0
         return tr("Continue") if is_begun else tr("Try again")
 
-    def _download_text(self) -> str:
-        """Text of the button, with the size of the download where the plan knows it."""
+    def _download_texts(self) -> list[str]:
+        """Texts of the button, with the size of the download where the plan knows it."""
         row = self._row
         notices = row.plan.notices if row is not None and row.plan is not None else ()
         size = next((str(n.params.get("size", "")) for n in notices if n.code == MISSING), "")
         if row is not None and PretendedGpu.code in row.refusals:  # nothing starts afterwards
-            return tr("Download · {size}", size=size) if size else tr("Download")
-        return tr("Download and start · {size}", size=size) if size else tr("Download and start")
+            texts = [tr("Download · {size}", size=size), tr("Download")]
+        else:
+            texts = [tr("Download and start · {size}", size=size), tr("Download and start")]
+        return texts if size else texts[1:]
 
     def _why_not(self) -> str:
         """Why nothing can be started."""
@@ -257,37 +324,67 @@ class _RunningRow(QWidget):
 
     def __init__(self, actions: Actions) -> None:
         super().__init__()
+        self._actions, self._clicks = actions, DoubleClick()
         self._pause = button(
             name="pauseAction",
             kind="primary",
             tip=lambda: "Ctrl+P",
-            on=actions["pause"].trigger,
+            on=self._press,
         )
-        self._cancel = button("Cancel", "cancelAction", "large", on=actions["cancel"].trigger)
-        self.setFocusProxy(self._pause)
+        self._cancel = button(name="cancelAction", kind="large", on=actions["cancel"].trigger)
         self._pause.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        row(self._pause, self._cancel, spacing=8, on=self)
+        self._row = row(self._pause, self._cancel, spacing=8, on=self)
+
+    def take_focus(self) -> None:
+        """Give the keyboard to Pause, or keep it here until that can be pressed."""
+        (self._pause if self._pause.isEnabled() else self).setFocus()
 
     def show_active(self, active: JobRow | None, *, is_selected: bool) -> None:
         """Show the video that runs; it is named where another one is selected."""
         self.setVisible(active is not None)
         if active is None:
             return
-        whole = active.name
-        name = "" if is_selected else self._short(whole)
-        if active.state is JobState.PAUSED:
-            text = tr("Resume {name}", name=name) if name else tr("Resume")
+        has_focus = any(one.hasFocus() for one in (self, self._pause, self._cancel))
+        is_ending = active.asked == "cancel"
+        self._cancel.setText(tr("Cancelling …") if is_ending else tr("Cancel"))
+        names = [] if is_selected or is_ending else _names(active, self._pause)
+        if active.asked == "pause":
+            texts = [tr("Pausing …")]
+        elif active.state is JobState.PAUSED:
+            texts = [tr("Resume {name}", name=name) for name in names] or [tr("Resume")]
         else:
-            text = tr("Pause {name}", name=name) if name else tr("Pause")
-        self._pause.setText(caption(text))
-        what = tr("Cancel {name}", name=whole)
+            texts = [tr("Pause {name}", name=name) for name in names] or [tr("Pause")]
+        room = _WIDTH - self._row.spacing() - self._cancel.sizeHint().width()
+        self._pause.setText(caption(_longest(self._pause, texts, room)))
+        what = tr("Cancel {name}", name=active.name)
         set_tip(self._cancel, what)
         self._cancel.setAccessibleDescription(what)
+        for one, action in ((self._pause, "pause"), (self._cancel, "cancel")):
+            one.setEnabled(self._actions[action].isEnabled())
+        if has_focus and not (self._cancel.hasFocus() or self._pause.hasFocus()):
+            self.take_focus()  # else Qt leaves it to the log
 
-    def _short(self, name: str) -> str:
-        """The name of a video as wide as the button has room for."""
-        metrics = self._pause.fontMetrics()
-        return metrics.elidedText(name, Qt.TextElideMode.ElideMiddle, _NAME_WIDTH)
+    def _press(self) -> None:
+        if not self._clicks.stops("pause"):  # nor does the second half of a double click resume
+            self._actions["pause"].trigger()
+
+
+def _width(one: QPushButton, text: str) -> int:
+    """Width that a button needs for a text, px."""
+    one.ensurePolished()
+    one.setText(caption(text))
+    return one.sizeHint().width()
+
+
+def _longest(one: QPushButton, texts: Sequence[str], room: int) -> str:
+    """The first of the texts that fits; the last one where none does."""
+    return next((text for text in texts if _width(one, text) <= room), texts[-1])
+
+
+def _names(video: JobRow, one: QPushButton) -> list[str]:
+    """The name of a video, then less and less of it."""
+    elide, mode = one.fontMetrics().elidedText, Qt.TextElideMode.ElideMiddle
+    return [video.name, *(elide(video.name, mode, width) for width in _NAME_WIDTHS)]
 
 
 class _HintCard(QFrame):

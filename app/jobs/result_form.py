@@ -31,6 +31,7 @@ class ResultForm(QWidget):
         super().__init__(parent)
         named(self, "resultForm", has_ground=True)
         self._output: Path | None = None  # shown: of the plan
+        self._shown = ""  # name of the result
         self._is_next_to_source = True
         self._is_named = False  # by the user; else by the planner
         self._name = named(QLineEdit(), "outputName")
@@ -57,13 +58,16 @@ class ResultForm(QWidget):
         bind(self, lambda: self._refuse(self._refused))
         bind(self, self._show_where)
 
-    def show_output(self, plan: Plan | None, chosen: Path | None, can_change: bool) -> None:
+    def show_output(
+        self, plan: Plan | None, chosen: Path | None, can_change: bool, *, is_old: bool = False
+    ) -> None:
         """Show where the result of a plan will lie; nothing while there is no plan.
 
         Args:
             plan: Names the file.
             chosen: Choice of the user: a file, a folder (the planner names the file), or None.
             can_change: Whether the video was not started yet.
+            is_old: Whether the plan is for other settings: it gives the folder, but no name.
         """
         self.setVisible(plan is not None)
         before, self._output = self._output, plan.output if plan is not None else None
@@ -72,9 +76,14 @@ class ResultForm(QWidget):
         if plan is None:
             return
         self._is_named = chosen is not None and chosen != plan.output.parent
+        self._shown = plan.output.name
+        if is_old:
+            self._shown = ""
+            if chosen is not None and chosen.suffix.lower() in _ENDINGS:  # else it is a folder
+                self._shown = chosen.name
         is_being_typed = self._name.hasFocus() and self._name.isModified()
-        if not is_being_typed and self._name.text() != plan.output.name:
-            self._name.setText(plan.output.name)
+        if not is_being_typed and self._name.text() != self._shown:
+            self._name.setText(self._shown)
             self._name.setCursorPosition(0)  # a long name is seen from its beginning
         self._fixed.setText(one_line(plan.output.name))
         self._fixed.setVisible(not can_change)
@@ -116,14 +125,14 @@ class ResultForm(QWidget):
             return
         name = self._name.text().strip()
         self._name.setModified(False)  # the plan answers with the name of the result
-        if name == self._output.name:
+        if name == self._shown:
             return
         if not name:
             self.output_chosen.emit(None)
         elif not NOT_IN_NAMES.search(name):
             self.output_chosen.emit(self._output.parent / with_ending(name, self._output.suffix))
         else:
-            self._name.setText(self._output.name)
+            self._name.setText(self._shown)
             self._refuse(name)
 
 

@@ -69,6 +69,7 @@ class JobRow:
     thumbnail: QImage | None = None
     plan: Plan | None = None
     awaits_plan: bool = False  # its choices were changed after `plan` was made
+    asked: str = ""  # "pause", "resume", "cancel" or "retry", until its state changes
     stage: str = ""
     stage_share: float = 0.0  # progress of joining and checking, 0 to 1
     done: int = 0
@@ -99,6 +100,11 @@ class JobRow:
         if self.state.is_active and self.seconds_left:
             return self.seconds_left
         return self.plan.seconds * (1 - self.share) if self.plan is not None else None
+
+    @property
+    def current_plan(self) -> Plan | None:
+        """The plan; None where the present settings cannot be planned."""
+        return None if self.state is JobState.WAITING and self.error is not None else self.plan
 
     @property
     def can_start(self) -> bool:

@@ -41,6 +41,7 @@ class QueueModel(QAbstractListModel):
     def __init__(self, hub: EventHub, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._rows: list[JobRow] = []
+        self._leaving: dict[str, tuple[int, JobRow]] = {}  # with their places, until JobRemoved
         self._reports_later = self._has_to_report = self._user_has_changed = False
         hub.subscribe(events.JobEvent, self._update)
         hub.subscribe(events.Telemetry, self._measure)
@@ -94,9 +95,10 @@ class QueueModel(QAbstractListModel):
         return any(row.can_start for row in self._rows)
 
     @property
-    def startable(self) -> int:
-        """Number of waiting jobs, without those that are refused."""
-        return sum(row.state is JobState.WAITING and not row.is_refused for row in self._rows)
+    def startable(self) -> tuple[JobRow, ...]:
+        """Waiting jobs, without those that are refused."""
+        waiting = (row for row in self._rows if row.state is JobState.WAITING)
+        return tuple(row for row in waiting if not row.is_refused)
 
     def find(self, job_id: str) -> JobRow | None:
         """The row of a job; None once it has left the queue."""
@@ -108,9 +110,9 @@ class QueueModel(QAbstractListModel):
 
     @property
     def to_do(self) -> list[JobRow]:
-        """Videos that are read, wait or run, without those that are refused."""
+        """Videos that are read, wait or run, without those that cannot start."""
         rows = (row for row in self._rows if row.state.is_active or row.state.can_change)
-        return [row for row in rows if not row.is_refused]
+        return [row for row in rows if not row.is_refused and row.error is None]
 
     def position(self, job_id: str) -> int:
         """Row number of a job; -1 when it is not there."""
@@ -169,6 +171,14 @@ class QueueModel(QAbstractListModel):
             self._emit_changed(row)
             self._report_user()
 
+    def ask(self, job_id: str, what: str) -> None:
+        """Remember what the engine was asked to do with a job, until it is done."""
+        row = self.find(job_id)
+        if row is not None:
+            row.asked = what
+            self._emit_changed(row)
+            self._report()
+
     def accept(self, job_id: str) -> None:
         """Remember that the user keeps the result of a job as it is."""
         row = self.find(job_id)
@@ -196,7 +206,7 @@ class QueueModel(QAbstractListModel):
         if at < 0:
             return
         self.beginRemoveRows(QModelIndex(), at, at)
-        del self._rows[at]
+        self._leaving[job_id] = at, self._rows.pop(at)
         self.endRemoveRows()
         self._report_user()
         self._report()
@@ -227,13 +237,20 @@ class QueueModel(QAbstractListModel):
     def _update(self, event: events.JobEvent) -> None:
         """Bring a row up to date; events of unknown jobs are ignored."""
         if isinstance(event, events.JobRemoved):
-            self.forget(event.job_id)
+            if self._leaving.pop(event.job_id, None) is None:  # else it may be back meanwhile
+                self.forget(event.job_id)
+                self._leaving.pop(event.job_id, None)
             return
         row = self.find(event.job_id)
+        if row is None and isinstance(event, events.JobStarted) and event.job_id in self._leaving:
+            at, row = self._leaving.pop(event.job_id)  # it was started before it was removed
+            self._insert(row, min(at, len(self._rows)))
         if row is None:
             return
         before = row.state
         _apply(row, event)
+        if row.state is not before:
+            row.asked = ""
         self._emit_changed(row)
         if row.state is not before:
             self._report()

@@ -28,7 +28,7 @@ def test_an_empty_window_invites_and_lets_the_engine_load(bench):
     assert bench.find("emptyView").isVisible()
 
 
-def test_start_pause_resume_and_cancel_by_buttons(bench, qtbot):
+def test_start_pause_resume_and_cancel_by_buttons(bench, qtbot, two_presses):
     bench.add()
     start, pause = bench.find("primaryAction"), bench.find("pauseAction")
     for button, text, kind in (
@@ -169,7 +169,7 @@ def test_a_failed_or_cancelled_film_can_be_tried_again(bench):
     sent = [type(command) for command in bench.engine.commands]
     assert sent.index(commands.StopQueue) < sent.index(commands.CancelJob), "nothing else starts"
     bench.select(first)
-    assert bench.find("primaryAction").text() == "Start"
+    assert bench.find("primaryAction").text() == "Start two.mp4"
     assert bench.find("secondAction").text() == "Try again"
 
 
@@ -366,14 +366,17 @@ def shown_buttons(bench):
     }
 
 
-def test_pause_and_cancel_become_nothing_else_on_their_pixels(bench):
-    bench.add("two.mp4")
+@pytest.mark.parametrize("others", [["two.mp4"], []])
+def test_pause_and_cancel_become_nothing_else_on_their_pixels(bench, others):
+    for name in others:
+        bench.add(name)
     bench.start("one.mp4")
     running = shown_buttons(bench)
     assert not bench.find("primaryAction").isVisible(), "a film runs"
     bench.press("cancelAction")
     after = shown_buttons(bench)
-    assert [text for text, _ in after.values()] == ["Start", "Try again"]
+    expected = ["Start one.mp4", "Try again"] if others else ["Try again"]
+    assert [text for text, _ in after.values()] == expected
     for name in ("pauseAction", "cancelAction"):
         assert not any(running[name][1].intersects(place) for _, place in after.values())
 

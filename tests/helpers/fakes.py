@@ -165,7 +165,7 @@ class FakeEngine:
         self.places: list[str] = []  # all jobs, in their order
         self.queue: list[str] = []  # those that wait, and the one that runs
         self.running: str | None = None
-        self.queue_runs = False
+        self.queue_runs = self.skips_refused = False
         self.tasks = FakeTasks(sink)
         self.is_started = self.is_closed = False
 
@@ -211,8 +211,8 @@ class FakeEngine:
                 self.queue.append(job_id)
                 media = self.media[self.plans[job_id].source.name]
                 self.sink.emit(events.JobQueued(job_id=job_id, media=media))
-            case commands.StartQueue():
-                self.queue_runs = True
+            case commands.StartQueue(skips_refused=skips_refused):
+                self.queue_runs, self.skips_refused = True, skips_refused
                 self._start_next()
             case commands.StopQueue():
                 self.queue_runs = False
@@ -346,6 +346,10 @@ class FakeEngine:
     def _start_next(self) -> None:
         if self.running is not None or not self.queue or not self.queue_runs:
             return
-        self.running = next(job_id for job_id in self.places if job_id in self.queue)
+        waiting = [job_id for job_id in self.places if job_id in self.queue]
+        able = [job_id for job_id in waiting if self.plans[job_id].fits or not self.skips_refused]
+        if not able:
+            return
+        self.running = able[0]
         total = self.plans[self.running].frames
         self.sink.emit(events.JobStarted(job_id=self.running, total=total))

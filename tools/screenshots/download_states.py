@@ -35,6 +35,15 @@ def _needed(player: Player) -> None:
     plan_states.show(player, said, plan_states.FITS, plan)
 
 
+def _needed_by_one(player: Player) -> None:
+    """Another video waits, which can start."""
+    _needed(player)
+    name = "Grandma's birthday, tape 3 of 7, digitised.avi"
+    player.add("second", name)
+    player.play(player.recording.until(events.JobStarted), "second")
+    player.program.window.queue_column.view.select("sample")
+
+
 def _notice(plan: Plan) -> Notice:
     found = next(notice for notice in plan.notices if notice.code == "weights-missing")
     total = sum(weights.bytes for weights in plan.work.weights_files) + _RUNTIME_BYTES
@@ -81,6 +90,7 @@ def _broken_runtime(player: Player) -> None:
 
 STATES: dict[str, Callable[[Player], None]] = {
     "download_needed": _needed,
+    "download_needed_by_one": _needed_by_one,
     "download_coming": _coming,
     "download_failed": _failed,
     "models_broken_runtime": _broken_runtime,

@@ -215,7 +215,7 @@ def test_finish_this_one_then_stop(bench):
     bench.finish()
     assert bench.engine.running is None
     assert not switch.isVisible()
-    assert bench.find("primaryAction").text() == "Start"
+    assert bench.find("primaryAction").text() == "Start two.mp4"
     bench.do("start")
     assert bench.engine.running is not None
     assert not switch.isChecked(), "the next Start runs them all"

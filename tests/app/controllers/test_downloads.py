@@ -133,7 +133,7 @@ def test_a_runtime_that_does_not_work_after_the_new_start_is_not_installed_again
     assert primary(bench).startswith("Download and start")
 
 
-def test_stop_keeps_the_parts_and_nothing_starts(bench):
+def test_stop_keeps_the_parts_and_nothing_starts(bench, two_presses):
     refused(bench, BOTH)
     bench.press("primaryAction")
     bench.tasks.advance(RUNTIME, 684.0)
@@ -276,7 +276,7 @@ def test_a_pretended_gpu_downloads_and_starts_nothing(bench):
     assert not bench.asked(commands.StartQueue)
 
 
-def test_the_keyboard_reaches_it_and_nothing_is_cut_off(bench, qtbot):
+def test_the_keyboard_reaches_it_and_nothing_is_cut_off(bench, qtbot, two_presses):
     refused(bench, BOTH)
     button = bench.find("primaryAction")
     assert button.focusPolicy() & Qt.FocusPolicy.TabFocus
@@ -303,7 +303,7 @@ def test_no_other_film_starts_during_a_benchmark_either(bench):
     bench.add("one.mp4")
     bench.select(refused(bench, MODEL, "two.mp4"))
     start = bench.find("secondAction")
-    assert (start.text(), start.isEnabled()) == ("Start", True)
+    assert (start.text(), start.isEnabled()) == ("Start one.mp4", True)
     bench.window.hold_start("A benchmark is running.")
     assert not start.isEnabled()
     bench.window.hold_start("")

@@ -60,6 +60,31 @@ def test_a_warning_that_comes_again_is_there_once(model):
     assert sorted(one.code for one in row.warnings) == ["gpu-lost", "source-missing"]
 
 
+def test_a_job_that_starts_while_it_is_removed_is_back(model):
+    play(model, *(events.JobQueued(job_id=name, media=MEDIA) for name in "abc"))
+    for name in "ab":
+        model.forget(name)
+    play(model, events.JobStarted(job_id="b", total=240))
+    assert [row.job_id for row in model.rows] == ["b", "c"]
+    assert model.active is model.find("b")
+    play(model, events.JobRemoved(job_id="a"), events.JobStarted(job_id="a", total=240))
+    assert model.find("a") is None
+    play(model, events.JobRemoved(job_id="c"))
+    assert model.find("c") is None, "the engine took it away"
+
+
+def test_a_job_that_was_put_back_before_its_removal_is_reported_stays(model):
+    row = model.find("b")
+    model.forget("b")
+    model.insert(row, 1)
+    play(model, events.JobRemoved(job_id="b"))
+    assert model.position("b") == 1
+    model.forget("b")
+    model.insert(row, 1)
+    play(model, events.JobStarted(job_id="b", total=240))
+    assert model.rowCount() == 3
+
+
 def test_an_error_of_a_job_or_its_plan_goes_with_the_next_answer(model):
     row = model.find("a")
     full = ErrorInfo(code="disk-full", case="folder", params={"folder": "/films"})
