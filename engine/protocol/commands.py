@@ -57,10 +57,7 @@ class AddJob(Command):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExamineSource(Command):
-    """Examine some frames of a job's source: a task that ends in SourceExamined.
-
-    The engine sends it itself for each job that is added.
-    """
+    """Task to examine frames of a job's source, begun for each job; ends in SourceExamined."""
 
     job_id: str
     media: MediaInfo

@@ -237,8 +237,7 @@ def test_after_an_impossible_setting_nothing_of_the_old_plan_is_shown(bench):
     assert labels.target(row) == "×2"
     assert (name.text(), name.isVisible()) == ("", True)
     assert "Plan:" not in texts(bench.window.foot)
-    assert bench.program.queue.seconds_left == 0
-    assert not bench.program.queue.awaits_plans
+    assert bench.program.queue.to_do == []
     before = len(bench.asked(commands.ChangeJob))
     name.editingFinished.emit()
     assert len(bench.asked(commands.ChangeJob)) == before, "nothing was typed"

@@ -298,7 +298,7 @@ def test_a_refused_job_that_is_tried_again_starts_once_its_plan_fits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = Bench(tmp_path, monkeypatch)
-    gone = SourceMissing("no-such-file", file="film.mkv")
+    gone = missing_source(Path("film.mkv"))
     refuse(bench, monkeypatch, REFUSED, a_plan(), REFUSED, gone, a_plan())
     bench.bring("failed")
     bench.do(c.StartQueue(skips_refused=True))
