@@ -37,6 +37,7 @@ COMMANDS = (
     c.AdoptJob(job_id="left"),
     c.ChangeJob(job_id="a", settings=FAST),
     c.ShowPlan(job_id="a", settings=FAST),
+    c.StartQueue(),
     c.RemoveJob(job_id="b"),
     c.RestoreJob(job_id="b", position=0),
     c.MoveJob(job_id="a", position=0),
