@@ -45,6 +45,8 @@ def upscale(args: argparse.Namespace, context: CommandContext) -> int:
 def resume(args: argparse.Namespace, context: CommandContext) -> int:
     """List unfinished jobs; continue or remove one of them, or all."""
     output = Path(args.output).absolute() if args.output is not None else None
+    if args.job == "":  # of an unset variable: every name begins so
+        args.usage_error("the name of a job cannot be empty")
     if args.all and args.job is not None:
         args.usage_error("give a JOB or --all, not both")
     if args.remove and (args.accept or args.overwrite or output is not None):
@@ -53,7 +55,7 @@ def resume(args: argparse.Namespace, context: CommandContext) -> int:
         args.usage_error("with --all, -o must be an existing folder")
     waiting = context.services.unfinished()
     if args.job is not None:
-        chosen = [_named(waiting, args.job)]
+        chosen = [args.job if args.remove else _named(waiting, args.job)]
     elif args.all:
         chosen = [job.job_id for job in waiting if args.remove or job.problem is None]
     elif args.accept or args.remove or args.overwrite or output is not None:
@@ -85,8 +87,12 @@ def _remove(context: CommandContext, job_ids: Sequence[str]) -> int:
                         context.console.data(event, event="JobRemoved")
                     context.console.say(f"{job_id} was removed.")
                     left.discard(job_id)
-                case e.Warned(job_id=job_id, notice=notice) if job_id in left:
-                    context.console.notice(dataclasses.replace(notice, severity="refusal"))
+                case e.Warned(job_id=job_id, notice=notice) as event if job_id in left:
+                    refusal = dataclasses.replace(notice, severity="refusal")
+                    if context.console.json:
+                        about = dataclasses.replace(event, notice=refusal)
+                        context.console.data(about, event="Warned")
+                    context.console.notice(refusal)
                     left.discard(job_id)
                     status = FAILED
                 case Interrupted():

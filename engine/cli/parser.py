@@ -231,7 +231,9 @@ def _resume(add: Any) -> None:
     )
     command.add_argument("--overwrite", action="store_true", help="replace an existing file")
     command.add_argument(
-        "--remove", action="store_true", help="delete the job with its finished parts"
+        "--remove",
+        action="store_true",
+        help="delete the job with its finished parts; JOB must be its whole name",
     )
     _json(command)
 

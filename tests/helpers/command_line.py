@@ -17,6 +17,7 @@ from engine.core.geometry import Size
 from engine.hardware.gpu_table import GpuSpec
 from engine.protocol import commands, events
 from engine.protocol.media import MediaInfo
+from engine.protocol.plan import notice_of_error
 from engine.protocol.report import DoctorLine, EncodedLatents, Report
 from engine.settings.schema import EngineSettings, JobSettings
 from tests.helpers.fakes import FakeEngine, make_media, make_plan, make_report
@@ -40,6 +41,11 @@ class ScriptedEngine(FakeEngine):
         if isinstance(command, commands.AdoptJob) and command.job_id in self.reject:
             about = {"job_id": command.job_id, "source": command.job_id}
             self.sink.emit(events.JobRejected(**about, error=self.reject[command.job_id]))
+            return
+        if isinstance(command, commands.RemoveJob) and command.job_id in self.reject:
+            error = self.reject[command.job_id].as_error
+            notice = notice_of_error(error, "warning")
+            self.sink.emit(events.Warned(job_id=command.job_id, notice=notice))
             return
         if isinstance(command, commands.AdoptJob):
             media = make_media(Path("old.mp4"))

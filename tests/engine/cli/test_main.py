@@ -44,6 +44,8 @@ def test_wrong_usage_ends_with_2(command_line: CommandLine) -> None:
         "probe ''",
         "verify a.mp4 ''",
         "resume --all -o ''",
+        "resume ''",
+        "resume '' --remove",
         "encode-latent a.mp4 -o ''",
         "doctor --zip ''",
     ):

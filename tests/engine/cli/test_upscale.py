@@ -327,13 +327,24 @@ def test_a_job_goes_on_under_another_name_or_is_removed(
         commands.AdoptJob(job_id="20260101-a", output=Path.cwd() / "other.mp4", overwrite=True)
     ]
     assert command_line("resume", "--all", "-o", str(tmp_path)).status == 0
-    ended = command_line("resume", "20260102", "--remove")
+    ended = command_line("resume", "20260102-b", "--remove")
     assert ended.status == 0
     assert ended.out == "20260102-b was removed.\n"
     assert command_line("resume", "--all", "--remove").out.count("was removed.") == 2
     for wrong in (["--remove"], ["--overwrite"], ["-o", "a.mp4"], ["--all", "-o", "a.mp4"]):
         assert command_line("resume", *wrong).status == 2
     assert command_line("resume", "20260101-a", "--remove", "--overwrite").status == 2
+
+
+def test_a_job_is_removed_by_its_whole_name(command_line: CommandLine) -> None:
+    command_line.services.left_over = (left_over("20260101-a"),)
+    command_line.services.reject = {"2026": UnknownJob("none", job="2026").info()}
+    ended = command_line("resume", "2026", "--remove", "--json")
+    assert ended.status == 1
+    assert "error[unknown-job]: The job 2026 does not exist." in ended.err
+    (event,) = ended.objects
+    assert (event["event"], event["job_id"]) == ("Warned", "2026")
+    assert (event["notice"]["code"], event["notice"]["severity"]) == ("unknown-job", "refusal")
 
 
 def test_the_same_command_again_goes_on_with_what_it_began(
