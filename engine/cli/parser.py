@@ -227,7 +227,7 @@ def _resume(add: Any) -> None:
         "--output",
         type=path,
         metavar="OUT",
-        help="another name for the result, with the same extension, or an existing folder for it",
+        help="another name for the result, of the same format, or an existing folder for it",
     )
     command.add_argument("--overwrite", action="store_true", help="replace an existing file")
     command.add_argument(

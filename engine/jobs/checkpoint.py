@@ -170,6 +170,16 @@ class Checkpoint:
         self._write(self._result, publication)
         made_results.note(publication.part)
 
+    def forget_lost_result(self) -> None:
+        """Delete the record of a finished result that is gone, so that it is made anew.
+
+        While there is one, permission to replace a file does not count for what came after it.
+        """
+        found = self.publication
+        if found is not None and not (found.is_published or found.part.exists()):
+            with writing(self._result):
+                self._result.unlink(missing_ok=True)
+
     def _write(self, path: Path, data: object) -> None:
         with writing(path):
             atomic_file.write_json(path, to_plain(data))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,12 +35,14 @@ from engine.pipeline.prepare import (
     taken_up,
     with_model_of,
 )
+from engine.planner.target import pictures_target
 from engine.protocol import commands as c
 from engine.protocol import events as e
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from engine.video.film_preparation import source_notices
+from engine.video.write.containers import has_format_of
 
 logger = logging.getLogger(__name__)
 
@@ -206,7 +208,14 @@ class JobService:
 
     def _adopt(self, command: c.AdoptJob) -> Steps:
         job_id, accept = command.job_id, command.accept
-        stored = _with_result(self._store.load(job_id), command)
+        machine = self._machine_for(job_id)
+        try:
+            stored = _with_result(self._store.load(job_id), command, machine.taken)
+        except UnknownJob:
+            if command.otherwise is None:
+                raise
+            self._send(command.otherwise)
+            return
         job = Job(
             id=stored.id,
             media=stored.media,
@@ -217,10 +226,11 @@ class JobService:
         )
         with self._store.held(job_id), self._store.failure_kept(job_id):
             checkpoint = Checkpoint(self._store.folder(job_id))
+            if command.overwrite:
+                checkpoint.forget_lost_result()
             publication = checkpoint.publication
             if publication is None or not (publication.report.passed or accept):
-                now = stored, checkpoint.frames, self._machine_for(job_id)
-                job.plan = yield partial(_taken_up, *now)
+                job.plan = yield partial(_taken_up, stored, checkpoint.frames, machine)
         self._enqueue(job, command.position)
 
     def _enqueue(self, job: Job, position: int | None = None) -> None:
@@ -243,6 +253,8 @@ class JobService:
         except EngineError as err:
             job.plan_error = err
             raise
+        if command.settings.overwrite and not job.settings.overwrite:
+            Checkpoint(self._store.folder(job.id)).forget_lost_result()
         is_other = media.video_stream != job.media.video_stream
         job.media, job.plan = media, plan
         job.settings, job.output = command.settings, command.output
@@ -423,8 +435,13 @@ def _read_job(command: c.AddJob, machine: Machine) -> Job:
     )
 
 
-def _with_result(stored: StoredJob, command: c.AdoptJob) -> StoredJob:
+def _with_result(stored: StoredJob, command: c.AdoptJob, taken: Collection[Path] = ()) -> StoredJob:
     """A job with the name of its result, and the leave to replace a file, that a command gives.
+
+    Args:
+        stored: The job.
+        command: Continues it.
+        taken: Results of other jobs; one that would have the name of such a one gets a number.
 
     Raises:
         ContainerMismatch: The name is one of another format than that of the finished parts.
@@ -433,10 +450,13 @@ def _with_result(stored: StoredJob, command: c.AdoptJob) -> StoredJob:
     if output is not None:
         named = paths.openable(output)
         named = named / plan.output.name if is_folder(named) else named
-        if named.suffix.lower() != plan.output.suffix.lower():
+        if not has_format_of(named, plan):
             names = {"name": named.name, "result": plan.output.name}
             raise ContainerMismatch("unfinished-job", **names)
-        plan = replace(plan, output=named)
+        named, pattern = pictures_target(named) if plan.container == "sequence" else (named, "")
+        plan = replace(plan, output=named, pattern=pattern or plan.pattern)
+    if plan.output in taken:
+        plan = replace(plan, output=paths.numbered(plan.output, taken))
     overwrite = stored.settings.overwrite or command.overwrite
     settings = replace(stored.settings, overwrite=overwrite)
     return replace(stored, settings=settings, output=output or stored.output, plan=plan)

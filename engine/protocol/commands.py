@@ -80,6 +80,7 @@ class AdoptJob(Command):
     output: Path | None = None  # another name, or a folder, for the result; None: as it began
     overwrite: bool = False  # the result may replace a file of its name
     position: int | None = None  # in the queue, from 0; None for the end
+    otherwise: AddJob | None = None  # carried out where the job has ended meanwhile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -455,11 +456,9 @@ def check(command: Command) -> None:
         CommandInvalid: Names the command, the field and the value.
     """
     kind: Any = type(command)
-    kinds = _kinds(kind)
     for one in fields(command):
-        value = getattr(command, one.name)
-        low = one.metadata.get("low", -math.inf)
-        if not _fits(value, kinds[one.name]) or _amount(value) < low:
+        value, low = getattr(command, one.name), one.metadata.get("low", -math.inf)
+        if not _fits(value, _kinds(kind)[one.name]) or _amount(value) < low:
             raise CommandInvalid(command=kind.__name__, field=one.name, value=_shown(value))
 
 

@@ -195,6 +195,20 @@ def is_of_file(output: Path) -> bool:
     return output.suffix.lower() in known | IMAGE_SUFFIXES.keys()
 
 
+def has_format_of(output: Path, plan: Plan) -> bool:
+    """Whether the name of a result means the format of a plan; a folder of pictures has any name.
+
+    Args:
+        output: Such a name, also a pattern of pictures.
+        plan: A plan of frames that are encoded already.
+    """
+    suffix = output.suffix.lower()
+    if plan.container not in PICTURES:
+        return suffix in CONTAINERS[plan.container].suffixes
+    is_of_folder = plan.container == "sequence" and "%" not in output.name
+    return is_of_folder or IMAGE_SUFFIXES.get(suffix) == plan.picture.codec
+
+
 def output_suffix(container: str, codec: str) -> str:
     """Suffix of the result's name, with its dot; of a sequence that of its pictures."""
     if container in PICTURES:

@@ -18,17 +18,16 @@ import pytest
 
 from engine.api import Engine, unfinished
 from engine.core import atomic_file, file_access
-from engine.core.errors import DiskFull, EngineError, OutputNameUnusable
+from engine.core.errors import DiskFull, EngineError
 from engine.core.file_access import write_error
 from engine.jobs.checkpoint import Checkpoint
 from engine.jobs.job import Job
 from engine.jobs.job_store import JobStore
 from engine.jobs.stored_run import run_stored
 from engine.pipeline import run
-from engine.pipeline.prepare import Machine, check_plan, make_plan
+from engine.pipeline.prepare import Machine, make_plan
 from engine.protocol import commands as c
 from engine.protocol import events as e
-from engine.protocol.media import MediaInfo
 from engine.protocol.report import Report
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.video.read.decoder import VideoDecoder
@@ -223,17 +222,6 @@ def test_a_job_whose_check_failed_is_compared_again_and_may_replace_its_own_resu
     assert unfinished(source.parent / "jobs") == ()
 
 
-def test_what_came_after_its_rejected_result_is_not_replaced(source, engine, monkeypatch):
-    """The permission to overwrite was for the file that was there at the start."""
-    result(source).write_bytes(b"older")
-    with monkeypatch.context() as patch:
-        patch.setattr(run, "verify", with_failed_checks(run.verify))
-        started(engine, add(source, replace(FAST, overwrite=True))).finished_job()
-    result(source).write_bytes(b"of another job")
-    assert started(engine, c.RetryJob(job_id="a")).failed_job().error.code == "output-exists"
-    assert result(source).read_bytes() == b"of another job"
-
-
 # --- killed while it publishes
 
 
@@ -274,97 +262,6 @@ def test_a_result_that_was_deleted_before_it_had_its_name_is_made_again(source, 
     with running_engine(source.parent / "jobs") as engine:
         started(engine, c.AdoptJob(job_id="a")).finished_job()
     assert len(planes_of(result(source))) == FRAMES
-
-
-def taken_meanwhile(source: Path) -> None:
-    """Leaves job "a" with a finished result whose name another program took while it ran."""
-    with running_engine(source.parent / "jobs") as engine:
-        heard = started(engine, add(source))
-        heard.wait(e.SegmentDone)
-        result(source).write_bytes(b"another program's")
-        failed = heard.failed_job()
-    assert (failed.error.code, failed.error.case) == ("output-exists", "meanwhile")
-
-
-@pytest.mark.parametrize("way", ["overwrite", "overwrite in the queue", "output"])
-def test_a_result_whose_name_was_taken_meanwhile_gets_that_one_or_another(
-    way: str, source, monkeypatch
-):
-    taken_meanwhile(source)
-    other = source.with_name("other.mkv")
-    with running_engine(source.parent / "jobs") as engine:
-        if way == "output":
-            done = started(engine, c.AdoptJob(job_id="a", output=other)).finished_job()
-        else:
-            monkeypatch.setattr(run, "run_job", None)  # nothing is made again
-            replaces = c.ChangeJob(
-                job_id="a", settings=replace(FAST, overwrite=True), output=result(source)
-            )
-            adopted = c.AdoptJob(job_id="a", overwrite=way == "overwrite")
-            commands = (adopted, replaces) if "queue" in way else (adopted,)
-            done = started(engine, *commands).finished_job()
-    assert done.report.output == (other if way == "output" else result(source))
-    assert len(planes_of(done.report.output)) == FRAMES
-    names = {path.name for path in source.parent.iterdir()} - {"jobs"}
-    assert names == {"film.mkv", "out.mkv"} | ({"other.mkv"} if way == "output" else set())
-    assert unfinished(source.parent / "jobs") == ()
-
-
-def test_a_format_that_needs_another_encoder_is_no_matter_of_the_computer(source):
-    with running_engine(source.parent / "jobs") as engine:
-        started(engine, add(source, replace(FAST, codec="auto"))).wait(e.SegmentDone)
-    webm = source.with_name("out.webm")
-    with running_engine(source.parent / "jobs") as (engine, heard):
-        engine.send(c.AdoptJob(job_id="a", output=webm))
-        error = heard.wait(e.JobRejected).error
-        assert (error.code, error.case) == ("container-mismatch", "unfinished-job")
-        engine.send(c.AdoptJob(job_id="a"))
-        heard.wait(e.PlanChosen)
-        engine.send(c.ChangeJob(job_id="a", settings=replace(FAST, codec="auto"), output=webm))
-        plan = heard.wait(e.PlanChosen).plan
-    assert plan.container == "webm"
-    assert [one.case for one in plan.notices if one.code == "segments-replaced"] == ["choices"]
-
-
-# --- names
-
-
-@pytest.mark.parametrize("name", ["\u7535" * 83 + ".mkv", "a" * 251 + ".mkv"])
-def test_every_name_that_the_drive_takes_is_taken_to_the_end(name: str, source, engine):
-    started(engine, add(source, name=name)).finished_job()
-    assert (source.parent / name).exists()
-
-
-def test_a_name_that_the_drive_does_not_take_is_refused_before_the_start(source, engine):
-    failed = started(engine, add(source, name="a" * 252 + ".mkv")).failed_job()
-    assert failed.error.code == "output-name"
-    assert not engine[1].of(e.SegmentDone)
-
-
-def test_names_of_pictures_are_tried_before_the_start(tmp_path, engine):
-    pictures = tmp_path / "shots"
-    make_pictures(pictures, 3)
-    for picture in sorted(pictures.iterdir()):
-        picture.rename(pictures / f"{'a' * 244}{picture.stem[-4:]}.bmp")
-    media = probe(pictures)
-    assert len(Path(media.pattern).name) > 244
-    started(engine, add(pictures, replace(FAST, codec="auto"), "made")).finished_job()
-    failed = check(media, "b" * 250 + "%06d.png")
-    assert failed == "output-name"
-
-
-def test_cleaning_up_never_hides_the_first_error(source, engine, monkeypatch):
-    unlink = Path.unlink
-
-    def refused(path: Path, **options: bool) -> None:
-        if path.name.startswith("upreel-"):
-            raise system_error(errno.EIO)
-        unlink(path, **options)
-
-    monkeypatch.setattr(run, "mux", failing(read_only()))
-    monkeypatch.setattr(Path, "unlink", refused)
-    failed = started(engine, add(source)).failed_job()
-    assert failed.error.params["reason"] == "Read-only file system"
 
 
 # --- disks that are full, or do not take anything
@@ -468,6 +365,20 @@ def test_a_finished_job_that_cannot_be_deleted_is_whole_until_it_can(source, eng
     assert not folder.exists()
 
 
+def test_cleaning_up_never_hides_the_first_error(source, engine, monkeypatch):
+    unlink = Path.unlink
+
+    def refused(path: Path, **options: bool) -> None:
+        if path.name.startswith("upreel-"):
+            raise system_error(errno.EIO)
+        unlink(path, **options)
+
+    monkeypatch.setattr(run, "mux", failing(read_only()))
+    monkeypatch.setattr(Path, "unlink", refused)
+    failed = started(engine, add(source)).failed_job()
+    assert failed.error.params["reason"] == "Read-only file system"
+
+
 # --- data that changed
 
 
@@ -564,13 +475,3 @@ def run_here(source: Path) -> None:
     plan = make_plan(media, FAST, result(source), machine)
     job = Job(id="a", media=media, settings=FAST, output=result(source), plan=plan)
     run_stored(job, JobStore(jobs), machine, Listener(), lambda _: None)
-
-
-def check(media: MediaInfo, pattern: str) -> str:
-    """Code of the refusal of a sequence whose pictures have such names."""
-    folder = media.path.parent
-    machine = Machine(settings=EngineSettings(threads=1), jobs_folder=folder)
-    plan = make_plan(media, replace(FAST, codec="auto"), folder.parent / "other", machine)
-    with pytest.raises(OutputNameUnusable) as caught:
-        check_plan(media, replace(plan, pattern=pattern), overwrite=False)
-    return caught.value.code
