@@ -6,7 +6,7 @@ The window imports nothing else of the engine but `core`, `settings` and `protoc
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -23,7 +23,7 @@ from engine.jobs import made_results as made_results_record
 from engine.jobs.checkpoint import Checkpoint
 from engine.jobs.engine_thread import EngineThread
 from engine.jobs.job_store import JobStore
-from engine.jobs.stored_run import begun
+from engine.jobs.stored_run import find_begun
 from engine.pipeline.prepare import (
     Machine,
     exact_rate,
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Engine",
     "UnfinishedJob",
+    "commands_for",
     "doctor",
     "encode_latents",
     "findings",
@@ -64,7 +65,6 @@ __all__ = [
     "start_update",
     "unfinished",
     "upscaled_frames",
-    "upscaling",
     "verify",
     "write_diagnostics",
 ]
@@ -188,30 +188,34 @@ def plan(
     return make_plan(media, settings, output, machine)
 
 
-def upscaling(
-    source: Path,
+def commands_for(
+    sources: Iterable[Path],
     settings: JobSettings,
     output: Path | None = None,
     *,
     engine_settings: EngineSettings | None = None,
-    besides: Collection[str] = (),
-) -> AddJob | AdoptJob:
-    """The command that upscales a source: it continues what an earlier run began of the same.
+) -> list[AddJob | AdoptJob]:
+    """Commands that upscale sources: each continues what an earlier run began of the same.
 
     Args:
-        source: Absolute path of the source.
-        settings: Settings of the job; an earlier one may differ in `overwrite`.
-        output: File or folder of the result, as the earlier run got it.
+        sources: Absolute paths of the sources.
+        settings: Settings of the jobs; an earlier one may differ in `overwrite`.
+        output: File or folder of the results, as the earlier run got it.
         engine_settings: Settings of the program.
-        besides: Names of jobs that are continued already.
     """
     machine = Machine(
         settings=engine_settings or EngineSettings(), jobs_folder=default_jobs_folder()
     )
-    found = begun(source, settings, output, machine)
-    if found is None or found in besides:
-        return AddJob(job_id=new_job_id(), source=source, settings=settings, output=output)
-    return AdoptJob(job_id=found, overwrite=settings.overwrite)
+    stored = JobStore(machine.jobs_folder).readable()
+    jobs: dict[str, AddJob | AdoptJob] = {}
+    for source in sources:
+        found = find_begun(source, settings, output, machine, stored)
+        begun = found if found not in jobs else None
+        job_id = begun or new_job_id()
+        new = AddJob(job_id=job_id, source=source, settings=settings, output=output)
+        again = AdoptJob(job_id=job_id, overwrite=settings.overwrite, otherwise=new)
+        jobs[job_id] = again if begun else new
+    return [*jobs.values()]
 
 
 def upscaled_frames(

@@ -72,8 +72,8 @@ def upscale(
     """Upscale a video, an image or a folder of numbered images, and wait until it is done.
 
     Notices of the plan and of the job are warnings of Python. Ctrl-C and an error of `on_progress`
-    stop the job: finished parts are kept for `python -m engine resume`, and no file has the name
-    of the result.
+    stop the job: finished parts are kept, and no file has the name of the result. The same call, or
+    `python -m engine resume`, continues it.
 
     Args:
         source: Path of the source.
@@ -99,8 +99,10 @@ def upscale(
     engine = api.Engine(inbox, settings=own)
     engine.start()
     try:
-        engine.send(api.upscaling(Path(source).absolute(), job, _path(output), engine_settings=own))
-        engine.send(c.StartQueue())
+        sources = [Path(source).absolute()]
+        jobs = api.commands_for(sources, job, _path(output), engine_settings=own)
+        for command in (*jobs, c.StartQueue()):
+            engine.send(command)
         return _report(inbox, on_progress or (lambda progress: None))
     finally:
         engine.close(_CLOSE_S)

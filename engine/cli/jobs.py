@@ -34,12 +34,8 @@ def upscale(args: argparse.Namespace, context: CommandContext) -> int:
     output = Path(args.output).absolute() if args.output is not None else None
     if len(sources) > 1 and output is not None and not output.is_dir():
         args.usage_error("with several inputs, -o must be an existing folder")
-    jobs: dict[str, c.AddJob | c.AdoptJob] = {}
-    for source in sources:
-        about = source, settings, output, engine_settings
-        job = context.services.upscaling(*about, besides=jobs)
-        jobs[job.job_id] = job
-    return _run_jobs(context, engine_settings, [*jobs.values()])
+    jobs = context.services.commands_for(sources, settings, output, engine_settings)
+    return _run_jobs(context, engine_settings, jobs)
 
 
 def resume(args: argparse.Namespace, context: CommandContext) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from engine import api
@@ -59,16 +59,15 @@ class ApiServices:
         """Write a video as a file of latents."""
         return api.encode_latents(source, output, model, job, engine_settings=settings, report=tell)
 
-    def upscaling(
+    def commands_for(
         self,
-        source: Path,
+        sources: Sequence[Path],
         job: JobSettings,
         output: Path | None,
         settings: EngineSettings,
-        besides: Collection[str],
-    ) -> AddJob | AdoptJob:
-        """The command that begins or continues a job."""
-        return api.upscaling(source, job, output, engine_settings=settings, besides=besides)
+    ) -> Sequence[AddJob | AdoptJob]:
+        """The commands that begin or continue jobs."""
+        return api.commands_for(sources, job, output, engine_settings=settings)
 
     def unfinished(self) -> Sequence[api.UnfinishedJob]:
         """Jobs that can be resumed."""

@@ -93,6 +93,14 @@ def numbered(path: Path, taken: Collection[Path] = ()) -> Path:
     return free
 
 
+def is_numbered(path: Path, name: Path) -> bool:
+    """Whether a path is another one, or one that `numbered` makes of it."""
+    if (path.parent, path.suffix) != (name.parent, name.suffix):
+        return False
+    stem = re.escape(name.stem) + r"(?: \(\d+\))?"
+    return re.fullmatch(stem, path.stem) is not None
+
+
 def _own_folder(kind: str) -> Path:
     """Folder that the system provides; platformdirs is not needed where all folders are named."""
     import platformdirs

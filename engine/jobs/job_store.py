@@ -206,6 +206,14 @@ class JobStore:
         found = [folder for root in self._roots for folder in _begun(root)]
         return [f.name for f in sorted(found, key=lambda f: ((f / _FILE).stat().st_mtime, f.name))]
 
+    def readable(self) -> list[StoredJob]:
+        """All jobs that are not finished, newest first, but for those that cannot be read."""
+        found = []
+        for job_id in reversed(self.ids()):
+            with contextlib.suppress(EngineError):
+                found.append(self.load(job_id))
+        return found
+
     def remove(self, job_id: str) -> None:
         """Delete a job's folder with its segments; nothing happens when there is none.
 

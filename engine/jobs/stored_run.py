@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from engine.jobs.checkpoint import (
 )
 from engine.jobs.gpu_process import run_in
 from engine.jobs.job import Job
-from engine.jobs.job_store import JobStore
+from engine.jobs.job_store import JobStore, StoredJob
 from engine.jobs.run_here import prepared
 from engine.pipeline.prepare import (
     Machine,
@@ -31,6 +31,7 @@ from engine.pipeline.prepare import (
 from engine.pipeline.source_watch import SourceWatch
 from engine.protocol import commands as c
 from engine.protocol import events as e
+from engine.protocol.media import MediaInfo
 from engine.protocol.report import Report
 from engine.settings.schema import JobSettings
 
@@ -66,30 +67,60 @@ def run_stored(
     return report
 
 
-def begun(source: Path, settings: JobSettings, output: Path | None, machine: Machine) -> str | None:
-    """Name of the newest unfinished job that a new start of a source would repeat; None for none.
+def find_begun(
+    source: Path,
+    settings: JobSettings,
+    output: Path | None,
+    machine: Machine,
+    jobs: Iterable[StoredJob],
+) -> str | None:
+    """Name of the first unfinished job that a new start of a source would repeat; None for none.
 
-    It has the same settings and result, and can go on: source and model files are unchanged, and
-    the automatic model is still the same. Another program may be at it.
+    It has the same settings and result, and can go on: source and model files are unchanged, the
+    automatic model is still the same, and so is the encoder, where frames are missing. Another
+    program may be at it.
+
+    Args:
+        source: Path of the source.
+        settings: Settings of the new start; an earlier one may differ in `overwrite`.
+        output: File or folder of its result.
+        machine: Environment that it will run in.
+        jobs: Unfinished jobs.
     """
-    store = JobStore(machine.jobs_folder)
-    for job_id in reversed(store.ids()):
-        with suppress(EngineError):
-            stored = store.load(job_id)
-            asked = replace(settings, overwrite=stored.settings.overwrite)
-            if (asked, output) != (stored.settings, stored.output):
-                continue
-            if stored.media.kind == "sequence":  # a folder or a pattern names it
-                is_same = probe_source(source, settings).pattern == stored.media.pattern
-            else:
-                is_same = paths.openable(source) == stored.media.path
-            if not is_same:
-                continue
-            check_unchanged(stored)
-            plan = make_plan(stored.media, asked, output, machine)
-            if plan.work.model == stored.plan.work.model:
-                return job_id
+    for stored in jobs:
+        asked = replace(settings, overwrite=stored.settings.overwrite)
+        if (asked, output) == (stored.settings, stored.output):
+            with suppress(EngineError):
+                if _is_source(source, settings, stored.media) and _repeats(stored, machine):
+                    return stored.id
     return None
+
+
+def _is_source(source: Path, settings: JobSettings, media: MediaInfo) -> bool:
+    """Whether a path means a source that was probed earlier."""
+    source = paths.openable(source)
+    if media.kind != "sequence":
+        return source == media.path
+    if media.path.parent not in (source, source.parent):
+        return False
+    return probe_source(source, settings).pattern == media.pattern  # a folder or a pattern names it
+
+
+def _repeats(stored: StoredJob, machine: Machine) -> bool:
+    """Whether a new start would make the same as an unfinished job, which can go on.
+
+    Raises:
+        EngineError: It cannot, or a new start is impossible.
+    """
+    check_unchanged(stored)
+    plan = make_plan(stored.media, stored.settings, stored.output, machine)
+    if plan.work.model != stored.plan.work.model:
+        return False
+    if not paths.is_numbered(stored.plan.output, plan.output):
+        return False
+    is_same_encoder = plan.picture.encoder == stored.plan.picture.encoder
+    folder = JobStore(machine.jobs_folder).folder(stored.id)
+    return is_same_encoder or Checkpoint(folder).is_complete
 
 
 def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink, send: Send) -> Report:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -147,17 +147,18 @@ class FakeServices:
             seconds=2.0,
         )
 
-    def upscaling(
+    def commands_for(
         self,
-        source: Path,
+        sources: Sequence[Path],
         job: JobSettings,
         output: Path | None,
         settings: EngineSettings,
-        besides: Collection[str],
-    ) -> Any:
-        return commands.AddJob(
-            job_id=commands.new_job_id(), source=source, settings=job, output=output
-        )
+    ) -> list[Any]:
+        about = {"settings": job, "output": output}
+        return [
+            commands.AddJob(job_id=commands.new_job_id(), source=source, **about)
+            for source in sources
+        ]
 
     def unfinished(self) -> tuple[Any, ...]:
         return self.left_over

@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,11 @@ from tests.helpers.plans import PRETENDED, to_download
 ROOT = Path(__file__).parents[3]
 
 
-def test_wrong_usage_ends_with_2(command_line: CommandLine) -> None:
+def test_wrong_usage_ends_with_2(
+    command_line: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parser = main.parser.build()  # it takes longer than all the rest
+    monkeypatch.setattr(main.parser, "build", lambda: parser)
     for words in (
         "",
         "fly",
@@ -321,11 +326,14 @@ COMMANDS_OF = {  # commands that can meet an error, where they are not upscale a
 
 
 def test_every_option_that_a_hint_names_is_one_of_the_command(command_line: CommandLine) -> None:
+    @cache
+    def options_of(command: str) -> set[str]:
+        return {*OPTION.findall(command_line(*command.split(), "--help").out)}
+
     for code, entry in read_entries("en").items():
         options = OPTION.findall(entry.get("hint", ""))
         for command in COMMANDS_OF.get(code, ("upscale", "plan")) if options else ():
-            known = OPTION.findall(command_line(*command.split(), "--help").out)
-            assert set(options) <= {*known}, (code, command)
+            assert set(options) <= options_of(command), (code, command)
 
 
 def test_probe_and_plan_do_without_torch(samples: Path, tmp_path: Path) -> None:
