@@ -456,9 +456,11 @@ def check(command: Command) -> None:
         CommandInvalid: Names the command, the field and the value.
     """
     kind: Any = type(command)
+    kinds = _kinds(kind)
     for one in fields(command):
-        value, low = getattr(command, one.name), one.metadata.get("low", -math.inf)
-        if not _fits(value, _kinds(kind)[one.name]) or _amount(value) < low:
+        value = getattr(command, one.name)
+        low = one.metadata.get("low", -math.inf)
+        if not _fits(value, kinds[one.name]) or _amount(value) < low:
             raise CommandInvalid(command=kind.__name__, field=one.name, value=_shown(value))
 
 
