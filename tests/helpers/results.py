@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,13 @@ from engine.models.copy.family import CopyPlan
 from engine.protocol.media import MediaInfo, subsampling
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
+from engine.verification.verify import verify
 from engine.video.planes import planes_of
 from engine.video.read.clock import FrameTimes
+from engine.video.read.examination import examined
 from engine.video.read.probe import probe
 from engine.video.write.codecs import choose_container, plan_picture, plan_streams
-from engine.video.write.mux import mux
+from engine.video.write.mux import mux, tried
 from engine.video.write.passthrough import stream_metadata
 from engine.video.write.segment_file import SegmentFile
 from engine.video.write.segment_writer import SegmentWriter
@@ -30,6 +32,7 @@ from tests.helpers.clips import _colour_codes
 from tests.helpers.program import ffprobe
 
 needs_ffprobe = pytest.mark.programs("ffprobe")
+FAST = JobSettings(model="none", speed="fast")
 
 
 def plan_of(
@@ -106,6 +109,20 @@ def make_identity(
     folder.mkdir()
     mux_all(media, plan, segments_of(media, plan, folder), output)
     return plan
+
+
+def job(source: Path, output: Path, **changes: Any) -> tuple[MediaInfo, Plan]:
+    """Run an identity job as far as its file."""
+    media = examined(probe(source))
+    plan = tried(media, plan_of(media, output, replace(FAST, **changes)), Control())
+    mux_all(media, plan, segments_of(media, plan, source.parent), output)
+    return media, plan
+
+
+def faults(media: MediaInfo, output: Path, plan: Plan) -> dict[str, str]:
+    """What verification finds, by its codes."""
+    report = verify(media, output, plan=plan)
+    return {check.code: str(check.message) for check in report.problems}
 
 
 def random_planes(plan: Any, number: int) -> list[np.ndarray]:

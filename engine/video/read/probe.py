@@ -37,7 +37,7 @@ from engine.video.read.media_file import (
 )
 from engine.video.read.picture_data import PictureData, read_picture_data
 from engine.video.read.picture_parts import parts_beside
-from engine.video.read.sound import undecodable_tracks
+from engine.video.read.sound import with_decoders
 from engine.video.read.statements import cropping_of, stated_by, stream_statements, with_statements
 from engine.video.read.stream_info import (
     PacketCount,
@@ -104,19 +104,11 @@ def probe(path: Path, video_stream: int = -1) -> MediaInfo:
     codec = picture_codec(path)
     if codec:
         return replace(_probe_picture(path, codec), video_stream=video_stream)
-    media = _with_decoders(_probe_film(path, video_stream))
+    media = _probe_film(path, video_stream)
+    if media.audio_streams:
+        media = with_decoders(media)
     quantiser = advised(lambda: mean_quantiser(path, index=media.video.index), None)
     return replace(media, video=replace(media.video, quantiser=quantiser or 0.0))
-
-
-def _with_decoders(media: MediaInfo) -> MediaInfo:
-    """The facts of a video, without sample formats of sound that cannot be decoded."""
-    if not media.audio_streams:
-        return media
-    unknown: frozenset[int] = frozenset()
-    silent = advised(lambda: undecodable_tracks(media), unknown)
-    streams = (replace(s, sample_format="") if s.index in silent else s for s in media.streams)
-    return replace(media, streams=tuple(streams))
 
 
 def _probe_picture(path: Path, codec: str) -> MediaInfo:

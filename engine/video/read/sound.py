@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, cast
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from engine.core.control import Control
 from engine.core.errors import memory_ran_out
+from engine.core.file_access import advised
 from engine.protocol.media import PLAYED_AS, MediaInfo
 from engine.video.read.clock import PartClock, StampCheck
 from engine.video.read.media_file import open_input, readable_packets, stream_at, translated
@@ -134,7 +135,14 @@ _TRIED_S = 2.0  # s of packets without a frame that show that a track cannot be 
 _TRIED_BYTES = 32 << 20  # read for that at most: 2.5 s of a UHD Blu-ray
 
 
-def undecodable_tracks(media: MediaInfo) -> frozenset[int]:
+def with_decoders(media: MediaInfo) -> MediaInfo:
+    """The facts of a video, without sample formats of sound that cannot be decoded."""
+    silent = advised(lambda: _undecodable_tracks(media), frozenset[int]())
+    streams = (replace(s, sample_format="") if s.index in silent else s for s in media.streams)
+    return replace(media, streams=tuple(streams))
+
+
+def _undecodable_tracks(media: MediaInfo) -> frozenset[int]:
     """Indices of the sound tracks that cannot be decoded, found without reading far.
 
     Where the first packets give nothing, which may be damage of the beginning, some in the middle

@@ -23,7 +23,7 @@ from av.subtitles.subtitle import SubtitleSet
 from engine.core.control import Control
 from engine.core.errors import memory_ran_out
 from engine.protocol.media import MediaInfo
-from engine.video.read.digest import StreamDigest
+from engine.video.read.digest import NO_TIME, StreamDigest
 from engine.video.read.media_file import open_input, readable_packets, stream_at, translated
 from engine.video.write.containers import FLAT, STYLED
 
@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 _TEXT, _STYLE_NAME = 8, 2  # numbers of commas before the text and the style of an event
 _USUAL_HEIGHT = "288"  # px of the frame for which FFmpeg's usual size of letters is meant
 _LEAST_S = Fraction(1, 200)  # shorter moments come from rounded times
+_WAIT_S = Fraction(1, 2)  # for texts that begin together and are stored somewhat later
 _UNKNOWN_S = 4  # length of texts whose end the source does not state
 _DRAWING = re.compile(r"\{[^}]*\\p[1-9][^}]*\}[^{]*")
 _COMMENT = re.compile(r"\{[^\\}]*\}")  # of ASS; elsewhere braces are text
@@ -40,7 +41,8 @@ _BREAK = re.compile(r"\\[Nnh]|\s")
 _SIGNS = str.maketrans("", "", "{}\\\u2060")  # which formats write in ways of their own
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
-Moment = tuple[int, int, list[str]]  # start and duration in a time base, and texts
+# Start and duration in a time base, and the events that are shown, by their words.
+Moment = tuple[int, int, dict[str, str]]
 
 
 def text_stream(
@@ -65,46 +67,62 @@ def text_stream(
 
 
 class ShownTexts:
-    """Texts that are shown at the same time, moment by moment: start, duration and texts of each.
+    """Texts that are shown at the same time, moment by moment.
+
+    A text whose words are shown already is left out, as those that lie under others as their
+    border or shadow. A text that comes later than one that begins after it begins with that one.
 
     Args:
         base: Time base of the stream.
     """
 
     def __init__(self, base: Fraction) -> None:
-        self._least, self._unknown = _LEAST_S / base, round(_UNKNOWN_S / base)
-        self._shown: list[tuple[int, str]] = []  # the end of each text
-        self._at = 0  # since when these are shown
-        self._given: int | None = None  # start of a moment whose end was not known yet
+        self._least, self._wait = _LEAST_S / base, _WAIT_S / base
+        self._unknown = round(_UNKNOWN_S / base)
+        self._shown: list[tuple[int, str, str]] = []  # end, words and event of each text
+        self._at = NO_TIME  # since when these are shown
+        self._given: int | None = None  # start of the moment that was given last
 
-    def add(self, start: int, duration: int, texts: Iterable[str]) -> None:
-        """Add texts that begin together, after `before(start)`."""
-        self._shown += ((start + (duration or self._unknown), text) for text in texts)
-        self._at = start
+    def find_length(self, duration: int | None) -> int:
+        """The length of a text; an assumed one where the source states none."""
+        return duration or self._unknown
 
-    def before(self, time: float) -> Iterator[Moment]:
+    def add(self, start: int, duration: int | None, found: Iterable[str]) -> None:
+        """Add events that begin together, after `take_before(start)`."""
+        self._at = max(self._at, start)
+        end = self._at + self.find_length(duration)
+        self._shown += ((end, plain_text(event), event) for event in found)
+        if self._at == self._given:  # cannot be changed any more
+            self._at += 1
+
+    def take_before(self, time: float) -> Iterator[Moment]:
         """Moments that begin before a time, which no text that follows changes."""
         while self._shown and self._at < time:
-            start, (length, texts) = self._at, self._next()
-            length = min(length, round(time) - start) if time < inf else length
+            length, texts = self._find_next()
+            length = min(length, round(time) - self._at) if time < inf else length
+            yield from self._give(length, texts)
             self._at += length
             self._shown = [one for one in self._shown if one[0] > self._at]
-            if length >= self._least and start != self._given:
-                yield start, length, texts
 
-    def due(self, time: float) -> Iterator[Moment]:
-        """The moment at which the last texts begin, if before a time; others may shorten it."""
-        if self._shown and self._at < time and self._at != self._given:
+    def take_begun(self, time: int) -> Iterator[Moment]:
+        """The last moment, if it began some time ago; texts that follow may shorten it."""
+        if self._shown and self._at != self._given and self._at + self._wait <= time:
+            yield from self._give(*self._find_next())
+
+    def _find_next(self) -> tuple[int, dict[str, str]]:
+        texts: dict[str, str] = {}
+        for _, words, event in self._shown:
+            texts.setdefault(words, event)
+        return min(end for end, _, _ in self._shown) - self._at, texts
+
+    def _give(self, length: int, texts: dict[str, str]) -> Iterator[Moment]:
+        if length >= self._least and self._at != self._given:
             self._given = self._at
-            yield self._at, *self._next()
-
-    def _next(self) -> tuple[int, list[str]]:
-        length = min(end for end, _ in self._shown) - self._at
-        return length, [text for _, text in self._shown]
+            yield self._at, length, texts
 
 
 class TextConverter:
-    """Packets of subtitles in another format.
+    """Conversion of subtitles, packet by packet.
 
     Texts of MKV and WebM may overlap, and each packet of the source becomes one. Timed text shows
     one packet at a time: it has one for each moment at which other texts are shown.
@@ -117,44 +135,52 @@ class TextConverter:
     def __init__(self, stream: Any, new: Any) -> None:
         self._stream = stream
         self._encoder = new.codec_context
+        self._is_flat = self._encoder.name in FLAT
         self._shown = ShownTexts(stream.time_base)
 
-    def packets(self, packet: Any | None) -> Iterator[Packet[Any] | None]:
+    def set_end(self, packet: Any) -> None:
+        """Give a packet the length that its text has in timed text, where it states none."""
+        if self._is_flat:
+            packet.duration = self._shown.find_length(packet.duration)
+
+    def convert(self, packet: Any | None) -> Iterator[Packet[Any] | None]:
         """Packets that are complete with the next one of the source; the rest for None.
 
         None stands for a text that the format refuses, as one of more than 64 kB.
         """
-        texts = [] if packet is None else [*events(self._stream, packet)]
+        found = [] if packet is None else [*read_events(self._stream, packet)]
         if packet is None:
-            yield from self._made(self._shown.before(inf))
-        elif texts and self._encoder.name in FLAT:
-            finished = [*self._shown.before(packet.pts)]
-            self._shown.add(packet.pts, packet.duration, texts)
-            yield from self._made(finished)
-        elif texts:
-            yield from self._made([(packet.pts, packet.duration, texts)])
+            yield from self._encode(self._shown.take_before(inf))
+        elif found and self._is_flat:
+            finished = [*self._shown.take_before(packet.pts)]
+            self._shown.add(packet.pts, packet.duration, found)
+            yield from self._encode(finished)
+        elif found:
+            yield self._encode_one(packet.pts, packet.duration, found)
 
-    def due(self, seconds: float) -> Iterator[Packet[Any] | None]:
-        """Packets that have begun, s, though their end is not known yet."""
-        yield from self._made(self._shown.due(seconds / self._stream.time_base))
+    def convert_begun(self, seconds: float) -> Iterator[Packet[Any] | None]:
+        """Packets that began some time before a time, s, though their end is not known yet."""
+        yield from self._encode(self._shown.take_begun(round(seconds / self._stream.time_base)))
 
-    def _made(self, moments: Iterable[Moment]) -> Iterator[Packet[Any] | None]:
+    def _encode(self, moments: Iterable[Moment]) -> Iterator[Packet[Any] | None]:
         for start, duration, texts in moments:
-            try:
-                new: Packet[Any] = Packet(self._encoded(texts))
-            except FFmpegError as err:
-                if memory_ran_out(err):
-                    raise
-                logger.info("a text of stream %d is refused: %s", self._stream.index, err)
-                yield None
-                continue
-            new.pts = new.dts = start
-            new.duration, new.time_base = duration, self._stream.time_base
-            yield new
+            yield self._encode_one(start, duration, [*texts.values()])
 
-    def _encoded(self, texts: Sequence[str]) -> bytes:
-        *head, first = texts[0].split(",", _TEXT)
-        also = [text.split(",", _TEXT) for text in texts[1:]]
+    def _encode_one(self, start: int, duration: int, found: Sequence[str]) -> Packet[Any] | None:
+        try:
+            new: Packet[Any] = Packet(self._encode_text(found))
+        except FFmpegError as err:
+            if memory_ran_out(err):
+                raise
+            logger.info("a text of stream %d is refused: %s", self._stream.index, err)
+            return None
+        new.pts = new.dts = start
+        new.duration, new.time_base = duration, self._stream.time_base
+        return new
+
+    def _encode_text(self, found: Sequence[str]) -> bytes:
+        *head, first = found[0].split(",", _TEXT)
+        also = [event.split(",", _TEXT) for event in found[1:]]
         text = "".join([first, *(f"\\N{{\\r{one[_STYLE_NAME]}}}{one[-1]}" for one in also)])
         is_markup = self._encoder.name == "webvtt"
         safe = ",".join([*head, text.translate(_ENTITIES) if is_markup else text])
@@ -168,7 +194,7 @@ def _usual_header() -> bytes:
     return bytes(decoder.subtitle_header)
 
 
-def events(stream: Any, packet: Any) -> Iterator[str]:
+def read_events(stream: Any, packet: Any) -> Iterator[str]:
     """Events of a packet that show a text, as ASS has them; none where it cannot be decoded."""
     try:
         found = stream.codec_context.decode2(packet)
@@ -211,16 +237,16 @@ def digest_of_texts(
         found, shown = StreamDigest(index=index, time_base=base), ShownTexts(base)
 
         def add_before(time: float) -> None:
-            for start, _, texts in shown.before(time):
+            for start, _, texts in shown.take_before(time):
                 found.add(" ".join(texts).encode(), start)
 
         for packet in readable_packets(media.path, source, [stream]):
             control.check()
-            texts = [plain_text(event) for event in events(stream, packet)] if packet.size else []
-            if texts and is_flat and packet.pts is not None:
+            events = [*read_events(stream, packet)] if packet.size else []
+            if events and is_flat and packet.pts is not None:
                 add_before(packet.pts)
-                shown.add(packet.pts, packet.duration or 0, texts)
-            elif texts:
-                found.add(" ".join(texts).encode(), packet.pts)
+                shown.add(packet.pts, packet.duration, events)
+            elif events:
+                found.add(" ".join(map(plain_text, events)).encode(), packet.pts)
         add_before(inf)
         return found

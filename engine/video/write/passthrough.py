@@ -139,6 +139,7 @@ class TrialMux:
 logger = logging.getLogger(__name__)
 
 _SLACK = 10.0  # s that streams of one file may be apart in it
+_ASKED_S = 0.5  # s after which texts are asked again for what has begun
 # True only of the source's own streams, or of their encoding.
 _OF_THE_STREAM = frozenset(
     {"encoder", "duration", "vendor_id", "filename", "mimetype", "rotate", "name"}
@@ -287,6 +288,7 @@ class CopiedStreams:
         }
         if not jumps and not self._converters:  # decoders depend on all that was before
             self._seek(source)
+        asked = 0.0  # when texts were last asked for what has begun
         for packet in readable_packets(self._media.path, source, [*copied.values()]):
             if packet.pts is None and packet.dts is None and not packet.size:
                 continue  # the end of a stream
@@ -298,14 +300,16 @@ class CopiedStreams:
             if index in self._converters:
                 yield from self._converted(index, packet, clock)
             elif self._is_placed(packet, clock):
-                made = self._texts[index].packets(packet) if index in self._texts else (packet,)
+                made = self._texts[index].convert(packet) if index in self._texts else (packet,)
                 yield from self._written(index, made, clock)
-            for other, texts in self._texts.items():
-                yield from self._written(other, texts.due(clock.seconds), clocks[other])
+            if clock.seconds >= asked + _ASKED_S:
+                asked = clock.seconds
+                for other, texts in self._texts.items():
+                    yield from self._written(other, texts.convert_begun(asked), clocks[other])
         for index in self._converters:
             yield from self._converted(index, None, clocks[index])
         for index, texts in self._texts.items():
-            yield from self._written(index, texts.packets(None), clocks[index])
+            yield from self._written(index, texts.convert(None), clocks[index])
 
     def _parts(self, stream: Any, jumps: Sequence[Fraction]) -> PartClock:
         check = StampCheck(self._media.container) if stream.type == "audio" else None
@@ -324,6 +328,8 @@ class CopiedStreams:
     def _is_placed(self, packet: Any, clock: StreamClock) -> bool:
         """Whether a packet belongs to a part; a subtitle across its ends is shortened."""
         is_text = packet.stream.type == "subtitle"
+        if packet.stream.index in self._texts:
+            self._texts[packet.stream.index].set_end(packet)
         if self._end is not None and not clock.cut_end(packet, self._end, is_text):
             return False
         return not self._cuts_start or clock.cut_start(packet, is_text)

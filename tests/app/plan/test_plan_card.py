@@ -9,14 +9,17 @@ from app.engine_messages import text
 from app.plan.folded_notice import FoldedNotice
 from app.plan.memory_bars import rows_of
 from app.plan.notices import offers_of
+from app.plan.streams import stream_lines
+from app.state.job_row import JobRow
 from app.widgets.plain import Label
+from engine.cli.formatting import plan_words
 from engine.core.messages import message
 from engine.protocol import commands, events
-from engine.protocol.plan import Notice, Plan, Reasons
+from engine.protocol.plan import Notice, PassPlan, Plan, Reasons
 from engine.settings.schema import JobSettings
 from tests.app.conftest import Bench, part, texts
 from tests.helpers.fakes import make_media, make_plan
-from tests.helpers.plans import GIB, GPU, on_gpu, pretended, to_download
+from tests.helpers.plans import GIB, GPU, a_media, on_gpu, pretended, to_download
 
 TOO_MUCH = Notice(
     code="plan-does-not-fit",
@@ -286,3 +289,15 @@ def test_the_time_with_paired_computers_stands_on_the_card(bench):
     assert bench.find("planMachines").text() == (
         "About 2 h 10 min with these computers, if as fast as last time: Studio PC, Laptop."
     )
+
+
+def test_subtitles_are_converted_and_not_encoded():
+    text = PassPlan(
+        index=1, kind="subtitle", codec="ass", copied=True, converted="mov_text", is_lossy=True
+    )
+    media = a_media()
+    plan = dataclasses.replace(make_plan(media), streams=(text,))
+    row = JobRow(job_id="a", source=Path("a.mkv"), media=media, plan=plan)
+    assert [line.fate for line in stream_lines(row)] == ["converted to mov_text"]
+    words = " ".join(" ".join(plan_words(plan)).split())
+    assert "Converted: subtitle 1 (ass), saved as mov_text" in words
