@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from math import inf
@@ -136,37 +137,37 @@ class TextConverter:
         self._stream = stream
         self._encoder = new.codec_context
         self._is_flat = self._encoder.name in FLAT
-        self._shown = ShownTexts(stream.time_base)
+        self._shown, self._finished = ShownTexts(stream.time_base), deque[Moment]()
 
     def set_end(self, packet: Any) -> None:
         """Give a packet the length that its text has in timed text, where it states none."""
         if self._is_flat:
             packet.duration = self._shown.find_length(packet.duration)
 
-    def convert(self, packet: Any | None) -> Iterator[Packet[Any] | None]:
-        """Packets that are complete with the next one of the source; the rest for None.
+    def convert(self, packet: Any) -> Iterator[Packet[Any] | None]:
+        """Packets made of one of the source; timed text comes later, by `take_begun`.
 
         None stands for a text that the format refuses, as one of more than 64 kB.
         """
-        found = [] if packet is None else [*read_events(self._stream, packet)]
-        if packet is None:
-            yield from self._encode(self._shown.take_before(inf))
-        elif found and self._is_flat:
-            finished = [*self._shown.take_before(packet.pts)]
+        found = [*read_events(self._stream, packet)]
+        if found and self._is_flat:
+            self._finished += self._shown.take_before(packet.pts)
             self._shown.add(packet.pts, packet.duration, found)
-            yield from self._encode(finished)
         elif found:
-            yield self._encode_one(packet.pts, packet.duration, found)
+            yield self._encode(packet.pts, packet.duration, found)
 
-    def convert_begun(self, seconds: float) -> Iterator[Packet[Any] | None]:
-        """Packets that began some time before a time, s, though their end is not known yet."""
-        yield from self._encode(self._shown.take_begun(round(seconds / self._stream.time_base)))
+    def take_begun(self, seconds: float) -> Iterator[tuple[Fraction, Packet[Any] | None]]:
+        """Timed text that began some time before a time, s, with its start, s; inf takes all."""
+        base = self._stream.time_base
+        if seconds == inf:
+            self._finished += self._shown.take_before(inf)
+        else:
+            self._finished += self._shown.take_begun(round(seconds / base))
+        while self._finished and self._finished[0][0] * base + _WAIT_S <= seconds:
+            start, duration, texts = self._finished.popleft()
+            yield start * base, self._encode(start, duration, [*texts.values()])
 
-    def _encode(self, moments: Iterable[Moment]) -> Iterator[Packet[Any] | None]:
-        for start, duration, texts in moments:
-            yield self._encode_one(start, duration, [*texts.values()])
-
-    def _encode_one(self, start: int, duration: int, found: Sequence[str]) -> Packet[Any] | None:
+    def _encode(self, start: int, duration: int, found: Sequence[str]) -> Packet[Any] | None:
         try:
             new: Packet[Any] = Packet(self._encode_text(found))
         except FFmpegError as err:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from math import inf
 from typing import Any
 
 import av
@@ -304,12 +305,10 @@ class CopiedStreams:
                 yield from self._written(index, made, clock)
             if clock.seconds >= asked + _ASKED_S:
                 asked = clock.seconds
-                for other, texts in self._texts.items():
-                    yield from self._written(other, texts.convert_begun(asked), clocks[other])
+                yield from self._timed_texts(asked, clocks)
         for index in self._converters:
             yield from self._converted(index, None, clocks[index])
-        for index, texts in self._texts.items():
-            yield from self._written(index, texts.convert(None), clocks[index])
+        yield from self._timed_texts(inf, clocks)
 
     def _parts(self, stream: Any, jumps: Sequence[Fraction]) -> PartClock:
         check = StampCheck(self._media.container) if stream.type == "audio" else None
@@ -344,6 +343,21 @@ class CopiedStreams:
                 yield timed
             elif packet is None:
                 self.dropped[index] += 1
+
+    def _timed_texts(
+        self, seconds: float, clocks: Mapping[int, StreamClock]
+    ) -> Iterator[TimedPacket]:
+        """Timed text that began some time before a time, s, of all streams in order.
+
+        WORKAROUND: FFmpeg's muxer ends a text when a later one of another stream comes.
+        """
+        begun = [
+            (start, index, packet)
+            for index, texts in self._texts.items()
+            for start, packet in texts.take_begun(seconds)
+        ]
+        for _, index, packet in sorted(begun, key=lambda one: one[0]):
+            yield from self._written(index, [packet], clocks[index])
 
     def _converted(self, index: int, packet: Any, clock: StreamClock) -> Iterator[TimedPacket]:
         first = Fraction(0) if self._cuts_start else None

@@ -254,18 +254,20 @@ def test_layers_of_a_text_are_one_text() -> None:
     assert [*texts.take_before(inf)] == [(0, 9, {"Hi": layers[0]})]
 
 
-def spoken_in(path: Path, cues: Cues, *, late_ms: int = 0) -> Path:
+def spoken_in(path: Path, *tracks: Cues, late_ms: int = 0) -> Path:
     """A video of 4 s with subtitles, stored later than they begin but for the first."""
-    film = make_clip(path.with_name("film.mkv"), frames=100, b_frames=0)
+    film = make_clip(path.with_name("film.mkv"), frames=100, audio_tracks=1, b_frames=0)
     with av.open(str(film)) as old, av.open(str(path), "w") as new:
-        stream = new.add_stream_from_template(old.streams.video[0], opaque=True)
-        track: Any = new.add_mux_stream("subrip", time_base=Fraction(1, 1000))
-        stored = [(float(p.dts * p.time_base), stream, p) for p in old.demux() if p.dts is not None]
-        for number, (start, duration, text) in enumerate(cues):
-            packet = av.Packet(text.encode())
-            packet.pts = packet.dts = start
-            packet.duration, packet.time_base = duration, Fraction(1, 1000)
-            stored.append(((start + (late_ms if number else 0)) / 1000, track, packet))
+        added = {one: new.add_stream_from_template(one, opaque=True) for one in old.streams}
+        packets = [packet for packet in old.demux() if packet.dts is not None]
+        stored = [(float(one.dts * one.time_base), added[one.stream], one) for one in packets]
+        for cues in tracks:
+            track: Any = new.add_mux_stream("subrip", time_base=Fraction(1, 1000))
+            for number, (start, duration, text) in enumerate(cues):
+                packet = av.Packet(text.encode())
+                packet.pts = packet.dts = start
+                packet.duration, packet.time_base = duration, Fraction(1, 1000)
+                stored.append(((start + (late_ms if number else 0)) / 1000, track, packet))
         for _, own, packet in sorted(stored, key=lambda one: one[0]):
             packet.stream = own
             new.mux_one(packet)
@@ -281,6 +283,14 @@ def test_texts_that_begin_together_are_whole_however_they_are_stored(
     media, plan = job(source, output)
     assert shown(output)[-2][2] == "first second"
     assert faults(media, output, plan) == {}
+
+
+def test_texts_of_several_tracks_are_written_in_one_order(tmp_path: Path) -> None:
+    """FFmpeg's muxer ends a text when a later one of another track comes."""
+    others = [(2010, 100, "c"), (2200, 100, "d")]
+    source = spoken_in(tmp_path / "a.mkv", others, [(500, 1500, "a"), (1900, 700, "b")])
+    job(source, tmp_path / "out.mp4")
+    assert shown(tmp_path / "out.mp4") == [(0.5, 1.9, "a"), (1.9, 2.0, "a b"), (2.0, 2.6, "b")]
 
 
 def test_a_part_has_texts_without_a_stated_end(tmp_path: Path) -> None:
