@@ -102,13 +102,22 @@ class ShownTexts:
             length, texts = self._find_next()
             length = min(length, round(time) - self._at) if time < inf else length
             yield from self._give(length, texts)
-            self._at += length
-            self._shown = [one for one in self._shown if one[0] > self._at]
+            self._go_on(self._at + length)
 
     def take_begun(self, time: int) -> Iterator[Moment]:
-        """The last moment, if it began some time ago; texts that follow may shorten it."""
-        if self._shown and self._at != self._given and self._at + self._wait <= time:
-            yield from self._give(*self._find_next())
+        """Moments that began some time before a time; texts that follow may shorten the last."""
+        while self._shown and self._at + self._wait <= time:
+            length, texts = self._find_next()
+            yield from self._give(length, texts)
+            end = self._at + length
+            is_last = all(text_end == end for text_end, _, _ in self._shown)
+            if is_last or end + self._wait > time:
+                return  # late texts may still join it
+            self._go_on(end)
+
+    def _go_on(self, time: int) -> None:
+        self._at = time
+        self._shown = [one for one in self._shown if one[0] > time]
 
     def _find_next(self) -> tuple[int, dict[str, str]]:
         texts: dict[str, str] = {}

@@ -239,6 +239,15 @@ def test_a_text_is_given_some_time_after_it_began_and_once() -> None:
     assert short == [(14, 900, ["b"])], "as the moments before"
 
 
+def test_what_is_left_when_a_text_ends_is_given_some_time_later() -> None:
+    texts = ShownTexts(Fraction(1, 1000))
+    texts.add(0, 1000, ["a"])
+    texts.add(0, 200, ["b"])
+    found = [[(start, *shown) for start, _, shown in texts.take_begun(at)] for at in (699, 700)]
+    assert found == [[(0, "a", "b")], [(200, "a")]]
+    assert not [*texts.take_before(inf)]
+
+
 def test_texts_that_are_stored_out_of_order_begin_with_those_before_them() -> None:
     assert moments_of([(100, 50, "a"), (90, 200, "b"), (95, 20, "c")]) == [
         (100, 20, ["a", "b", "c"]),
