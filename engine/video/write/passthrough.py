@@ -287,7 +287,7 @@ class CopiedStreams:
             index: StreamClock(self._parts(stream, jumps), self._shift, self._streams[index][1])
             for index, stream in copied.items()
         }
-        if not jumps and not self._converters:  # decoders depend on all that was before
+        if not (jumps or self._converters or self._texts):  # these depend on all that was before
             self._seek(source)
         asked = 0.0  # when texts were last asked for what has begun
         for packet in readable_packets(self._media.path, source, [*copied.values()]):

@@ -263,9 +263,9 @@ def test_layers_of_a_text_are_one_text() -> None:
     assert [*texts.take_before(inf)] == [(0, 9, {"Hi": layers[0]})]
 
 
-def spoken_in(path: Path, *tracks: Cues, late_ms: int = 0) -> Path:
-    """A video of 4 s with subtitles, stored later than they begin but for the first."""
-    film = make_clip(path.with_name("film.mkv"), frames=100, audio_tracks=1, b_frames=0)
+def spoken_in(path: Path, *tracks: Cues, late_ms: int = 0, frames: int = 100) -> Path:
+    """A video with subtitles, stored later than they begin but for the first."""
+    film = make_clip(path.with_name("film.mkv"), frames=frames, audio_tracks=1, b_frames=0)
     with av.open(str(film)) as old, av.open(str(path), "w") as new:
         added = {one: new.add_stream_from_template(one, opaque=True) for one in old.streams}
         packets = [packet for packet in old.demux() if packet.dts is not None]
@@ -334,6 +334,14 @@ def test_a_part_in_mp4_has_the_texts_that_are_shown_in_it(tmp_path: Path) -> Non
         (0.0, 0.04, "1 < 2 & 3 > 2 two lines"),
         (0.04, 0.16, "two lines"),
     ]
+    assert faults(probe(source), output, plan) == {}
+
+
+def test_a_part_has_a_text_that_began_long_before(tmp_path: Path) -> None:
+    cues = [(500, 14_000, "long"), (12_500, 500, "short")]
+    source, output = spoken_in(tmp_path / "a.mkv", cues, frames=375), tmp_path / "part.mp4"
+    plan = make_identity(source, output, FAST, start=Fraction(12), stop=Fraction(15))
+    assert shown(output) == [(0, 0.5, "long"), (0.5, 1, "long short"), (1, 2.5, "long")]
     assert faults(probe(source), output, plan) == {}
 
 
