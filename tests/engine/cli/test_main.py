@@ -113,7 +113,7 @@ def test_ctrl_c_before_there_is_a_command_has_no_traceback(
 def test_ctrl_c_while_the_program_is_loaded_has_no_traceback() -> None:
     program = """if True:
         import engine, os, runpy, signal, sys
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore it in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
         class Interrupting:
             def find_spec(self, name, *rest):
                 if name == "engine.cli.main":
