@@ -46,7 +46,8 @@ def _run(children: Children, source: Path, settings: dict[str, Any]) -> tuple[fl
     output = children.folder / "result.mp4"
     words = [f"--set={name}={value}" for name, value in {**settings, "overwrite": "yes"}.items()]
     command = ("-m", "tools.figures.jobs", "upscale", str(source), "-o", str(output), "--json")
-    lines = children.run(*command, *words, accepts=(0, _REJECTED))
+    ours = children.with_new_data()  # else the job of the other tree would be continued
+    lines = ours.run(*command, *words, accepts=(0, _REJECTED))
     reports = [line for line in lines if line.get("event") == "Report"]
     if not reports or "cpu" not in lines[-1]:
         raise FigureFailed(f"The job of {source.name} made no result.")
