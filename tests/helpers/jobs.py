@@ -18,6 +18,7 @@ from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.context import JobContext, Throttle
 from engine.pipeline.prepare import Machine, decoded, make_plan
 from engine.pipeline.run import run_job
+from engine.protocol.commands import Command, StartQueue
 from engine.protocol.events import (
     Event,
     JobCancelled,
@@ -112,8 +113,12 @@ class Listener:
         return [event for event in self.seen if isinstance(event, kind)]
 
 
+FRAMES = 30  # of the source of `tests/engine/jobs`
+Run = tuple[Engine, Listener]
+
+
 @contextmanager
-def running_engine(jobs: Path) -> Iterator[tuple[Engine, Listener]]:
+def running_engine(jobs: Path) -> Iterator[Run]:
     """A started engine that is closed at the end, and its events."""
     listener = Listener()
     engine = Engine(listener, settings=EngineSettings(threads=2), jobs_folder=jobs)
@@ -122,6 +127,13 @@ def running_engine(jobs: Path) -> Iterator[tuple[Engine, Listener]]:
         yield engine, listener
     finally:
         assert engine.close(timeout_s=60), "the engine did not end"
+
+
+def started(run: Run, *commands: Command) -> Listener:
+    """Who hears what becomes of a job after some commands."""
+    for command in (*commands, StartQueue()):
+        run[0].send(command)
+    return run[1]
 
 
 class Events:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.api import Engine, unfinished
+from engine.api import unfinished
 from engine.core import atomic_file, file_access
 from engine.core.errors import DiskFull, EngineError
 from engine.core.file_access import write_error
@@ -34,36 +34,16 @@ from engine.video.read.decoder import VideoDecoder
 from engine.video.read.frames import PlanarFrame
 from engine.video.read.probe import probe
 from engine.video.write.segment_writer import SegmentWriter
-from tests.helpers.clips import Clip, make_clip, make_pictures
+from tests.helpers.clips import make_pictures
 from tests.helpers.disks import Disk, FailingReads, failing_once, system_error
-from tests.helpers.jobs import ENDS, Listener, planes_of, running_engine
+from tests.helpers.jobs import ENDS, FRAMES, Listener, Run, planes_of, running_engine, started
 from tests.helpers.program import ROOT
 
 FAST = JobSettings(model="none", codec="ffv1", height=48, segment_seconds=0.5)
-FRAMES = 30
-Run = tuple[Engine, Listener]
 
 
 class Killed(BaseException):
     """Stands for the end of the process: nothing catches it but to clean up."""
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    return make_clip(tmp_path / "film.mkv", Clip(frames=FRAMES, size=(64, 48)))
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Run]:
-    with running_engine(tmp_path / "jobs") as pair:
-        yield pair
-
-
-def started(run: Run, *commands: c.Command) -> Listener:
-    """Who hears what becomes of a job after some commands."""
-    for command in (*commands, c.StartQueue()):
-        run[0].send(command)
-    return run[1]
 
 
 def planned(run: Run, source: Path) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine.api import Engine, unfinished
+from engine.api import unfinished
 from engine.core.errors import ContainerMismatch, OutputNameUnusable
 from engine.jobs.job import Job
 from engine.jobs.job_service import _with_result
@@ -23,31 +22,11 @@ from engine.protocol.plan import Plan
 from engine.protocol.report import Report
 from engine.settings.schema import EngineSettings, JobSettings
 from engine.video.read.probe import probe
-from tests.helpers.clips import Clip, make_clip, make_pictures
-from tests.helpers.jobs import Listener, planes_of, running_engine
+from tests.helpers.clips import make_pictures
+from tests.helpers.jobs import FRAMES, Run, planes_of, running_engine, started
 from tests.helpers.plans import a_media, a_plan
 
 FAST = JobSettings(model="none", codec="ffv1", height=48, segment_seconds=0.5)
-FRAMES = 30
-Run = tuple[Engine, Listener]
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    return make_clip(tmp_path / "film.mkv", Clip(frames=FRAMES, size=(64, 48)))
-
-
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Run]:
-    with running_engine(tmp_path / "jobs") as pair:
-        yield pair
-
-
-def started(run: Run, *commands: c.Command) -> Listener:
-    """Who hears what becomes of a job after some commands."""
-    for command in (*commands, c.StartQueue()):
-        run[0].send(command)
-    return run[1]
 
 
 def add(source: Path, settings: JobSettings = FAST, name: str = "out.mkv") -> c.AddJob:
