@@ -9,7 +9,7 @@ _raises = signal.getsignal(signal.SIGINT) is signal.default_int_handler
 if _raises:  # Ctrl-C ends the process without a traceback of imports, which take half a second
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-from engine.cli.main import main  # noqa: E402
+from engine.cli.main import main  # noqa: E402 - the signal is set before it loads
 
 if _raises:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -171,7 +171,7 @@ class Checkpoint:
         made_results.note(publication.part)
 
     def forget_lost_result(self) -> None:
-        """Delete the record of a finished result that is gone, so that it is made anew.
+        """Delete the record of a finished result that is gone: it will be created again.
 
         While there is one, permission to replace a file does not count for what came after it.
         """

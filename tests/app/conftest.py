@@ -13,6 +13,7 @@ from PySide6.QtCore import QEvent, QMimeData, QObject, QUrl
 from PySide6.QtWidgets import QApplication, QDialog, QLabel, QMainWindow, QMenu, QWidget
 from pytestqt.qtbot import QtBot
 
+from app import desktop
 from app.application import Program
 from app.ui_state import UiState
 from engine.api import Engine
@@ -217,6 +218,28 @@ def _no_window_flashes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(QWidget, "show", lambda widget: widget.setVisible(True))
     yield
     assert not flashes
+
+
+class Computer:
+    """Keeps what it is asked; `obeys` is its answer."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.asked: list[object] = []
+        self.obeys = True
+        patch.setattr(desktop, "sleep", lambda: self._take("sleep"))
+        patch.setattr(desktop, "shut_down", lambda: self._take("shut-down"))
+        patch.setattr(desktop, "start_program", self._take)
+        patch.setattr(QApplication, "beep", staticmethod(lambda: self._take("sound")))
+
+    def _take(self, what: object) -> bool:
+        self.asked.append(what)
+        return self.obeys
+
+
+@pytest.fixture
+def computer(monkeypatch: pytest.MonkeyPatch) -> Computer:
+    """A computer that only writes down what it is asked to do after the queue."""
+    return Computer(monkeypatch)
 
 
 @pytest.fixture

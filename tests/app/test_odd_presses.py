@@ -12,7 +12,7 @@ from app.state.job_row import JobState
 from engine.core.errors import DiskFull, SettingsError
 from engine.protocol import commands, events
 from tests.app.conftest import texts
-from tests.app.controllers.test_after_queue import computer, want  # noqa: F401 - a fixture
+from tests.app.controllers.test_after_queue import want
 from tests.app.controllers.test_downloads import MODEL, refused
 from tests.app.jobs.test_several_films import select
 from tests.app.plan.test_plan_card import TOO_MUCH
@@ -163,7 +163,7 @@ def test_start_names_the_film_that_it_starts_where_another_one_is_selected(bench
     assert bench.find("primaryAction").text() == "Start"
 
 
-def test_a_refused_film_waits_while_the_queue_runs_and_ends(bench, computer):  # noqa: F811
+def test_a_refused_film_waits_while_the_queue_runs_and_ends(bench, computer):
     want(bench, "sound")
     cannot = refuse_plan(bench)
     other = bench.add("other.mp4")

@@ -120,7 +120,7 @@ def job(source: Path, output: Path, **changes: Any) -> tuple[MediaInfo, Plan]:
 
 
 def faults(media: MediaInfo, output: Path, plan: Plan) -> dict[str, str]:
-    """What verification finds, by its codes."""
+    """Codes of the faults that verification finds."""
     report = verify(media, output, plan=plan)
     return {check.code: str(check.message) for check in report.problems}
 

@@ -5,9 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from PySide6.QtWidgets import QApplication, QLabel
+from PySide6.QtWidgets import QLabel
 
-from app import desktop
 from engine.core.errors import DiskFull, ErrorInfo
 from engine.protocol import commands, events
 from engine.settings.schema import EngineSettings, JobSettings
@@ -18,27 +17,6 @@ from tests.app.test_small_screens import lies_inside
 
 COMMAND = '"C:\\my tools\\done.cmd" --mail "to me" & echo'
 FULL = DiskFull("folder", folder="/films").info()
-
-
-class Computer:
-    """Keeps what it is asked; `obeys` is its answer."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.asked: list[object] = []
-        self.obeys = True
-        patch.setattr(desktop, "sleep", lambda: self._take("sleep"))
-        patch.setattr(desktop, "shut_down", lambda: self._take("shut-down"))
-        patch.setattr(desktop, "start_program", self._take)
-        patch.setattr(QApplication, "beep", staticmethod(lambda: self._take("sound")))
-
-    def _take(self, what: object) -> bool:
-        self.asked.append(what)
-        return self.obeys
-
-
-@pytest.fixture
-def computer(monkeypatch: pytest.MonkeyPatch) -> Computer:
-    return Computer(monkeypatch)
 
 
 def want(bench: Bench, what: str, command: str = "") -> None:

@@ -1,4 +1,4 @@
-"""The same upscale again: which unfinished job it continues."""
+"""Search for the unfinished job that the same upscale continues."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ BLACK, WHITE, NOISE = 16, 235, 6
 
 
 def _settings(kind: str, folder: Path) -> JobSettings:
-    """Of a built-in treatment, or of community models that copy pixels."""
+    """Settings of a built-in treatment, or of community models that copy pixels."""
     if not kind.startswith("community"):
         return JobSettings(model="lite", treatment=kind, codec="ffv1")
     files = []

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,11 +26,27 @@ ARCH = "-D__CUDA_ARCH__=860"
 MOST = 10 ** (-51 / 20)  # error of half sums, in units of the RMS: 51 dB below it
 
 
+@pytest.mark.skipif(os.environ["ONEDNN_MAX_CPU_ISA"] == "AVX512_CORE", reason="starts it so")
+def test_half_sums_where_the_processor_itself_computes_in_float32() -> None:
+    """Processors with float16 round other layers, and the plain variant, in another way."""
+    words = "-m", "pytest", "-q", "-m", "extended", f"{Path(__file__)}", "-k", "less_than_a_file"
+    own = {name: value for name, value in os.environ.items() if name != "PYTEST_XDIST_WORKER"}
+    ended = subprocess.run(
+        [sys.executable, *words],
+        env={**own, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "3 passed" in ended.stdout, ended.stdout
+
+
+@pytest.mark.skipif(os.environ["ONEDNN_MAX_CPU_ISA"] != "AVX512_CORE", reason="see above")
 @pytest.mark.parametrize("name", ["seedvr2", "wan 2.1", "wan 2.2"])
 def test_half_sums_lose_less_than_a_file_of_8_bits(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And sums in float32 little more than the plain variant, or less."""
+    """And sums in float32 no more than the plain variant."""
 
     def compile_for(device: torch.device, program: Program) -> ConvKernel:
         options = *program.options(), ARCH
@@ -52,8 +72,7 @@ def test_half_sums_lose_less_than_a_file_of_8_bits(
     for half_sums in (True, False):
         switches = VaeSwitches(convolution="kernel", fp16_sums=half_sums)
         vae = row.code.loader.fast(row.half, weights, dtype=torch.float16, switches=switches)
-        # 1.4 where the CPU itself computes in float16, less exactly elsewhere
-        most = [MOST if half_sums else 1.5 * error for error in usual]
+        most = [MOST if half_sums else 1.3 * error for error in usual]
         for error, limit in zip(errors(vae), most, strict=True):
             assert error < limit
     conv.cache_clear()

@@ -209,7 +209,7 @@ Cues = Sequence[tuple[int, int, str]]
 
 
 def moments_of(cues: Cues, *asked: int) -> list[tuple[int, int, list[str]]]:
-    """What is shown, ms, where after each packet it is asked for what has begun at a time."""
+    """Moments, ms, of a conversion that is asked after each packet for what has begun."""
     texts, found = ShownTexts(Fraction(1, 1000)), []
     for number, (start, duration, text) in enumerate(cues):
         found += [*texts.take_before(start)]
