@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from engine.bench.memory import AllocationLog
 from engine.core.geometry import Size
@@ -25,6 +24,7 @@ from engine.models.wan.plan import WanPlan
 from engine.protocol.plan import WeightsPlan, WorkPlan
 from engine.settings.optimisations import DitSwitches, VaeSwitches
 from engine.settings.switches import Switches
+from tests.helpers.dispatch import DispatchMode
 from tests.helpers.seedvr2 import tiny_dit_config, write_dit, write_vae
 from tests.helpers.wan import tiny_wan_config, write_wan
 
@@ -108,7 +108,7 @@ def marked(stage: str, work: Callable[..., Result]) -> Callable[..., Result]:
     return call
 
 
-class RunsOut(TorchDispatchMode):
+class RunsOut(DispatchMode):
     """Refuses the n-th operator that gives new memory, in the thread that entered it.
 
     Operators that only look at what is there (views) or write into it are not counted.

@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.helpers.dispatch import DispatchMode
 from tests.pretended_gpu import operators
 from tests.pretended_gpu.allocator import FIRST_STREAM, MAX_SPLIT, Allocator, Block
 from tests.pretended_gpu.clocks import HOST, Clock, History, Use
@@ -345,7 +345,7 @@ class PretendedGpu:
         """Run an operator whose arguments or result are on the GPU, or any one of the host."""
         kwargs = kwargs or {}
         if operators.is_composite(func):
-            with DispatchMode(self):
+            with GpuMode(self):
                 return func._op_dk(_COMPOSITE, *args, **kwargs)
         given = operators.tensors((args, kwargs))
         mine = [x for x in given if isinstance(x, GpuTensor)]
@@ -540,16 +540,12 @@ def is_gpu(x: object) -> bool:
     return isinstance(x, GpuTensor)
 
 
-class DispatchMode(TorchDispatchMode):
+class GpuMode(DispatchMode):
     """Sees operators of the host, and those that create tensors on the GPU."""
 
     def __init__(self, gpu: PretendedGpu) -> None:
         super().__init__()
         self._gpu = gpu
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # else each operator goes through three more functions
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None

@@ -14,9 +14,9 @@ import torch
 
 from engine.ops.kernels import build
 from tests.pretended_gpu.gpu import (
-    DispatchMode,
     Event,
     FunctionMode,
+    GpuMode,
     PretendedGpu,
     Stream,
 )
@@ -83,7 +83,7 @@ def pretended_gpu(
         torch.__future__.set_overwrite_module_params_on_conversion(True)
         _forget()
         try:
-            with FunctionMode(gpu), DispatchMode(gpu):
+            with FunctionMode(gpu), GpuMode(gpu):
                 yield gpu
         finally:
             _forget()
@@ -102,7 +102,7 @@ def _run_with_modes(gpu: PretendedGpu) -> Any:
     real = threading.Thread.run
 
     def run(thread: threading.Thread) -> None:
-        with FunctionMode(gpu), DispatchMode(gpu):
+        with FunctionMode(gpu), GpuMode(gpu):
             real(thread)
 
     return run

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from engine.models.wan.vae.config import WAN2X, WAN21, WAN22, WanConfig
 from engine.models.wan.vae.plain import WanVae
+from tests.helpers.dispatch import DispatchMode
 from tests.pretended_gpu.allocator import MAX_SPLIT, Allocator
 from tests.pretended_gpu.operators import INVENTED, name_of
 from tools.training.trainer import Schedule, Trainer
@@ -47,7 +47,7 @@ class StepMemory:
     reserved: int
 
 
-class Allocating(TorchDispatchMode):
+class Allocating(DispatchMode):
     """Takes what tensors made inside need from an allocator, until they are gone."""
 
     def __init__(self, allocator: Allocator) -> None:

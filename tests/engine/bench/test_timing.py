@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from engine.bench import timing
 from engine.bench.jobs import ThreadTimes
@@ -18,6 +17,7 @@ from engine.bench.timing import (
     cost_of,
     measure,
 )
+from tests.helpers.dispatch import DispatchMode
 
 
 def busy(seconds: float) -> None:
@@ -151,7 +151,7 @@ def test_a_replay_reads_the_weights_themselves() -> None:
     weight.fill_(float("nan"))
     results: list[torch.Tensor] = []
 
-    class Results(TorchDispatchMode):
+    class Results(DispatchMode):
         def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
             results.append(func(*args, **(kwargs or {})))
             return results[-1]

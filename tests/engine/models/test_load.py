@@ -8,7 +8,6 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from engine.core.errors import (
     EngineError,
@@ -21,6 +20,7 @@ from engine.core.errors import (
 from engine.files.formats.keymap import KeyMap
 from engine.files.formats.safetensors_file import SafetensorsFile
 from engine.models.load import FileWeights, check_keys, fill, on_meta, shapes_alone, shapes_of
+from tests.helpers.dispatch import DispatchMode
 
 
 class Small(nn.Module):
@@ -50,7 +50,7 @@ def loaded(
     return module
 
 
-class Operators(TorchDispatchMode):
+class Operators(DispatchMode):
     """Names of the operators that run inside."""
 
     def __init__(self) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from engine.hardware import gpu_table
 from engine.hardware.budget import pretended_budget
@@ -43,6 +42,7 @@ from engine.settings.optimisations import (
     optimisations,
 )
 from engine.settings.switches import Switches
+from tests.helpers.dispatch import DispatchMode
 from tests.helpers.memory import seedvr2_plan
 from tests.helpers.seedvr2 import (
     random_dit,
@@ -65,7 +65,7 @@ class Case:
         self.patch = pytest.MonkeyPatch()
 
 
-class Trace(TorchDispatchMode):
+class Trace(DispatchMode):
     """The operators that are called, with shapes and layouts."""
 
     def __init__(self) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from engine.core.geometry import Size
@@ -21,6 +20,7 @@ from engine.ops.conv.causal_conv import Carry
 from engine.ops.conv.temporal_conv import adds_in_place
 from engine.settings.optimisations import VaeSwitches
 from engine.settings.requirements import CPU
+from tests.helpers.dispatch import DispatchMode
 from tests.helpers.extended import extended, rest_extended
 from tests.helpers.memory import BFLOAT16, Allocations
 from tests.helpers.vaes import (
@@ -70,7 +70,7 @@ FORMULAS = {
 }
 
 
-class Operations(TorchDispatchMode):
+class Operations(DispatchMode):
     """Counts floating-point operations; torch's own counter takes three times as long."""
 
     total = 0
