@@ -83,6 +83,7 @@ class Engine:
             one can start; `pretended` finds them by their names.
         numbers_results: A result whose name the user did not choose, and which is there already,
             gets a numbered name; else the job is refused.
+        window_bytes: Main memory of the window in this process, which plans count.
     """
 
     def __init__(
@@ -93,12 +94,14 @@ class Engine:
         jobs_folder: Path | None = None,
         pretend: Sequence[GpuSpec] = (),
         numbers_results: bool = False,
+        window_bytes: int = 0,
     ) -> None:
         machine = Machine(
             settings=settings or EngineSettings(),
             jobs_folder=jobs_folder or default_jobs_folder(),
             pretend=tuple(pretend) or devices.from_environment(),
             numbers_results=numbers_results,
+            window_bytes=window_bytes,
         )
         self._thread = EngineThread(sink, machine)
 
