@@ -69,6 +69,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _CLOSE_S = 20.0  # the running segment may end first
+# What a window has in memory when its job begins, more than a command: measured under Linux.
+_WINDOW_BYTES = 90 * 2**20
 
 
 class Program(QObject):
@@ -377,7 +379,15 @@ def _attach_engine(program: Program, options: argparse.Namespace) -> None:
     gpus = pretended(*options.pretend_gpu, memory=options.pretend_vram)
     settings = program.ui_state.engine_settings
     paths.choose_jobs_folder(settings.job_folder)
-    program.attach(Engine(program.bridge, settings=settings, pretend=gpus, numbers_results=True))
+    program.attach(
+        Engine(
+            program.bridge,
+            settings=settings,
+            pretend=gpus,
+            numbers_results=True,
+            window_bytes=_WINDOW_BYTES,
+        )
+    )
     is_usual = not options.pretend_gpu and not options.pretend_vram and not options.demo
     program.take_up(unfinished(), is_kept=is_usual, resumes=options.resume)
     if options.files:

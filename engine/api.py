@@ -5,6 +5,7 @@ The window imports nothing else of the engine but `core`, `settings` and `protoc
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -83,6 +84,7 @@ class Engine:
             one can start; `pretended` finds them by their names.
         numbers_results: A result whose name the user did not choose, and which is there already,
             gets a numbered name; else the job is refused.
+        window_bytes: Main memory of the window in this process, which plans count.
     """
 
     def __init__(
@@ -93,12 +95,14 @@ class Engine:
         jobs_folder: Path | None = None,
         pretend: Sequence[GpuSpec] = (),
         numbers_results: bool = False,
+        window_bytes: int = 0,
     ) -> None:
         machine = Machine(
             settings=settings or EngineSettings(),
             jobs_folder=jobs_folder or default_jobs_folder(),
             pretend=tuple(pretend) or devices.from_environment(),
             numbers_results=numbers_results,
+            window_bytes=window_bytes,
         )
         self._thread = EngineThread(sink, machine)
 
@@ -198,7 +202,7 @@ def commands_for(
     """Commands that upscale sources: each continues what an earlier run began of the same.
 
     Args:
-        sources: Absolute paths of the sources.
+        sources: Absolute paths of the sources; one that is named twice gets one command.
         settings: Settings of the jobs; an earlier one may differ in `overwrite`.
         output: File or folder of the results, as the earlier run got it.
         engine_settings: Settings of the program.
@@ -208,9 +212,11 @@ def commands_for(
     )
     stored = JobStore(machine.jobs_folder).readable()
     jobs: dict[str, AddJob | AdoptJob] = {}
-    for source in sources:
-        found = find_begun(source, settings, output, machine, stored)
-        begun = found if found not in jobs else None
+    named: dict[Path, Path] = {}
+    for path in sources:
+        named.setdefault(Path(os.path.realpath(path.parent), path.name), path)
+    for source in named.values():
+        begun = find_begun(source, settings, output, machine, stored)
         job_id = begun or new_job_id()
         new = AddJob(job_id=job_id, source=source, settings=settings, output=output)
         again = AdoptJob(job_id=job_id, overwrite=settings.overwrite, otherwise=new)

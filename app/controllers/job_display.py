@@ -237,9 +237,15 @@ class DesktopController(QObject):
         return (Progress.RUNNING, steps) if active.total or ended else (Progress.UNKNOWN, 0)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """A failure is seen as soon as the user comes back to the window."""
-        if event.type() is QEvent.Type.WindowActivate and self._shown[0] is Progress.FAILED:
-            self._show(*_NOTHING)
+        """When the user comes back to the window, a failure is seen.
+
+        And what kept all videos from starting may be gone: a disk has room, a model is installed.
+        """
+        if event.type() is QEvent.Type.WindowActivate:
+            if self._shown[0] is Progress.FAILED:
+                self._show(*_NOTHING)
+            if self._queue.active is None and not self._queue.can_start:
+                self._controller.plan_refused_again()
         return super().eventFilter(watched, event)
 
     def _show(self, progress: Progress, steps: int) -> None:

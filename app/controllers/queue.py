@@ -327,6 +327,12 @@ class QueueController(QObject):
             elif row.state.can_change:
                 self._change_to(row.job_id, row.settings, row.output)
 
+    def plan_refused_again(self) -> None:
+        """Ask for new plans of the videos that cannot start: the reasons may be gone."""
+        for row in self._queue.rows:
+            if row.is_refused and not row.is_downloading:
+                self._change_to(row.job_id, row.settings, row.output)
+
     def plan_all_again(self) -> None:
         """Ask for new plans of the videos that wait: the machine is known better now."""
         for row in self._queue.rows:
@@ -336,11 +342,9 @@ class QueueController(QObject):
     # Running
 
     def start(self) -> None:
-        """Run the waiting jobs; reasons why some were refused may be gone."""
+        """Run the waiting jobs, with new plans of those that were refused."""
         self.is_stopped = False
-        for row in self._queue.rows:
-            if row.is_refused and not row.is_downloading:
-                self._change_to(row.job_id, row.settings, row.output)
+        self.plan_refused_again()
         self._run_queue(True)
 
     def start_alone(self, job_id: str) -> None:

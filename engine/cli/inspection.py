@@ -34,7 +34,7 @@ def plan(args: argparse.Namespace, context: CommandContext) -> int:
     For a pretended GPU it is 0 when it would fit there.
     """
     pretend = pretended(*args.pretend_gpu, memory=args.pretend_vram or "")
-    output = Path(args.output) if args.output is not None else None
+    output = options.output(args)
     settings = options.job_settings(args, pretend)
     found = _answered(
         context.services.plan(

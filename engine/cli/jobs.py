@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.cli import formatting, options
@@ -31,7 +30,7 @@ def upscale(args: argparse.Namespace, context: CommandContext) -> int:
     engine_settings = options.engine_settings(args, context)
     # absolute: an interrupted job may be resumed from another folder
     sources = [path.absolute() for path in options.sources(args.inputs)]
-    output = Path(args.output).absolute() if args.output is not None else None
+    output = options.output(args)
     if len(sources) > 1 and output is not None and not output.is_dir():
         args.usage_error("with several inputs, -o must be an existing folder")
     jobs = context.services.commands_for(sources, settings, output, engine_settings)
@@ -40,7 +39,7 @@ def upscale(args: argparse.Namespace, context: CommandContext) -> int:
 
 def resume(args: argparse.Namespace, context: CommandContext) -> int:
     """List unfinished jobs; continue or remove one of them, or all."""
-    output = Path(args.output).absolute() if args.output is not None else None
+    output = options.output(args)
     if args.job == "":  # of an unset variable: every name begins so
         args.usage_error("the name of a job cannot be empty")
     if args.all and args.job is not None:

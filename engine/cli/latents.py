@@ -132,11 +132,9 @@ def _own(args: argparse.Namespace, first: list[str]) -> argparse.Namespace:
 
 
 def _check_model(path: Path, model: str | None) -> None:
-    """Refuse a VAE that the latents do not belong to."""
-    if model is None:
-        return
+    """Refuse a file without latents, and a VAE that they do not belong to."""
     header = required_latents(path).header(path)
-    if header.model != model:
+    if model not in (None, header.model):
         raise SettingsError(
             "latents-of-another-model",
             name=path.name,

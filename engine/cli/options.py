@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import glob
+import os
 import re
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.core.errors import SettingsError
+from engine.core import paths
+from engine.core.errors import OutputUnwritable, SettingsError
 from engine.core.messages import message, text_of
 from engine.hardware.devices import from_environment
 from engine.hardware.gpu_table import GpuSpec
@@ -103,9 +105,28 @@ def _models(args: argparse.Namespace) -> dict[str, str | None]:
 
 
 def engine_settings(args: argparse.Namespace, context: CommandContext) -> EngineSettings:
-    """Engine settings of this user with those of `--set`; tile previews are not shown here."""
+    """Engine settings of this user with those of `--set`; their folder is that of jobs from now on.
+
+    Tile previews are not shown here.
+    """
     settings = dataclasses.replace(context.own_settings(), tile_previews=False)
-    return with_text(settings, [text for text in args.set if _is_of_engine(text)])
+    settings = with_text(settings, [text for text in args.set if _is_of_engine(text)])
+    paths.choose_jobs_folder(settings.job_folder)
+    return settings
+
+
+def output(args: argparse.Namespace) -> Path | None:
+    """The file or folder of `-o`, absolute: an unfinished job may go on from another folder.
+
+    Raises:
+        OutputUnwritable: It ends like a folder, and there is none.
+    """
+    if args.output is None:
+        return None
+    found = Path(args.output).absolute()
+    if args.output.endswith(("/", os.sep)) and not found.is_dir():
+        raise OutputUnwritable("no-folder", folder=found, path=found)
+    return found
 
 
 def sources(texts: list[str]) -> list[Path]:

@@ -20,6 +20,7 @@ from engine.core.errors import (
     WeightsBusy,
     WeightsError,
     WeightsMissing,
+    WeightsUnreadable,
 )
 from engine.core.paths import models_folder
 from engine.files import catalogue
@@ -319,7 +320,14 @@ def _is_right(file: PublishedFile, store: Store, listener: Listener) -> bool:
 
 
 def named(path: Path) -> WeightsPlan:
-    """A file of the user's own; raises WeightsMissing where it does not exist."""
+    """A file of the user's own.
+
+    Raises:
+        WeightsMissing: It does not exist.
+        WeightsUnreadable: It is a folder.
+    """
+    if path.is_dir():
+        raise WeightsUnreadable("folder", name=path.name, path=path)
     if not path.is_file():
         raise WeightsMissing("chosen", file=str(path))
     return _at(path.absolute(), "")

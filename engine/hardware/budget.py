@@ -48,6 +48,7 @@ class Budget:
 
     ram_bytes: int  # RAM that may be used, the program itself included; see `ram_beside`
     threads: int  # CPU threads
+    window_bytes: int = 0  # RAM of the window that runs jobs in its process
     has_fast_bf16: bool = False  # the CPU multiplies bfloat16 faster than float32
     cuda: bool = False  # there is a GPU that the installed torch can use
     commit: Commit | None = None  # memory that the system promises to a job; None: without limit

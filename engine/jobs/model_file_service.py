@@ -10,7 +10,7 @@ from pathlib import Path
 
 from engine.core import atomic_file
 from engine.core.control import Control
-from engine.core.errors import HashMismatch, UnknownWeights, WeightsMissing
+from engine.core.errors import HashMismatch, UnknownWeights, WeightsMissing, WeightsUnreadable
 from engine.core.messages import Param
 from engine.core.paths import NOT_IN_NAMES
 from engine.files.catalogue import PublishedFile
@@ -144,6 +144,8 @@ def take(
         Cancelled: The listener's control was cancelled.
     """
     path = path.absolute()
+    if path.is_dir():
+        raise WeightsUnreadable("folder", name=path.name, path=path)
     if not path.is_file():
         raise WeightsMissing("no-such-file", path=path)
     if path.suffix.lower() == ".whl":

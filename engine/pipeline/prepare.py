@@ -51,12 +51,7 @@ from engine.planner.notices import choice_notices
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import load_rates
 from engine.planner.target import default_output
-from engine.protocol.media import (
-    LATENT,
-    ColourTags,
-    MediaInfo,
-    VideoInfo,
-)
+from engine.protocol.media import LATENT, ColourTags, MediaInfo, VideoInfo
 from engine.protocol.plan import LatentPlan, Notice, Plan, WorkerPlan, notice_of_error
 from engine.runtimes.advice import needed_runtime
 from engine.settings.schema import EngineSettings, JobSettings
@@ -80,6 +75,7 @@ class Machine:
     pretend: tuple[GpuSpec, ...] = ()  # plans are made for them, and cannot start
     taken: frozenset[Path] = frozenset()  # results of other jobs: a plan gets a numbered name
     numbers_results: bool = False  # also where a file of a name that we chose exists
+    window_bytes: int = 0  # main memory of the window that runs jobs in its process
 
 
 def make_plan(
@@ -180,7 +176,7 @@ def _gone(plan: Plan, machine: Machine) -> tuple[WorkerPlan, ...]:
 
 def _budget(settings: JobSettings, place: Path, machine: Machine) -> Budget:
     """Budget of a job now, with its result at a place."""
-    return measure_budget(
+    budget = measure_budget(
         machine.settings,
         place,
         machine.jobs_folder,
@@ -189,6 +185,7 @@ def _budget(settings: JobSettings, place: Path, machine: Machine) -> Budget:
         excluded=settings.excluded,
         needed=None if machine.pretend else needed_runtime(),
     )
+    return replace(budget, window_bytes=machine.window_bytes)
 
 
 def with_model_of(settings: JobSettings, plan: Plan) -> JobSettings:

@@ -24,7 +24,7 @@ def program_bytes(plan: Plan) -> int:
     """Main memory of the program before it works; a job on a GPU has a process of its own."""
     has_own = plan.work.device == "cuda" and not plan.workers
     measuring = max(registry.family_of(one).needs(one).measuring for one in plan.passes)
-    return PROGRAM_BYTES * (2 if has_own else 1) + measuring
+    return PROGRAM_BYTES * (2 if has_own else 1) + plan.window_bytes + measuring
 
 
 def job_peak(plan: Plan) -> PhaseMemory:

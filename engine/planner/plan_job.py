@@ -209,6 +209,7 @@ def _plan_within(request: Request, budget: Budget, rates: Rates) -> Plan:
         picture=picture,
         streams=containers.plan_streams(media, container, settings.sound),
         segment_frames=max(1, round(settings.segment_seconds * picture.frame_rate)),
+        window_bytes=budget.window_bytes,
         device_limit_bytes=budget.vram_limit_bytes if work.device == "cuda" else 0,
     )
     if settings.first_model:
@@ -425,8 +426,7 @@ def _workers_chosen(plan: Plan) -> Iterator[Notice]:
 def _joining(plan: Plan, request: Request, budget: Budget, rates: Rates) -> Iterable[Notice]:
     if not plan.takes_machines:
         return ()
-    about = plan, request.media, request.machines, budget, rates
-    return other_computers().choices(*about)
+    return other_computers().choices(plan, request.media, request.machines, budget, rates)
 
 
 # --- what limits

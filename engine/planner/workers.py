@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from engine.core.units import memory_text
-from engine.hardware.budget import PROGRAM_BYTES, Budget
+from engine.hardware.budget import Budget
 from engine.models import registry
 from engine.models.planning.candidates import chosen
 from engine.planner import peaks
@@ -154,7 +154,7 @@ def frames_around(plan: Plan, segments: int) -> int:
 
 def _limits(plan: Plan, budget: Budget) -> dict[str, int]:
     """Most workers by the length of the video, CPU threads and main memory; each at least 1."""
-    memory = (budget.ram_beside(0) - PROGRAM_BYTES) // peaks.worker_bytes(plan)
+    memory = (budget.ram_beside(0) - peaks.program_bytes(plan)) // peaks.worker_bytes(plan)
     return {
         "film": _segments(plan),
         "cores": max(1, budget.threads),

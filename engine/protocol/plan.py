@@ -321,6 +321,7 @@ class Plan:
     takes_machines: bool = False  # other computers may make parts of the video
     span_segments: int = 1  # segments that a worker gets at a time
     stages: tuple[StagePlan, ...] = ()
+    window_bytes: int = 0  # main memory of the window that runs the job in its process
     peak_bytes: int = 0
     budget_bytes: int = 0
     seconds: float = 0.0

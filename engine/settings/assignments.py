@@ -28,10 +28,13 @@ _BOOLEANS = {"1": True, "true": True, "yes": True, "on": True} | {
     "no": False,
     "off": False,
 }
+_PLACES = ("path", "folder")  # kinds of settings
 
 
 def with_text(settings: S, assignments: list[str]) -> S:
     """A copy of `settings` with "name=value" texts applied, as `--set` gives them.
+
+    A path is taken from the current folder.
 
     The name of a switch ("vae.temporal_winograd=on") or of a group of them ("vae.all=off") adds
     it to the setting `switches`.
@@ -53,7 +56,9 @@ def with_text(settings: S, assignments: list[str]) -> S:
         if name not in names:
             raise unknown_setting(name, types)
         name = names[name]
-        changes[name] = _parse(name, value.strip(), types[name])
+        parsed = _parse(name, value.strip(), types[name])
+        is_place = describe(kind)[name].kind in _PLACES
+        changes[name] = _absolute(parsed) if is_place else parsed
     return dataclasses.replace(settings, **changes)
 
 
@@ -76,8 +81,8 @@ def with_named(settings: S, values: Mapping[str, object]) -> S:
             raise unknown_setting(given, types)
         name = names[given]
         about = describe(kind)[name]
-        if isinstance(value, os.PathLike) or (about.kind == "path" and isinstance(value, str)):
-            value = str(Path(value).absolute()) if value else ""
+        if isinstance(value, os.PathLike) or (about.kind in _PLACES and isinstance(value, str)):
+            value = _absolute(value)
         elif about.kind == "time" and isinstance(value, int | float):
             value = str(value)
         if isinstance(value, str) and types[name] is not str:
@@ -93,6 +98,10 @@ def unknown_setting(name: str, known: Iterable[str]) -> SettingsError:
     if near:
         return SettingsError("unknown-name-similar", setting=name, similar=near[0])
     return SettingsError("unknown-name", setting=name, known=", ".join(known))
+
+
+def _absolute(place: str | os.PathLike[str]) -> str:
+    return str(Path(place).absolute()) if place else ""
 
 
 def _parse(name: str, text: str, expected: type[Any]) -> Any:

@@ -4,8 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, Qt
 from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
 
 from app import labels
 from app.state.job_row import JobState
@@ -183,6 +184,19 @@ def test_start_plans_refused_films_again(bench):
     bench.add("other.mp4")
     bench.do("start")
     assert bench.program.queue.active.job_id == cannot, "the reason was gone"
+
+
+def test_films_that_cannot_start_are_planned_again_when_the_user_comes_back(bench):
+    refuse_plan(bench)
+    other = refuse_plan(bench, "other.mp4")
+    assert not bench.find("primaryAction").isEnabled()
+    QApplication.sendEvent(bench.window, QEvent(QEvent.Type.WindowActivate))
+    bench.hear()
+    assert bench.find("primaryAction").isEnabled(), "the reason was gone"
+    assert state_of(bench, other) == "Queued"
+    count = len(bench.asked(commands.ChangeJob))
+    QApplication.sendEvent(bench.window, QEvent(QEvent.Type.WindowActivate))
+    assert len(bench.asked(commands.ChangeJob)) == count
 
 
 def test_a_film_of_an_earlier_run_that_cannot_start_does_not_leave_the_queue_running(bench):

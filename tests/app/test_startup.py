@@ -39,9 +39,11 @@ def test_calls_that_return_none_do_not_use_none_up():
 
 def test_the_window_starts_with_files_and_the_sample_clip(bench, tmp_path):
     options = parse(["upreel", str(tmp_path / "film.mp4"), "--demo"])
-    bench.patch.setattr("engine.api.Engine", lambda *_args, **_options: bench.engine)
+    given: dict[str, object] = {}
+    bench.patch.setattr("engine.api.Engine", lambda *_, **how: given.update(how) or bench.engine)
     bench.patch.setattr("engine.api.unfinished", tuple)
     bench.patch.setattr(bench.program, "attach", lambda _engine: None)  # it has its engine
     application._attach_engine(bench.program, options)
     added = [(one.source.name, one.settings.model) for one in bench.asked(commands.AddJob)]
     assert added == [("film.mp4", "auto"), ("upreel_sample.mp4", "lite")]
+    assert given["window_bytes"]  # its plans count the window

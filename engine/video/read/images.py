@@ -383,5 +383,6 @@ def _joined(
 
 def _no_pictures(path: Path) -> InputError:
     if path.is_dir():
-        return UnsupportedMedia("folder-without-pictures", name=path.resolve().name, path=path)
+        name = path.resolve().name or str(path)  # a whole drive has no name
+        return UnsupportedMedia("folder-without-pictures", name=name, path=path)
     return SourceMissing("no-such-pictures", name=path.name, path=path)

@@ -51,6 +51,23 @@ def test_a_vae_that_does_not_belong_to_the_latents(command_line: CommandLine, la
     assert "error[unsupported-media]" in ended.err
 
 
+@pytest.mark.parametrize("options", ["", "--model wan21-vae"])
+def test_a_source_without_latents_is_refused(
+    options: str, command_line: CommandLine, tmp_path: Path
+) -> None:
+    video = tmp_path / "a.mp4"
+    video.write_bytes(b"no latents")
+    for source, words in {
+        video: "a.mp4 is not a latent file.",
+        tmp_path: f"{tmp_path.name} is not a regular file.",
+        tmp_path / "none": "none does not exist.",
+    }.items():
+        ended = command_line("decode-latent", str(source), "-o", "o.mp4", *options.split())
+        assert ended.status == 1
+        assert words in ended.err
+        assert command_line.services.engine is None
+
+
 def test_wrong_usage(command_line: CommandLine) -> None:
     for words in (
         "decode-latent a.latent",

@@ -185,6 +185,19 @@ def test_one_of_several_that_fails_makes_the_status_1(command_line: CommandLine)
     assert ended.out.count("Done:") == 2
 
 
+def test_a_result_that_ends_like_a_folder_needs_that_folder(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
+    folder = tmp_path / "done"
+    for command in ("upscale", "plan"):
+        ended = command_line(command, "a.mp4", "-o", f"{folder}/")
+        assert ended.status == 1
+        assert f"The folder {folder} does not exist." in ended.err
+    folder.mkdir()
+    assert command_line("upscale", "a.mp4", "-o", f"{folder}/").status == 0
+    assert command_line.added[0].output == folder
+
+
 def test_a_result_that_was_not_proved_makes_the_status_1(command_line: CommandLine) -> None:
     command_line.services.script = lambda engine: engine.finish(failed=("streams",))
     ended = command_line("upscale", "a.mp4")

@@ -124,9 +124,21 @@ def test_the_jobs_are_read_once_for_all_sources(
     monkeypatch.setattr(JobStore, "load", lambda *names: read.append(names) or load(*names))
     others = [source.with_name(name) for name in ("b.mkv", "c.mkv")]
     settings = {"engine_settings": own.settings}
-    first, *rest, last = api.commands_for([source, *others, source], COPY, **settings)
+    first, *rest = api.commands_for([source, *others], COPY, **settings)
     assert isinstance(first, AdoptJob)
     assert first.job_id == "a"
     assert first.otherwise == AddJob(job_id="a", source=source, settings=COPY)
-    assert [one.source for one in (*rest, last)] == [*others, source]
+    assert [one.source for one in rest] == others
     assert len(read) == 1
+
+
+def test_a_source_that_is_named_twice_is_one_job(
+    source: Path, machine: Machine, tmp_path: Path
+) -> None:
+    other = source.with_name("b.mkv")
+    roundabout = tmp_path / ".." / tmp_path.name / "b.mkv"
+    jobs = api.commands_for([source, other, source, roundabout], COPY)
+    assert [one.source for one in jobs] == [source, other]
+    begin(source, replace(machine, jobs_folder=paths.jobs_folder()))
+    (job,) = api.commands_for([source, source], COPY, engine_settings=machine.settings)
+    assert job.job_id == "a"

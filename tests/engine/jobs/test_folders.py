@@ -153,3 +153,12 @@ def test_the_command_line_finds_the_jobs_of_the_folder_in_the_settings_file(
     (paths.data_folder() / "settings.toml").write_text(toml, encoding="utf-8")
     assert main(["resume"]) == 0
     assert "film.mkv" in "".join(capsys.readouterr())
+
+
+def test_the_folder_of_jobs_can_be_set_for_one_command(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "_chosen_jobs_folder", "")
+    folder = tmp_path / "large disk"
+    changes = [f"--set={one}" for one in ("model=none", "codec=ffv1", f"job_folder={folder}")]
+    assert main(["upscale", str(source), *changes]) == 0
+    assert folder.is_dir()
+    assert not paths.own_jobs_folder().exists()

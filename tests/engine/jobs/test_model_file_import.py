@@ -90,6 +90,8 @@ def test_files_without_a_model_are_refused(store: Store, model: Path, tmp_path: 
     path = tmp_path / "what.safetensors"
     with pytest.raises(errors.WeightsMissing):
         take(path, "copy", store, Listener())
+    with pytest.raises(errors.WeightsUnreadable, match="is a folder"):
+        take(tmp_path, "copy", store, Listener())
     for content in (
         b"",
         b"<!doctype html>",

@@ -52,6 +52,24 @@ def test_large_frames_are_cut_into_tiles_of_a_tenth_of_a_second():
     assert plan.work.overlap >= 16
 
 
+def test_small_frames_go_together_only_as_far_as_the_threads_gain_by_it():
+    media = a_media(size=Size(320, 180))
+    frames = [
+        planned(media=media, budget=a_budget(threads=n), model=model).work.clip_frames
+        for n, model in ((1, "lite"), (2, "lite"), (4, "lite"), (4, "lite-plus"), (32, "lite"))
+    ]
+    assert frames == [1, 1, 2, 2, 4]
+    tiny = a_media(size=Size(64, 36))
+    assert planned(media=tiny, budget=a_budget(threads=2)).work.clip_frames == 8
+
+
+def test_the_memory_of_a_window_counts():
+    alone, beside = (planned(budget=a_budget(window_bytes=n)) for n in (0, 90 * 2**20))
+    assert beside.peak_bytes - alone.peak_bytes == beside.window_bytes == 90 * 2**20
+    stages = zip(alone.stages, beside.stages, strict=True)
+    assert all(two.peak_bytes - one.peak_bytes == 90 * 2**20 for one, two in stages)
+
+
 def test_damaged_sources_are_restored():
     for video, treatment in (
         ({"bit_rate": 200_000}, "restore"),

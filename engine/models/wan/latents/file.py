@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from engine.core.errors import (
+    EngineError,
     InputError,
     NotSafetensors,
     SourceUnreadable,
@@ -25,11 +26,10 @@ from engine.core.errors import (
     UnreadableMedia,
     UnsupportedMedia,
     WeightsError,
-    WeightsMissing,
     WeightsTruncated,
     WeightsUnreadable,
 )
-from engine.core.file_access import missing_source
+from engine.core.file_access import read_error
 from engine.core.geometry import Size
 from engine.core.messages import message
 from engine.core.units import parse_fraction
@@ -233,10 +233,12 @@ def _unsupported(case: str, path: Path, **params: Any) -> UnsupportedMedia:
     return UnsupportedMedia(case, name=path.name, path=path, **params)
 
 
-def _translated(error: WeightsError, path: Path) -> InputError:
+def _translated(error: WeightsError, path: Path) -> EngineError:
     """The error of a source in the place of that of a model file."""
-    if isinstance(error, WeightsMissing):
-        return missing_source(path)
+    if isinstance(error.__cause__, OSError):
+        return read_error(error.__cause__, path)
+    if isinstance(error, WeightsUnreadable) and error.case == "folder":
+        return SourceUnreadable("not-a-file", name=path.name, path=path)
     if isinstance(error, WeightsUnreadable):
         reason = error.params.get("reason", error.hint)
         return SourceUnreadable("refused", name=path.name, reason=reason, path=path)

@@ -198,6 +198,10 @@ def test_bad_pictures_and_missing_sequences_are_refused(tmp_path: Path) -> None:
             probe(bad)
         assert type(caught.value) is error
         assert caught.value.hint
+    drive = Path(tmp_path.anchor)
+    with pytest.raises(UnsupportedMedia) as of_drive:
+        probe(drive)
+    assert f"The folder {drive} contains" in str(of_drive.value)
     for size in ((0, 32), (60000, 60000), (20000, 4)):
         with pytest.raises(UnsupportedMedia) as refused:
             probe(with_size(path, *size))
