@@ -213,6 +213,7 @@ class NeverComplete(Checkpoint):
 
 
 SHOTS = (9, 3, 5)
+FEW = (5, 1, 1)  # frames of shots in three segments
 SEGMENT_FRAMES = 4
 BY_FRAMES = ("lite", "community")  # which take frames one by one
 STEADIED = "steadied"  # Lite, its frames blended with their neighbours
@@ -282,16 +283,20 @@ class SmallJob:
         return made + self.right(work)[len(made) :]
 
 
-def small_job(kind: str, folder: Path, *, is_cleaned: bool = False) -> SmallJob:
-    """A job of Lite, or of a very small other model: three shots in five segments.
+def small_job(
+    kind: str, folder: Path, shots: tuple[int, int, int] = SHOTS, *, is_cleaned: bool = False
+) -> SmallJob:
+    """A job of Lite, or of a very small other model: three shots, usually in five segments.
 
     Args:
         kind: Of the model.
         folder: For everything that belongs to it.
+        shots: Frames of each.
         is_cleaned: A very small model goes first.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    return SmallJob(small_plan(f"cleaned {kind}" if is_cleaned else kind, folder), folder / "runs")
+    plan = small_plan(f"cleaned {kind}" if is_cleaned else kind, folder, shots)
+    return SmallJob(plan, folder / "runs")
 
 
 def small_plan(kind: str, folder: Path, shots: tuple[int, int, int] = SHOTS) -> Plan:

@@ -109,8 +109,14 @@ def _run_with_modes(gpu: PretendedGpu) -> Any:
 
 
 def _forget() -> None:
-    """Clear what the program remembers of devices: caches of functions below `engine`."""
+    """Clear what the program remembers of devices: caches of functions below `engine`.
+
+    What VAEs take stays: it is measured without values, for a use and not for the device that is
+    here, and takes longer than most jobs.
+    """
     for name, module in list(sys.modules.items()):
+        if name in ("engine.models.video_vae.measuring", "engine.models.video_vae.measured_memory"):
+            continue
         if name.startswith(("engine.ops", "engine.hardware", "engine.models")):
             for value in vars(module).values():
                 if hasattr(value, "cache_clear") and not isinstance(value, type):

@@ -31,6 +31,7 @@ from engine.protocol.plan import Plan
 from engine.settings.schema import EngineSettings
 from engine.video.read.probe import probe
 from tests.helpers.jobs import (
+    FEW,
     KINDS,
     SHOTS,
     Events,
@@ -226,7 +227,7 @@ def test_losses_at_random_moments_change_no_result(count: int, tmp_path: Path, l
     for kind in KINDS:
         folder = tmp_path / kind
         folder.mkdir()
-        plan = planned(kind, folder)
+        plan = planned(kind, folder, FEW)
         known[kind] = plan, made_here(plan, folder / "here"), segment_files(folder / "here")
     for number in range(count):
         kind = KINDS[number % len(KINDS)]

@@ -36,7 +36,7 @@ from engine.protocol.plan import WorkPlan
 from engine.settings.optimisations import VaeSwitches
 from engine.settings.switches import Switches
 from tests.helpers.extended import rest_extended
-from tests.helpers.jobs import KINDS, USUAL_KINDS, Outcome, SmallJob, small_job
+from tests.helpers.jobs import FEW, KINDS, USUAL_KINDS, Outcome, SmallJob, small_job
 from tests.pretended_gpu.machine import pretended_gpu
 
 pytestmark = pytest.mark.pretended_gpu
@@ -318,7 +318,7 @@ def test_pinned_memory_refused_late_costs_the_pinning_and_not_the_plan(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The driver takes the memory and reports with a later call that it could not pin it."""
-    job = small_job("seedvr2", tmp_path)
+    job = small_job("seedvr2", tmp_path, FEW)
     work = replace(job.plan.work, blocks_on_device=0, pin_bytes=2**24)
     wanted = job.right(exact(work))
     job.plan = replace(job.plan, work=on_gpu(work))
