@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from itertools import islice
 from pathlib import Path
@@ -22,7 +25,11 @@ from engine.core.errors import (
     UnsupportedMedia,
 )
 from engine.core.file_access import RetryingFile, reading
+from engine.core.geometry import Size
 from engine.core.messages import message
+from engine.protocol.media import Change, Chroma, Findings, VideoInfo
+from engine.video.colour_tags import tags_of
+from engine.video.planes import layout_of
 from engine.video.read.decoder import CHECKED, LOSSLESS, FrameDecoder
 from engine.video.read.frames import PlanarFrame
 from engine.video.read.heif import Heif, HeifCutShort, HeifDamaged, HeifUnknown
@@ -36,9 +43,21 @@ from engine.video.read.media_file import (
 )
 from engine.video.read.picture_data import OS2_HEADER
 from engine.video.read.picture_parts import is_camera_raw
+from engine.video.read.stream_info import has_alpha
 
 SEQUENCE_RATE = Fraction(25)  # frames/s: FFmpeg's default for pictures without times
 MAX_FILE_BYTES = 4 << 30
+_CHROMAS: tuple[Chroma, ...] = (
+    "gray",
+    "410",
+    "411",
+    "420",
+    "440",
+    "422",
+    "444",
+    "rgb",
+)  # by colour
+MOST_LOOKS, _MOST_PIXELS = 32, 100_000_000  # images of a sequence that are looked at, and theirs
 HEIF = ("heic", "avif")
 
 _MAGIC: tuple[tuple[int, bytes, str], ...] = (
@@ -316,6 +335,48 @@ def sequence_file(pattern: str, number: int) -> Path:
         raise ValueError(f"{pattern!r} is no pattern")
     start, width, end = parts
     return path.with_name(f"{start}{number:0{width}d}{end}")
+
+
+def with_later_images(video: VideoInfo, files: Sequence[Path]) -> tuple[VideoInfo, Findings | None]:
+    """A sequence with the transparency, colour and bits of any image, and its changes of size.
+
+    Args:
+        video: Properties of the first image.
+        files: All images, in order.
+    """
+    sizes = Counter([video.size])
+    for frame in _sample_of(files, video.size):
+        sizes[Size(frame.width, frame.height)] += 1
+        layout = layout_of(frame.format.name)
+        before = _CHROMAS.index(video.chroma), video.bit_depth
+        if (_CHROMAS.index(layout.chroma), layout.bit_depth) > before:
+            video = replace(
+                video,
+                pixel_format=frame.format.name,
+                chroma=layout.chroma,
+                bit_depth=layout.bit_depth,
+                tags=tags_of(None, frame),
+            )
+        if has_alpha([frame], video.codec):
+            video = replace(video, has_alpha=True)
+    taken = str(video.size)
+    changes = tuple(
+        Change(what="size", taken=taken, other=str(size), share=count / sizes.total())
+        for size, count in sizes.items()
+        if size != video.size
+    )
+    return video, Findings(changes=changes) if changes else None
+
+
+def _sample_of(files: Sequence[Path], size: Size) -> Iterator[av.VideoFrame]:
+    """Images all over a sequence but its first one; those that cannot be read are left out.
+
+    As many as a second decodes: a count, unlike a time, gives the same answer everywhere.
+    """
+    count = min(MOST_LOOKS, _MOST_PIXELS // size.pixels, len(files)) - 1
+    for number in range(1, count + 1):
+        with suppress(InputError):
+            yield read_picture(files[(len(files) - 1) * number // count])
 
 
 def _parts_of(name: str) -> tuple[str, int, str] | None:

@@ -26,6 +26,7 @@ from engine.video.read.images import (
     picture_codec,
     read_picture,
     sequence_file,
+    with_later_images,
 )
 from engine.video.read.media_file import (
     check_readable,
@@ -135,15 +136,17 @@ def _statements_of_picture(path: Path, codec: str) -> tuple[Statement, ...]:
 def _probe_sequence(pattern: str, first: int, count: int) -> MediaInfo:
     path = sequence_file(pattern, first)
     codec = picture_codec(path)
-    files = (sequence_file(pattern, first + index) for index in range(count))
+    files = [sequence_file(pattern, first + index) for index in range(count)]
+    video, findings = with_later_images(_picture_info(path, codec, count), files)
     return MediaInfo(
         path=path,
         kind="sequence",
         container="image2",
         bytes=sum(file.stat().st_size for file in files),
-        video=_picture_info(path, codec, count),
+        video=video,
         pattern=pattern,
         first_number=first,
+        findings=findings,
         statements=_statements_of_picture(path, codec),
     )
 
