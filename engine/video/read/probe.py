@@ -16,7 +16,7 @@ from engine.core.file_access import advised, reading
 from engine.core.geometry import Margins, Size
 from engine.core.units import ratio_text
 from engine.protocol.media import Change, ChangeKind, ColourTags, MediaInfo, Statement, VideoInfo
-from engine.video.colour_tags import chroma_location, hdr_of, tags_of
+from engine.video.colour_tags import chroma_location, hdr_of, primaries_of, tags_of
 from engine.video.planes import layout_of
 from engine.video.read.chapter_order import chapter_order
 from engine.video.read.clock import FrameTimes
@@ -113,24 +113,22 @@ def probe(path: Path, video_stream: int = -1) -> MediaInfo:
 
 
 def _probe_picture(path: Path, codec: str) -> MediaInfo:
+    video = _picture_info(path, codec, 1)
     return MediaInfo(
         path=path,
         kind="image",
         container="image2",
         bytes=check_readable(path),
-        video=_picture_info(path, codec, 1),
+        video=video,
         is_cut_short=is_truncated(path),
-        statements=_statements_of_picture(path, codec),
+        statements=_statements_of_picture(path, codec, video.tags),
     )
 
 
-def _statements_of_picture(path: Path, codec: str) -> tuple[Statement, ...]:
+def _statements_of_picture(path: Path, codec: str, tags: ColourTags) -> tuple[Statement, ...]:
     with reading(path):
         parts, data = parts_beside(path, codec), read_picture_data(path)
-    also = [Statement(kind=kind) for kind in sorted(data.also)]
-    if any(data.resolution):
-        also.append(Statement(kind="resolution", value=data.resolution_text))
-    return (*parts, *also)
+    return (*parts, *data.statements(tags))
 
 
 def _probe_sequence(pattern: str, first: int, count: int) -> MediaInfo:
@@ -147,7 +145,7 @@ def _probe_sequence(pattern: str, first: int, count: int) -> MediaInfo:
         pattern=pattern,
         first_number=first,
         findings=findings,
-        statements=_statements_of_picture(path, codec),
+        statements=_statements_of_picture(path, codec, video.tags),
     )
 
 
@@ -158,6 +156,8 @@ def _picture_info(path: Path, codec: str, count: int) -> VideoInfo:
     rotation, is_mirrored = data.turn if any(data.turn) else rotation_of(frame, codec, {})
     tags = tags_of(None, frame)
     tags = replace(tags, chroma_location=chroma_location(codec, layout.chroma, b""))
+    if not tags.primaries:
+        tags = replace(tags, primaries=primaries_of(data.chromaticities))
     if layout.is_float and tags.transfer == "linear":  # as `planes_of` reads it
         tags = replace(tags, transfer="iec61966-2-1")
     return VideoInfo(
@@ -173,6 +173,7 @@ def _picture_info(path: Path, codec: str, count: int) -> VideoInfo:
         frame_count=count,
         frame_count_is_exact=True,
         duration=count / SEQUENCE_RATE,
+        sample_aspect=data.pixel_aspect,
         rotation=rotation,
         is_mirrored=is_mirrored,
         tags=tags,
