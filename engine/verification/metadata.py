@@ -350,7 +350,11 @@ def statements_check(
     place = (
         StatedResult.of_plan(plan)
         if plan is not None
-        else replace(StatedResult.of_file(result), is_from_start=is_from_start)
+        else replace(
+            StatedResult.of_file(result),
+            is_from_start=is_from_start,
+            is_square=source.video.sample_aspect == 1,
+        )
     )
     faults, explained = list[Message](), list[Statement]()
     for one in stated:

@@ -54,6 +54,18 @@ def chunked(path: Path, chunks: dict[bytes, bytes]) -> Path:
     return path
 
 
+def a_psd(path: Path, resources: dict[int, bytes]) -> Path:
+    """A PSD of 32x16 without layers."""
+    picture = number_picture(5, 32, 16)
+    blocks = b""
+    for number, data in resources.items():
+        blocks += b"8BIM" + struct.pack(">HHI", number, 0, len(data)) + data + bytes(len(data) % 2)
+    head = b"8BPS" + struct.pack(">H6xHIIHH", 1, 3, 16, 32, 8, 3) + bytes(4)
+    resources_of = struct.pack(">I", len(blocks)) + blocks
+    path.write_bytes(head + resources_of + bytes(6) + picture.transpose(2, 0, 1).tobytes())
+    return path
+
+
 def with_thumbnail(exif: Any) -> bytes:
     """The same with a second directory, which has a small JPEG."""
     small = io.BytesIO()

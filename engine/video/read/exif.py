@@ -22,7 +22,8 @@ _TYPE_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _SHORT, _LONG, _FRACTION = 3, 4, 5
 _MOST_TAGS, _MOST_BYTES = 1000, 1 << 24  # of a directory
 
-_ORIENTATION, _CAMERA, _PLACE = 0x0112, 0x8769, 0x8825
+_ORIENTATION, _CAMERA, _PLACE, _RULES = 0x0112, 0x8769, 0x8825, 0xA005
+_ADOBE_RGB = b"R03"  # rules of files with these colours
 _TURNS = {
     **{1: (0, False), 2: (0, True), 3: (180, False), 4: (180, True)},
     **{5: (90, True), 6: (90, False), 7: (270, True), 8: (270, False)},
@@ -60,6 +61,7 @@ class Exif:
     main: Mapping[int, Tag] = field(default_factory=dict)
     camera: Mapping[int, Tag] = field(default_factory=dict)  # exposure, lens, times
     place: Mapping[int, Tag] = field(default_factory=dict)  # offset of the GPS positions
+    has_adobe_rgb: bool = False  # the colours are Adobe RGB, as cameras state without a profile
 
     @property
     def turn(self) -> tuple[int, bool]:
@@ -164,7 +166,9 @@ def read_exif(read_at: ReadAt) -> Exif:
         raise ValueError("not a TIFF structure")
     main = _directory(read_at, struct.unpack(f"{order}I", head[4:])[0], order)
     camera, place = (_below(read_at, main.get(number), order) for number in (_CAMERA, _PLACE))
-    return Exif(order=order, main=main, camera=camera, place=place)
+    rules = _below(read_at, camera.get(_RULES), order).get(1)
+    is_adobe = rules is not None and rules.data.startswith(_ADOBE_RGB)
+    return Exif(order=order, main=main, camera=camera, place=place, has_adobe_rgb=is_adobe)
 
 
 def _below(read_at: ReadAt, pointer: Tag | None, order: ByteOrder) -> dict[int, Tag]:

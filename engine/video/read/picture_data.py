@@ -1,7 +1,8 @@
 """Data of an image besides its pixels: colour profile (ICC), EXIF, resolution, primaries.
 
-Read from PNG, JPEG, WebP, TIFF, HEIF (HEIC, AVIF), EXR and DPX. TRAP: not from frames of PyAV
-18.1, whose `side_data` cannot name EXIF, and frees the name of a PNG's profile twice.
+Read from PNG, JPEG, WebP, TIFF, HEIF (HEIC, AVIF), PSD, JPEG 2000, BMP, EXR and DPX. TRAP: not
+from frames of PyAV 18.1, whose `side_data` cannot name EXIF, and frees the name of a PNG's profile
+twice.
 """
 
 from __future__ import annotations
@@ -21,6 +22,12 @@ from engine.video.read.heif import Heif, HeifDamaged
 from engine.video.read.image_headers import EXR_MARK, HEADER_BYTES, Attributes, exr_header
 
 _log = logging.getLogger(__name__)
+_END_OF_FILE = 1 << 62
+_BMP_PROFILE = b"DEBM"  # a colour space that is embedded
+_PSD_DOTS, _PSD_PROFILE, _PSD_EXIF, _PSD_ASPECT = 1005, 1039, 1058, 1064  # numbers of resources
+_OTHERS_OF_PSD = {1028: "iptc", 1060: "xmp"}
+_XMP_UUID = bytes.fromhex("be7acfcb97a942e89c71999491e3afac")
+_EXIF_UUID = b"JpgTiffExif->JP2"
 _PNG = b"\x89PNG\r\n\x1a\n"
 _MOST_BYTES = 1 << 24  # of a profile, and of EXIF
 _MOST_CHUNKS = 1 << 16
@@ -29,6 +36,7 @@ _MOST_ASPECT = 8  # times as wide as high, or as high as wide
 _PNG_UNIT = 100_000  # of colours
 _ADOBE_RGB = (0.64, 0.33, 0.21, 0.71, 0.15, 0.06, 0.3127, 0.329)
 _SAME = 0.001
+_USUAL_GAMMA = 45_455  # 2.2, also that of Adobe RGB
 _DENSITIES = (b"\1", b"\3")  # transfers of DPX: printing density, logarithmic
 DPX_CODES, DPX_ASPECT = 801, 1628  # places: transfer and colorimetry of the first element; pixels
 OS2_HEADER = b"\x0c\0\0\0"  # length of the header of a BMP of OS/2: sizes in 16 bits, no dots
@@ -105,7 +113,8 @@ class PictureData:
             is_adobe = all(abs(a - b) < _SAME for a, b in pairs)
             values = " ".join(f"{value:.3f}" for value in self.chromaticities)
             yield Statement(kind="primaries", value="Adobe RGB" if is_adobe else values)
-        if self.gamma and not self.profile and not tags.transfer:
+        is_usual = self.gamma == _USUAL_GAMMA
+        if self.gamma and not (is_usual or self.profile or tags.transfer):
             yield Statement(kind="gamma", value=f"{_PNG_UNIT / self.gamma:.2f}")
         names = [name.decode("ascii", "replace") for name in self.attributes]
         if others := sorted({*names} - {"framesPerSecond"}):  # no sequence has a rate
@@ -147,8 +156,11 @@ def _read(file: RetryingFile) -> PictureData:
     if head.startswith(b"\xff\xd8"):
         return _of_jpeg(file)
     if head.startswith(b"BM"):
-        size = b"" if _at(file, 14, 4) == OS2_HEADER else _at(file, 38, 8)
-        return _data(b"", None, resolution=_whole(size, "<ii"))
+        return _of_bmp(file)
+    if head[:4] == b"8BPS":
+        return _of_psd(file)
+    if head[4:8] == b"jP  ":
+        return _of_jpeg_2000(file)
     if head[:4] in (b"SDPX", b"XPDS"):
         return _of_dpx(file)
     if head[:4] == EXR_MARK:
@@ -156,6 +168,81 @@ def _read(file: RetryingFile) -> PictureData:
     if head[4:8] == b"ftyp":
         return _of_heif(file)
     return _of_webp(file) if head[8:] == b"WEBP" else PictureData()
+
+
+def _of_bmp(file: RetryingFile) -> PictureData:
+    header = _at(file, 14, 124)
+    dots = b"" if header[:4] == OS2_HEADER else header[24:32]
+    place, size = _whole(header[112:120] if header[56:60] == _BMP_PROFILE else b"", "<II")
+    profile = _at(file, 14 + place, size) if size else b""
+    return _data(profile, None, resolution=_whole(dots, "<ii"))
+
+
+def _of_psd(file: RetryingFile) -> PictureData:
+    """Resources of a PSD: a mark, a number, a name and data, each padded to an even size."""
+    start = 26 + 4 + int.from_bytes(_at(file, 26, 4), "big")
+    data = _at(file, start + 4, int.from_bytes(_at(file, start, 4), "big"))
+    found, at = dict[int, bytes](), 0
+    while data[at : at + 4] == b"8BIM" and len(data) > at + 6:
+        number = int.from_bytes(data[at + 4 : at + 6], "big")
+        at += 6 + (data[at + 6] // 2 + 1) * 2
+        size = int.from_bytes(data[at : at + 4], "big")
+        found[number] = data[at + 4 : at + 4 + size]
+        at += 4 + size + size % 2
+    also = {name for number, name in _OTHERS_OF_PSD.items() if number in found}
+    dots = found.get(_PSD_DOTS, b"")  # for an inch, in units of 1/65536
+    inches = _whole(dots[:4] + dots[8:12], ">II")
+    across, down = (round(Fraction(dots, 1 << 16) * PER_METRE[2]) for dots in inches)
+    result = _data(
+        found.get(_PSD_PROFILE, b""), _exif(found.get(_PSD_EXIF, b"")), also, (across, down)
+    )
+    aspect = found.get(_PSD_ASPECT, b"")
+    ratio = struct.unpack(">d", aspect[4:12])[0] if len(aspect) >= 12 else 1.0
+    return replace(result, pixel_aspect=_aspect(ratio))
+
+
+def _of_jpeg_2000(file: RetryingFile) -> PictureData:
+    """Boxes of a JPEG 2000 file: profile, resolution, XMP and EXIF."""
+    profile = exif = b""
+    also, resolution = set[str](), (0, 0)
+    for name, offset, size in _boxes(file, 0, _END_OF_FILE):
+        if name == b"uuid":
+            mark, data = _at(file, offset, 16), _at(file, offset + 16, max(0, size - 16))
+            also |= {"xmp"} if mark == _XMP_UUID else set()
+            exif = data.removeprefix(_EXIF_MARK) if mark == _EXIF_UUID else exif
+        elif name == b"xml ":
+            also.add("text-entries")
+        for below, place, count in _boxes(file, offset, offset + size) if name == b"jp2h" else ():
+            data = _at(file, place, count)
+            if below == b"colr" and data[:1] in (b"\2", b"\3"):
+                profile = data[3:]
+            elif below == b"res ":
+                resolution = _resolution_of_boxes(data[8:])
+    return _data(profile, _exif(exif), also, resolution)
+
+
+def _resolution_of_boxes(data: bytes) -> tuple[int, int]:
+    """Dots per metre across and down: two fractions, down first, and their powers of ten."""
+    if len(data) < 10:
+        return 0, 0
+    *parts, power_down, power_across = struct.unpack(">4H2b", data[:10])
+    if not parts[1] or not parts[3]:
+        return 0, 0
+    down, across = Fraction(*parts[:2]), Fraction(*parts[2:])
+    return round(across * Fraction(10) ** power_across), round(down * Fraction(10) ** power_down)
+
+
+def _boxes(file: RetryingFile, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:
+    """Name, offset and size of the contents of boxes."""
+    for _ in range(_MOST_CHUNKS):
+        head = _at(file, at, 16) if at + 8 <= end else b""
+        size, name, start = int.from_bytes(head[:4], "big"), head[4:8], 8
+        if size == 1:
+            size, start = int.from_bytes(head[8:16], "big"), 16
+        if size < start:  # 0 goes to the end of the file, as the pixels do
+            return
+        yield name, at + start, size - start
+        at += size
 
 
 def _of_heif(file: RetryingFile) -> PictureData:
@@ -194,6 +281,7 @@ def _of_png(file: RetryingFile) -> PictureData:
         elif name == b"IEND":
             break
     found = _data(profile, _exif(exif), also, dots, has_unit=unit == b"\1")
+    colours, gamma = colours or found.chromaticities, gamma or found.gamma
     return replace(found, chromaticities=colours, gamma=gamma)
 
 
@@ -241,7 +329,7 @@ def _of_exr(file: RetryingFile) -> PictureData:
         _log.info("Attributes are left out: %s", err)
         return PictureData()
     return PictureData(
-        pixel_aspect=_aspect(Fraction(header.pixel_aspect).limit_denominator(1000)),
+        pixel_aspect=_aspect(header.pixel_aspect),
         chromaticities=header.chromaticities,
         attributes=header.others,
     )
@@ -255,9 +343,10 @@ def _of_dpx(file: RetryingFile) -> PictureData:
     return PictureData(pixel_aspect=_aspect(aspect), codes=_at(file, DPX_CODES, 2))
 
 
-def _aspect(stated: Fraction) -> Fraction:
+def _aspect(stated: float | Fraction) -> Fraction:
     """A shape of pixels, if it is plausible."""
-    return stated if 1 / _MOST_ASPECT <= stated <= _MOST_ASPECT else Fraction(1)
+    is_plausible = 1 / _MOST_ASPECT <= stated <= _MOST_ASPECT
+    return Fraction(stated).limit_denominator(1000) if is_plausible else Fraction(1)
 
 
 def _chunks(file: RetryingFile, *, start: int, order: str) -> Iterator[tuple[bytes, int, int]]:
@@ -344,9 +433,12 @@ def _data(
         resolution = exif.resolution if has_unit else exif.ratio
     if not all(0 < dots < _MOST_DOTS for dots in resolution):
         resolution = (0, 0)
+    is_adobe = exif is not None and exif.has_adobe_rgb and not profile
     return PictureData(
         profile=profile,
         exif=exif,
+        chromaticities=_ADOBE_RGB if is_adobe else (),
+        gamma=_USUAL_GAMMA if is_adobe else 0,
         turn=turn,
         resolution=resolution[::-1] if turn[0] in (90, 270) else resolution,
         has_unit=has_unit,

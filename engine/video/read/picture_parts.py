@@ -159,8 +159,9 @@ def _in_psd(file: RetryingFile) -> dict[str, int]:
     at = 26
     for _ in range(2):
         at += 4 + int.from_bytes(_at(file, at, 4), "big")
+    has_layers = any(_at(file, at, 4))  # else the whole image follows
     count = int.from_bytes(_at(file, at + 8, 2), "big", signed=True)  # below 0: with merged alpha
-    return {"layers": abs(count)} if abs(count) > 1 else {}
+    return {"layers": abs(count)} if has_layers and abs(count) > 1 else {}
 
 
 def _in_exr(file: RetryingFile) -> dict[str, int]:

@@ -204,9 +204,11 @@ def _probe_film(path: Path, chosen: int) -> MediaInfo:
         if video.duration is None and container.duration:
             video = replace(video, duration=Fraction(container.duration, av.time_base))
         name = container.format.name
+        stated = stream_statements(container, stream.index)
         is_still = name in _STILL_CONTAINERS or name.endswith("_pipe")
         if is_still:
             data = _picture_data(path)
+            stated = (*stated, *data.statements(video.tags))
             video = replace(
                 video,
                 profile=data.colour_space,
@@ -231,7 +233,7 @@ def _probe_film(path: Path, chosen: int) -> MediaInfo:
             start=clock_start(container, foreign),
             video_stream=chosen,
             is_cut_short=is_truncated(path),
-            statements=stream_statements(container, stream.index),
+            statements=stated,
         )
         if is_image and media.streams:  # an icon in several sizes
             others = Statement(kind="images", value=str(len(media.streams)))

@@ -150,7 +150,8 @@ def _with_source_data(picture: bytes, media: MediaInfo, plan: Plan, pts: int) ->
     data, path = PictureData(), media.path
     if media.kind == "sequence":
         path = sequence_file(media.pattern, media.first_number + pts)
-    if media.kind != "video" and not media.holds_latents:
+    is_animation = media.container in ("apng", "gif")
+    if (media.kind != "video" or is_animation) and not media.holds_latents:
         with reading(path):
             data = read_picture_data(path)
     return with_picture_data(picture, kept(data, plan.picture), plan.picture.size)

@@ -15,6 +15,7 @@ from engine.video.read.picture_parts import parts_beside
 from engine.video.read.probe import probe
 from engine.video.write.statements import StatedResult, statement_notices
 from tests.helpers.clips import make_clip, number_picture
+from tests.helpers.photographs import a_psd
 
 
 def _image(number: int = 5, mode: str = "RGB") -> Image.Image:
@@ -173,3 +174,8 @@ def test_channels_and_further_images_of_exr_are_named(tmp_path: Path) -> None:
     assert [(one.kind, one.value) for one in parts_beside(path, "exr")] == [("images", "1")]
     path.write_bytes(b"v/1\x01\x02\x10\0\0" + header(b"R"))
     assert parts_beside(path, "exr") == ()
+
+
+def test_a_psd_without_layers_has_none(tmp_path: Path) -> None:
+    path = a_psd(tmp_path / "a.psd", {})
+    assert parts_beside(path, "psd") == ()
