@@ -149,6 +149,9 @@ def _allowed(name: str, source: VideoInfo, result: VideoInfo, plan: PicturePlan 
     was = getattr(source.tags, name)
     planned = getattr(plan.tags, name) if plan is not None else None
     is_converted = (source.chroma in _NO_MATRIX) != (result.chroma in _NO_MATRIX)
+    is_alone = name == "transfer" and not source.tags.primaries and result.codec == "png"
+    if is_alone and was == "iec61966-2-1":
+        return {was, "bt470m"}  # PNG states it as a gamma beside primaries without a name
     if was and not (is_converted and name in ("matrix", "range")):
         return {was}
     if planned:

@@ -19,7 +19,7 @@ from engine.video.read.picture_data import DPX_CODES, PictureData
 
 _PNG_HEAD = 8 + 25  # bytes: its mark and the chunk IHDR, which comes first
 _SPACES = {"rgb": "RGB", "gray": "GRAY"}
-_OTHER_COLOURS = (b"sRGB", b"gAMA", b"cHRM", b"cICP")
+_OTHER_COLOURS = (b"sRGB", b"gAMA", b"cHRM")
 _HDR_TRANSFERS = (16, 18)  # PQ and HLG in ITU-T H.273
 _UNDEFINED = 7
 
@@ -91,8 +91,9 @@ def _in_png(file: bytes, data: PictureData) -> bytes:
 def _is_replaced(chunk: bytes, data: PictureData) -> bool:
     """Whether data take the place of what a chunk states; a profile cannot state PQ and HLG."""
     name = chunk[4:8]
-    states_hdr = name == b"cICP" and chunk[9] in _HDR_TRANSFERS
-    by_profile = name in _OTHER_COLOURS and not states_hdr
+    if name == b"cICP":  # it would count in place of all others
+        return bool(data.profile or data.chromaticities) and chunk[9] not in _HDR_TRANSFERS
+    by_profile = name in _OTHER_COLOURS
     replaced = {b"pHYs": any(data.resolution), b"gAMA": data.gamma, b"cHRM": data.chromaticities}
     return (bool(data.profile) and by_profile) or bool(replaced.get(name))
 

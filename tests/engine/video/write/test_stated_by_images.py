@@ -95,6 +95,7 @@ def test_primaries_without_a_name_are_kept_or_named(tmp_path: Path) -> None:
     output, said = job(source, tmp_path / "b.png")
     assert said == []
     assert struct.pack(">8I", *ADOBE) in output.read_bytes()
+    assert b"cICP" not in output.read_bytes(), "it would count in their place"
     output, said = job(source, tmp_path / "b.exr")
     assert said == []
     red, blue = exr_header(output.read_bytes()).chromaticities[:2], (0.64, 0.33)
