@@ -34,6 +34,7 @@ class ExrHeader:
     others: Attributes = field(default_factory=dict)  # beside these, and how pixels are stored
     channels: int = 0  # channels that are neither colours nor alpha
     parts: int = 1  # images in the file
+    has_overscan: bool = False  # there are pixels outside of what is shown
 
 
 def exr_header(data: bytes) -> ExrHeader:
@@ -61,7 +62,18 @@ def exr_header(data: bytes) -> ExrHeader:
         others={n: one for n, one in found.items() if n not in _OF_THE_FILE | {b"chromaticities"}},
         channels=len(channels - _COLOURS),
         parts=parts,
+        has_overscan=_has_overscan(found),
     )
+
+
+def _has_overscan(found: Attributes) -> bool:
+    """Whether the window of the pixels reaches beyond the one that is shown."""
+    windows = [found.get(name, (b"", b""))[1] for name in (b"dataWindow", b"displayWindow")]
+    if [len(one) for one in windows] != [16, 16]:
+        return False
+    data, shown = (struct.unpack("<4i", one) for one in windows)
+    margins = (shown[0] - data[0], shown[1] - data[1], data[2] - shown[2], data[3] - shown[3])
+    return any(margin > 0 for margin in margins)
 
 
 def with_attributes(

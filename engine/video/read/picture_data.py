@@ -1,8 +1,8 @@
 """Data of an image besides its pixels: colour profile (ICC), EXIF, resolution, primaries.
 
-Read from PNG, JPEG, WebP, TIFF, HEIF (HEIC, AVIF), PSD, JPEG 2000, BMP, EXR and DPX. TRAP: not
-from frames of PyAV 18.1, whose `side_data` cannot name EXIF, and frees the name of a PNG's profile
-twice.
+Read from PNG, JPEG, WebP, TIFF, HEIF (HEIC, AVIF), PSD, JPEG 2000, BMP, EXR, DPX and
+Radiance. TRAP: not from frames of PyAV 18.1, whose `side_data` cannot name EXIF, and frees the name
+of a PNG's profile twice.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 import struct
 import zlib
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -22,6 +23,7 @@ from engine.video.read.heif import Heif, HeifDamaged
 from engine.video.read.image_headers import EXR_MARK, HEADER_BYTES, Attributes, exr_header
 
 _log = logging.getLogger(__name__)
+_RADIANCE = b"#?RADIANCE"
 _END_OF_FILE = 1 << 62
 _BMP_PROFILE = b"DEBM"  # a colour space that is embedded
 _PSD_DOTS, _PSD_PROFILE, _PSD_EXIF, _PSD_ASPECT = 1005, 1039, 1058, 1064  # numbers of resources
@@ -165,6 +167,8 @@ def _read(file: RetryingFile) -> PictureData:
         return _of_dpx(file)
     if head[:4] == EXR_MARK:
         return _of_exr(file)
+    if head.startswith(_RADIANCE):
+        return _of_radiance(file)
     if head[4:8] == b"ftyp":
         return _of_heif(file)
     return _of_webp(file) if head[8:] == b"WEBP" else PictureData()
@@ -333,6 +337,17 @@ def _of_exr(file: RetryingFile) -> PictureData:
         chromaticities=header.chromaticities,
         attributes=header.others,
     )
+
+
+def _of_radiance(file: RetryingFile) -> PictureData:
+    """Lines of text in front of the pixels: of primaries x and y of red, green, blue and white."""
+    for line in _at(file, 0, 4096).partition(b"\n\n")[0].splitlines():
+        name, _, text = line.partition(b"=")
+        with suppress(ValueError):
+            values = tuple(map(float, text.split()))
+            if name == b"PRIMARIES" and len(values) == 8:
+                return PictureData(chromaticities=values)
+    return PictureData()
 
 
 def _of_dpx(file: RetryingFile) -> PictureData:

@@ -35,7 +35,7 @@ def parts_beside(path: Path, codec: str) -> tuple[Statement, ...]:
     """Everything of a picture's file that is no part of its result, by kind and number.
 
     Kinds: "pages", "layers", "channels", "images", "mattes", "depth-map", "gain-map",
-    "motion-video". Thumbnails do not count.
+    "motion-video", "overscan". Thumbnails do not count.
 
     Args:
         path: The picture.
@@ -170,6 +170,7 @@ def _in_exr(file: RetryingFile) -> dict[str, int]:
     except ValueError:
         return {}
     found = {"channels": header.channels, "images": header.parts - 1}
+    found["overscan"] = int(header.has_overscan)
     return {kind: count for kind, count in found.items() if count}
 
 

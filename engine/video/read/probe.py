@@ -17,7 +17,7 @@ from engine.core.geometry import Margins, Size
 from engine.core.units import ratio_text
 from engine.protocol.media import Change, ChangeKind, ColourTags, MediaInfo, Statement, VideoInfo
 from engine.video.colour_tags import chroma_location, hdr_of, primaries_of, tags_of
-from engine.video.planes import layout_of
+from engine.video.planes import has_clipped, layout_of
 from engine.video.read.chapter_order import chapter_order
 from engine.video.read.clock import FrameTimes
 from engine.video.read.images import (
@@ -113,7 +113,7 @@ def probe(path: Path, video_stream: int = -1) -> MediaInfo:
 
 
 def _probe_picture(path: Path, codec: str) -> MediaInfo:
-    video = _picture_info(path, codec, 1)
+    video, stated = _picture_info(path, codec, 1)
     return MediaInfo(
         path=path,
         kind="image",
@@ -121,21 +121,16 @@ def _probe_picture(path: Path, codec: str) -> MediaInfo:
         bytes=check_readable(path),
         video=video,
         is_cut_short=is_truncated(path),
-        statements=_statements_of_picture(path, codec, video.tags),
+        statements=stated,
     )
-
-
-def _statements_of_picture(path: Path, codec: str, tags: ColourTags) -> tuple[Statement, ...]:
-    with reading(path):
-        parts, data = parts_beside(path, codec), read_picture_data(path)
-    return (*parts, *data.statements(tags))
 
 
 def _probe_sequence(pattern: str, first: int, count: int) -> MediaInfo:
     path = sequence_file(pattern, first)
     codec = picture_codec(path)
     files = [sequence_file(pattern, first + index) for index in range(count)]
-    video, findings = with_later_images(_picture_info(path, codec, count), files)
+    first_one, stated = _picture_info(path, codec, count)
+    video, findings = with_later_images(first_one, files)
     return MediaInfo(
         path=path,
         kind="sequence",
@@ -145,11 +140,11 @@ def _probe_sequence(pattern: str, first: int, count: int) -> MediaInfo:
         pattern=pattern,
         first_number=first,
         findings=findings,
-        statements=_statements_of_picture(path, codec, video.tags),
+        statements=stated,
     )
 
 
-def _picture_info(path: Path, codec: str, count: int) -> VideoInfo:
+def _picture_info(path: Path, codec: str, count: int) -> tuple[VideoInfo, tuple[Statement, ...]]:
     frame = read_picture(path, codec)
     layout = layout_of(frame.format.name)
     data = _picture_data(path)
@@ -160,7 +155,7 @@ def _picture_info(path: Path, codec: str, count: int) -> VideoInfo:
         tags = replace(tags, primaries=primaries_of(data.chromaticities))
     if layout.is_float and tags.transfer == "linear":  # as `planes_of` reads it
         tags = replace(tags, transfer="iec61966-2-1")
-    return VideoInfo(
+    video = VideoInfo(
         index=0,
         codec=codec,
         size=Size(frame.width, frame.height),
@@ -182,6 +177,10 @@ def _picture_info(path: Path, codec: str, count: int) -> VideoInfo:
         profile=data.colour_space,
         has_exif=data.says_anything,
     )
+    with reading(path):
+        parts = parts_beside(path, codec)
+    clipped = (Statement(kind="beyond"),) if layout.is_float and has_clipped(frame) else ()
+    return video, (*parts, *data.statements(tags), *clipped)
 
 
 def _picture_data(path: Path) -> PictureData:

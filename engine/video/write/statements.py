@@ -26,6 +26,7 @@ _NAMED = frozenset(
         *("hdr-vivid", "ambient-viewing", "icc-profile", "pan-scan", "lcevc", "reference-displays"),
         *("stream-group", "view-id", "exif", "xmp", "iptc", "text-entries", "resolution"),
         *("pixel-ratio", "primaries", "gamma", "attributes", "densities"),
+        "beyond",
     }
     | PARTS
 )
@@ -161,6 +162,8 @@ def has_own_colours(statement: Statement) -> bool:
 def _case_of(statement: Statement, result: StatedResult) -> str:
     if statement.kind in PARTS:
         return "parts"
+    if statement.kind == "beyond":
+        return "beyond"
     if result.container not in CONTAINERS and statement.kind not in _IMAGES_WITH:
         return "pictures"
     if statement.kind in ("primaries", "gamma", "densities"):

@@ -179,3 +179,17 @@ def test_channels_and_further_images_of_exr_are_named(tmp_path: Path) -> None:
 def test_a_psd_without_layers_has_none(tmp_path: Path) -> None:
     path = a_psd(tmp_path / "a.psd", {})
     assert parts_beside(path, "psd") == ()
+
+
+def test_overscan_of_exr_is_named(tmp_path: Path) -> None:
+    def window(name: bytes, *sides: int) -> bytes:
+        return name + b"\0box2i\0" + struct.pack("<I4i", 16, *sides)
+
+    shown, path = window(b"displayWindow", 0, 0, 31, 15), tmp_path / "a.exr"
+    for sides, is_larger in (
+        ((0, 0, 31, 15), False),
+        ((-4, 0, 31, 15), True),
+        ((4, 4, 8, 8), False),
+    ):
+        path.write_bytes(b"v/1\x01\x02\0\0\0" + shown + window(b"dataWindow", *sides) + b"\0")
+        assert [one.kind for one in parts_beside(path, "exr")] == ["overscan"] * is_larger

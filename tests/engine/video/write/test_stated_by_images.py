@@ -41,13 +41,18 @@ def failures(source: Path, output: Path) -> list[str]:
     return [check.code for check in verify(source, output).checks if not check.passed]
 
 
-def an_exr(path: Path, *, chromaticities: tuple[float, ...] = (), **others: str) -> Path:
+def an_exr(
+    path: Path, *, chromaticities: tuple[float, ...] = (), brightest: float = 0, **others: str
+) -> Path:
     """An EXR image of 32x16."""
     encoder: Any = CodecContext.create("exr", "w")
     encoder.width, encoder.height, encoder.pix_fmt = 32, 16, "gbrpf32le"
     encoder.time_base = Fraction(1, 25)
     frame = VideoFrame.from_ndarray(np.asarray(number_picture(5, 32, 16)), format="rgb24")
-    data = b"".join(map(bytes, encoder.encode(frame.reformat(format="gbrpf32le"))))
+    frame = frame.reformat(format="gbrpf32le")
+    if brightest:
+        frame.planes[0].update(np.full((16, frame.planes[0].line_size // 4), brightest, "<f4"))
+    data = b"".join(map(bytes, encoder.encode(frame)))
     texts = {name.encode(): (b"string", value.encode()) for name, value in others.items()}
     path.write_bytes(with_attributes(data, texts, chromaticities))
     return path
@@ -212,3 +217,19 @@ def test_a_shape_that_the_user_chose_takes_the_place_of_the_resolution(
     output, said = job(tmp_path / "a.png", tmp_path / f"b.{kind}", aspect="4:3")
     assert said == ["statement-left-out.resolution"]
     assert float(read_picture_data(output).aspect_of_video) == pytest.approx(2 / 3, abs=1e-3)
+
+
+def test_values_beyond_white_are_named_before_the_start(tmp_path: Path) -> None:
+    source = an_exr(tmp_path / "a.exr", brightest=3.0)
+    assert job(source, tmp_path / "b.exr")[1] == ["statement-left-out.beyond"]
+    assert job(source, tmp_path / "b.png")[1] == ["statement-left-out.beyond"]
+    assert probe(an_exr(tmp_path / "c.exr")).statements == ()
+
+
+def test_primaries_of_radiance_images_are_stated(tmp_path: Path) -> None:
+    pixels = np.full((16, 32, 4), 128, np.uint8)
+    head = f"#?RADIANCE\nPRIMARIES={' '.join(map(str, P3))}\nFORMAT=32-bit_rle_rgbe\n\n"
+    source = tmp_path / "a.hdr"
+    source.write_bytes(f"{head}-Y 16 +X 32\n".encode() + pixels.tobytes())
+    assert probe(source).video.tags.primaries == "smpte432"
+    assert probe(job(source, tmp_path / "b.png")[0]).video.tags.primaries == "smpte432"
