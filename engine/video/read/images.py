@@ -41,7 +41,7 @@ from engine.video.read.media_file import (
     check_size,
     translated,
 )
-from engine.video.read.picture_data import OS2_HEADER
+from engine.video.read.picture_data import OS2_HEADER, read_picture_data
 from engine.video.read.picture_parts import is_camera_raw
 from engine.video.read.stream_info import has_alpha
 
@@ -337,15 +337,21 @@ def sequence_file(pattern: str, number: int) -> Path:
     return path.with_name(f"{start}{number:0{width}d}{end}")
 
 
-def with_later_images(video: VideoInfo, files: Sequence[Path]) -> tuple[VideoInfo, Findings | None]:
+def with_later_images(
+    video: VideoInfo, files: Sequence[Path]
+) -> tuple[VideoInfo, Findings | None, frozenset[str]]:
     """A sequence with the transparency, colour and bits of any image, and its changes of size.
+
+    Its third part names what later images state and no result has, as `PictureData.also`.
 
     Args:
         video: Properties of the first image.
         files: All images, in order.
     """
-    sizes = Counter([video.size])
-    for frame in _sample_of(files, video.size):
+    sizes, also = Counter([video.size]), frozenset[str]()
+    for file, frame in _sample_of(files, video.size):
+        with suppress(OSError):
+            also |= read_picture_data(file).also
         sizes[Size(frame.width, frame.height)] += 1
         layout = layout_of(frame.format.name)
         before = _CHROMAS.index(video.chroma), video.bit_depth
@@ -365,18 +371,19 @@ def with_later_images(video: VideoInfo, files: Sequence[Path]) -> tuple[VideoInf
         for size, count in sizes.items()
         if size != video.size
     )
-    return video, Findings(changes=changes) if changes else None
+    return video, Findings(changes=changes) if changes else None, also
 
 
-def _sample_of(files: Sequence[Path], size: Size) -> Iterator[av.VideoFrame]:
+def _sample_of(files: Sequence[Path], size: Size) -> Iterator[tuple[Path, av.VideoFrame]]:
     """Images all over a sequence but its first one; those that cannot be read are left out.
 
     As many as a second decodes: a count, unlike a time, gives the same answer everywhere.
     """
     count = min(MOST_LOOKS, _MOST_PIXELS // size.pixels, len(files)) - 1
     for number in range(1, count + 1):
+        file = files[(len(files) - 1) * number // count]
         with suppress(InputError):
-            yield read_picture(files[(len(files) - 1) * number // count])
+            yield file, read_picture(file)
 
 
 def _parts_of(name: str) -> tuple[str, int, str] | None:

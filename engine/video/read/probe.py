@@ -130,7 +130,8 @@ def _probe_sequence(pattern: str, first: int, count: int) -> MediaInfo:
     codec = picture_codec(path)
     files = [sequence_file(pattern, first + index) for index in range(count)]
     first_one, stated = _picture_info(path, codec, count)
-    video, findings = with_later_images(first_one, files)
+    video, findings, also = with_later_images(first_one, files)
+    later = sorted(also - {one.kind for one in stated})
     return MediaInfo(
         path=path,
         kind="sequence",
@@ -140,7 +141,7 @@ def _probe_sequence(pattern: str, first: int, count: int) -> MediaInfo:
         pattern=pattern,
         first_number=first,
         findings=findings,
-        statements=stated,
+        statements=(*stated, *(Statement(kind=kind) for kind in later)),
     )
 
 

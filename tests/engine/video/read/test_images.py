@@ -7,6 +7,7 @@ import av
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from engine.core.errors import SourceMissing, TruncatedMedia, UnreadableMedia, UnsupportedMedia
 from engine.core.geometry import Size
@@ -323,3 +324,12 @@ def test_transparency_that_the_look_at_a_sequence_misses_is_a_problem(
     with FrameReader(media) as reader:
         list(reader)
     assert [problem.code for problem in reader.problems] == ["reading.alpha-lost"]
+
+
+def test_texts_of_later_images_are_stated(tmp_path: Path) -> None:
+    text = PngInfo()
+    text.add_text("Title", "A hill")
+    for number in range(3):
+        how = {"pnginfo": text} if number == 1 else {}
+        Image.fromarray(number_picture(3, 32, 32)).save(tmp_path / f"{number}.png", **how)
+    assert [one.kind for one in probe(tmp_path).statements] == ["text-entries"]

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from engine.core.geometry import Size
+from engine.scripting import upscale
 from engine.settings.schema import JobSettings
 from engine.verification.verify import verify
 from engine.video.read.picture_data import read_picture_data
@@ -96,8 +97,10 @@ def test_each_picture_of_a_sequence_keeps_its_own(tmp_path: Path) -> None:
         exif = an_exif()
         exif[MAKER] = f"maker {number}"
         make_photograph(tmp_path / "in" / f"shot_{number:04d}.png", exif=exif)
-    output = job(tmp_path / "in", tmp_path / "out_%04d.png", model="none", scale=1)
-    for number, path in enumerate(sorted(output.parent.glob("out*/*.png"))):
+    report = upscale(tmp_path / "in", tmp_path / "out_%04d.png", model="none", scale=1)
+    files = sorted(report.output.iterdir())
+    assert len(files) == 3
+    for number, path in enumerate(files):
         with Image.open(path) as found:
             assert found.getexif()[MAKER] == f"maker {number}"
 
