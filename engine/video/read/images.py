@@ -29,7 +29,7 @@ from engine.core.geometry import Size
 from engine.core.messages import message
 from engine.protocol.media import Change, Chroma, Findings, VideoInfo
 from engine.video.colour_tags import tags_of
-from engine.video.planes import layout_of
+from engine.video.planes import PixelLayout, layout_of, planar_format
 from engine.video.read.decoder import CHECKED, LOSSLESS, FrameDecoder
 from engine.video.read.frames import PlanarFrame
 from engine.video.read.heif import Heif, HeifCutShort, HeifDamaged, HeifUnknown
@@ -353,16 +353,14 @@ def with_later_images(
         with suppress(OSError):
             also |= read_picture_data(file).also
         sizes[Size(frame.width, frame.height)] += 1
-        layout = layout_of(frame.format.name)
-        before = _CHROMAS.index(video.chroma), video.bit_depth
-        if (_CHROMAS.index(layout.chroma), layout.bit_depth) > before:
-            video = replace(
-                video,
-                pixel_format=frame.format.name,
-                chroma=layout.chroma,
-                bit_depth=layout.bit_depth,
-                tags=tags_of(None, frame),
-            )
+        name, layout = frame.format.name, layout_of(frame.format.name)
+        chroma = max(video.chroma, layout.chroma, key=_CHROMAS.index)
+        bits = max(video.bit_depth, layout.bit_depth)
+        if (chroma, bits) != (video.chroma, video.bit_depth):
+            if (chroma, bits) != (layout.chroma, layout.bit_depth):
+                name = planar_format(PixelLayout(chroma=chroma, bit_depth=bits, has_alpha=False))
+            tags = tags_of(None, frame) if chroma == layout.chroma else video.tags
+            video = replace(video, pixel_format=name, chroma=chroma, bit_depth=bits, tags=tags)
         if has_alpha([frame], video.codec):
             video = replace(video, has_alpha=True)
     taken = str(video.size)

@@ -283,6 +283,7 @@ def test_a_sequence_has_transparency_colour_and_bits_of_any_of_its_images(tmp_pa
         "clear": ([colour, clear], "rgb", 8, True),
         "colour": ([colour.convert("L"), colour], "rgb", 8, False),
         "deep": ([colour.convert("L"), deep], "gray", 16, False),
+        "deep, then colour": ([deep, colour], "rgb", 16, False),
     }
     for name, (made, chroma, bits, is_clear) in cases.items():
         for number, image in enumerate(made):
