@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
+from engine.core.file_access import reading
 from engine.core.messages import Message, alternatives, clauses, message
 from engine.planner.target import WHOLE, Part
 from engine.protocol.media import (
@@ -22,12 +23,14 @@ from engine.protocol.plan import PicturePlan, Plan
 from engine.protocol.report import Check
 from engine.verification.frames import FrameComparison
 from engine.video.colour_tags import assumed_matrix, assumed_range
+from engine.video.read.picture_data import read_picture_data
 from engine.video.read.statements import with_statements
-from engine.video.write.codecs import STATING_COLOURS
+from engine.video.write.codecs import STATED_TAGS
 from engine.video.write.containers import CONTAINERS, Container, source_family
 from engine.video.write.picture_data import HOLDING_DATA, is_true_of
 from engine.video.write.statements import StatedResult, name_of
 
+_ASPECT = 0.0005  # rounding of the shape of pixels, in images
 _SHAPE = 0.01  # tolerance of the aspect ratio as seen
 _CHAPTER_S = 0.05  # tolerance of the start of a chapter
 _SLIVER_S = Fraction(1, 500)  # what is left of a chapter at the edge of a part
@@ -46,8 +49,13 @@ _NO_MATRIX = ("rgb", "gray")  # a result with a matrix needs other tags
 _TAGS = ("matrix", "range", "primaries", "transfer")
 
 
-def size_check(source: VideoInfo, result: VideoInfo, plan: PicturePlan | None) -> Check:
+def size_check(source: VideoInfo, output: MediaInfo, plan: PicturePlan | None) -> Check:
     """Size, sample aspect ratio, rotation and alpha: as planned, else as the source is seen."""
+    result = output.video
+    if (plan or source).sample_aspect != 1 and result.codec in HOLDING_DATA:
+        with reading(output.path):  # stated by its resolution, which is no shape in other images
+            data = read_picture_data(output.path)
+        result = replace(result, sample_aspect=data.aspect_of_video)
     fault = _planned_fault(result, plan) if plan is not None else _shape_fault(source, result)
     if (plan or source).has_alpha and not result.has_alpha:
         fault = fault or message("check.size.alpha")
@@ -70,7 +78,7 @@ def _seen(video: VideoInfo) -> str | Message:
 def _planned_fault(result: VideoInfo, plan: PicturePlan) -> Message | None:
     if result.size != plan.size:
         return message("check.size.other", result=result.size, planned=plan.size)
-    if result.sample_aspect != plan.sample_aspect:
+    if abs(result.sample_aspect / plan.sample_aspect - 1) > _ASPECT:
         aspect = plan.sample_aspect
         return message("check.size.aspect", result=result.sample_aspect, planned=aspect)
     if (result.rotation, result.is_mirrored) != (plan.rotation, plan.is_mirrored):
@@ -96,13 +104,13 @@ def _seen_shape(video: VideoInfo) -> Fraction:
 def tags_check(source: VideoInfo, result: MediaInfo, plan: PicturePlan | None) -> Check:
     """Matrix, range, primaries and transfer: the source's, or where it has none a fair guess.
 
-    A picture file cannot carry them all: of PNG the last two are compared, unless it has a profile.
+    A picture file cannot carry them all: `STATED_TAGS` are compared, unless it has a profile.
     """
     names: tuple[str, ...] = _TAGS
     is_picture = result.kind != "video"
     if is_picture:
-        is_able = result.video.codec in STATING_COLOURS and not result.video.profile
-        names = tuple(name for name in _TAGS[2:] if is_able and getattr(source.tags, name))
+        able = () if result.video.profile else STATED_TAGS.get(result.video.codec, ())
+        names = tuple(name for name in able if getattr(source.tags, name))
         if not names:
             return Check(code="tags", passed=True, message=message("check.tags.pictures"))
     faults = []
@@ -141,6 +149,9 @@ def _allowed(name: str, source: VideoInfo, result: VideoInfo, plan: PicturePlan 
     was = getattr(source.tags, name)
     planned = getattr(plan.tags, name) if plan is not None else None
     is_converted = (source.chroma in _NO_MATRIX) != (result.chroma in _NO_MATRIX)
+    is_alone = name == "transfer" and not source.tags.primaries and result.codec == "png"
+    if is_alone and was == "iec61966-2-1":
+        return {was, "bt470m"}  # PNG states it as a gamma beside primaries without a name
     if was and not (is_converted and name in ("matrix", "range")):
         return {was}
     if planned:
@@ -342,7 +353,11 @@ def statements_check(
     place = (
         StatedResult.of_plan(plan)
         if plan is not None
-        else replace(StatedResult.of_file(result), is_from_start=is_from_start)
+        else replace(
+            StatedResult.of_file(result),
+            is_from_start=is_from_start,
+            is_square=source.video.sample_aspect == 1,
+        )
     )
     faults, explained = list[Message](), list[Statement]()
     for one in stated:

@@ -99,7 +99,7 @@ def verify(
         count_check(frames, is_part=part != WHOLE),
         order_check(frames),
         times_check(frames, after),
-        size_check(before.video, after.video, plan.picture if plan else None),
+        size_check(before.video, after, plan.picture if plan else None),
         tags_check(before.video, after, plan.picture if plan else None),
         *_other_streams(before, after, plan, part, frames, control, must_be_whole=must_be_whole),
         statements_check(before, after, plan, frames, is_from_start=not part[0]),

@@ -42,6 +42,36 @@ _TRANSFER = _code_points(
 )
 
 
+_D65, _DCI, _C = (0.3127, 0.329), (0.314, 0.351), (0.310, 0.316)
+# x and y of red, green, blue and white (ITU-T H.273, table 2).
+CHROMATICITIES: dict[str, tuple[float, ...]] = {
+    "bt709": (0.64, 0.33, 0.30, 0.60, 0.15, 0.06, *_D65),
+    "bt470m": (0.67, 0.33, 0.21, 0.71, 0.14, 0.08, *_C),
+    "bt470bg": (0.64, 0.33, 0.29, 0.60, 0.15, 0.06, *_D65),
+    "smpte170m": (0.63, 0.34, 0.31, 0.595, 0.155, 0.07, *_D65),
+    "smpte240m": (0.63, 0.34, 0.31, 0.595, 0.155, 0.07, *_D65),
+    "film": (0.681, 0.319, 0.243, 0.692, 0.145, 0.049, *_C),
+    "bt2020": (0.708, 0.292, 0.17, 0.797, 0.131, 0.046, *_D65),
+    "smpte428": (1.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1 / 3, 1 / 3),
+    "smpte431": (0.68, 0.32, 0.265, 0.69, 0.15, 0.06, *_DCI),
+    "smpte432": (0.68, 0.32, 0.265, 0.69, 0.15, 0.06, *_D65),
+    "jedec-p22": (0.63, 0.34, 0.295, 0.605, 0.155, 0.077, *_D65),
+}
+_SAME = 0.0015  # difference of primaries that are the same
+
+
+def primaries_of(chromaticities: tuple[float, ...]) -> str:
+    """Name of primaries; "" where they have none.
+
+    Args:
+        chromaticities: x and y of red, green, blue and white; () where none are stated.
+    """
+    for name, known in CHROMATICITIES.items() if chromaticities else ():
+        if all(abs(a - b) <= _SAME for a, b in zip(chromaticities, known, strict=True)):
+            return name
+    return ""
+
+
 def tags_of(context: Any, frame: Any) -> ColourTags:
     """Tags of a decoder and its first frame; those of the frame come first.
 

@@ -176,11 +176,13 @@ def source_notices(media: MediaInfo, settings: JobSettings) -> Iterator[Notice]:
 
     The param "offers" of a notice has what helps: settings as for `with_text`, parted by ";".
     """
+    found = media.findings
+    if media.kind == "sequence" and found is not None:
+        yield from _differences(found, settings)
     if media.kind != "video" or media.holds_latents:
         return
     yield from _fields(media, settings)
     yield from _aspect(media.video, settings)
-    found = media.findings
     if found is None:
         return
     yield from _differences(found, settings)

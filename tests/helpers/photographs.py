@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import zlib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,30 @@ def an_exif(*, orientation: int = 1) -> Any:
     loaded = Image.Exif()
     loaded.load(exif.tobytes())
     return loaded
+
+
+def chunked(path: Path, chunks: dict[bytes, bytes]) -> Path:
+    """A PNG of 32x16 with chunks that no writer here makes."""
+    Image.fromarray(number_picture(5, 32, 16)).save(path)
+    added = b""
+    for name, data in chunks.items():
+        check = zlib.crc32(name + data)
+        added += struct.pack(">I", len(data)) + name + data + struct.pack(">I", check)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:33] + added + whole[33:])
+    return path
+
+
+def a_psd(path: Path, resources: dict[int, bytes]) -> Path:
+    """A PSD of 32x16 without layers."""
+    picture = number_picture(5, 32, 16)
+    blocks = b""
+    for number, data in resources.items():
+        blocks += b"8BIM" + struct.pack(">HHI", number, 0, len(data)) + data + bytes(len(data) % 2)
+    head = b"8BPS" + struct.pack(">H6xHIIHH", 1, 3, 16, 32, 8, 3) + bytes(4)
+    resources_of = struct.pack(">I", len(blocks)) + blocks
+    path.write_bytes(head + resources_of + bytes(6) + picture.transpose(2, 0, 1).tobytes())
+    return path
 
 
 def with_thumbnail(exif: Any) -> bytes:

@@ -5,11 +5,13 @@
 Each source is written by FFmpeg's own program, or by Pillow, and goes through a job without a
 model, so that pictures can be compared. The judges are ffprobe, ffmpeg and Pillow, never the
 program itself. A property that differs is red unless the plan said so before the start. Needs
-ffmpeg and ffprobe; about ten minutes on two cores.
+ffmpeg and ffprobe; about ten minutes on two cores. `--only WORDS` has only the sources whose
+description has these words.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import queue
@@ -34,6 +36,7 @@ from tools.reports.fidelity_cropping import cropped_sources
 from tools.reports.fidelity_outputs import chosen_outputs
 from tools.reports.fidelity_photographs import (
     Photograph,
+    colours_of,
     exif_fault,
     judged,
     photograph,
@@ -74,9 +77,10 @@ _SAID = {  # notice of the plan -> properties that it announces
     "exif-left-out": ("titles",),
     "times-left-out": ("times", "titles"),
     "hdr-unstated": ("colours",),
+    "gamut-unstated": ("colours",),
     "aspect-doubtful": (),
     "changes-within": ("shape", "colours"),
-    "statement-left-out": ("statements", "titles"),
+    "statement-left-out": ("statements", "titles", "colours", "shape"),
 }
 
 
@@ -299,6 +303,9 @@ def _of_colours(before: _Described, after: _Described) -> str:
     if before.photograph and before.photograph.profile:
         same = after.photograph and after.photograph.profile == before.photograph.profile
         return "" if same else "the colour profile is missing"
+    stated, found = (colours_of(one.path) for one in (before, after))
+    if lost := [name for name in stated if found.get(name, "") != stated[name]]:
+        return f"{', '.join(lost)} of the image is missing"
     pixels = (before.film["pix_fmt"], after.film["pix_fmt"])
     if after.is_still or any(one.startswith(_NO_MATRIX) for one in pixels):
         return ""  # a matrix and a range of its own
@@ -410,8 +417,12 @@ def _of_titles(before: _Described, after: _Described) -> str:
 
 
 def _of_statements(before: _Described, after: _Described) -> str:
+    if before.photograph:  # its colours and titles are judged, too
+        resolution = before.photograph.resolution
+        is_same = after.photograph and after.photograph.resolution == resolution
+        return "resolution is missing" if resolution and not is_same else ""
     if before.is_still:
-        return ""  # of a picture its colours and titles are judged
+        return ""
     old, new = (statements(one.path) for one in (before, after))
     missing = [name for name, value in old.items() if value and new.get(name) != value]
     missing += old.keys() - new.keys() - set(missing)
@@ -460,11 +471,15 @@ def page(found: Iterable[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Write the page to standard output."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--only", default="", metavar="WORDS", help="sources described so")
+    only = parser.parse_args(arguments).only
+    wanted = [source for source in all_sources() if only in source.about]
     with tempfile.TemporaryDirectory() as folder:
         found = []
-        for row in rows(all_sources(), Path(folder)):
+        for row in rows(wanted, Path(folder)):
             print(f"{row.source.about}: {row.refused or row.marks}", file=sys.stderr)
             found.append(row)
     sys.stdout.write(page(found))

@@ -120,6 +120,7 @@ def _images() -> list[Source]:
         ("transparency", "e.mkv", (*_CLEAR, *_FFV1, "-pix_fmt", "yuva420p"), "png tiff exr dpx"),
         ("HDR, PQ", "f.mkv", (*_X265, "-x265-params", "log-level=none", *_PQ), "png dpx exr"),
         ("23.976 fps", "g.mp4", (*_X264, "-r", "24000/1001"), "png"),
+        ("pixels 16:15", "h.mp4", ("-vf", "setsar=16/15", *_X264), "png tiff exr dpx"),
     ):
         made = _film(*words, sound="aac" in words)
         for kind in formats.split():

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import struct
+import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +19,12 @@ from PIL import ExifTags, Image, ImageCms, ImageOps, UnidentifiedImageError
 from tests.helpers.heif import HeifFile, box, grid
 from tools.reports.fidelity_sources import Make, Source, ffmpeg
 
+_D65 = (0.313, 0.329)
+_PRIMARIES = {12: (0.68, 0.32, 0.265, 0.69, 0.15, 0.06, *_D65)}  # Display P3, by ITU-T H.273
+_ADOBE_RGB = (31270, 32900, 64000, 33000, 21000, 71000, 15000, 6000)
 _LIKE = 1.0  # mean difference of 255: JPEG and WebP are decoded by others
 _SIDES = (ExifTags.Base.ExifImageWidth, ExifTags.Base.ExifImageHeight)
+_PNG_HEAD = 33  # bytes before the first chunk that is not needed
 _TURNED = 6  # a quarter to the right
 # Not of the picture but of its file: sides, compression, places of the pixels; what was turned.
 _OF_THE_FILE = frozenset({254, 256, 257, 258, 259, 262, 273, 274, 277, 278, 279, 282, 283, 284})
@@ -33,6 +40,7 @@ class Photograph:
     said: dict[str, Any]  # EXIF, by directory and number
     sides: tuple[int, int]  # size by EXIF; the size of the image where EXIF has none
     orientation: int
+    resolution: tuple[int, ...]  # dots per inch, or a ratio of numbers without a unit; () for none
 
     @property
     def is_marked(self) -> bool:
@@ -51,6 +59,7 @@ def photograph(path: Path) -> Photograph | None:
         with Image.open(path) as file:
             exif, profile = file.getexif(), file.info.get("icc_profile") or b""
             camera, place = (exif.get_ifd(ifd) for ifd in (ExifTags.IFD.Exif, ExifTags.IFD.GPSInfo))
+            resolution = _resolution(file.info)
             upright = ImageOps.exif_transpose(file).convert("RGB")
     except (UnidentifiedImageError, OSError):
         return None
@@ -66,7 +75,37 @@ def photograph(path: Path) -> Photograph | None:
         said=said,
         sides=tuple(camera.get(tag, side) for tag, side in zip(_SIDES, upright.size, strict=True)),
         orientation=exif.get(ExifTags.Base.Orientation, 1),
+        resolution=resolution,
     )
+
+
+def _resolution(info: Mapping[Any, Any]) -> tuple[int, ...]:
+    dots = tuple(round(one) for one in info.get("dpi", ()))
+    ratio = info.get("aspect") or info.get("resolution") or ()
+    if info.get("jfif_unit") == 0:  # Pillow then gives 72 dots
+        dots, ratio = (), info["jfif_density"]
+    numbers = tuple(round(one) for one in ratio)
+    has_dots = len(dots) == 2 and min(dots) > 1  # Pillow gives 1 where nothing is stated
+    return dots if has_dots else numbers if len(set(numbers)) == 2 else ()
+
+
+def colours_of(path: Path) -> dict[str, object]:
+    """Primaries and gamma that a PNG or EXR image states, read byte by byte."""
+    if "%" in path.name or path.suffix not in (".png", ".exr"):
+        return {}
+    data, found = path.read_bytes(), dict[str, object]()
+    if path.suffix == ".exr":
+        mark = b"chromaticities\0chromaticities\0 \0\0\0"
+        start = data.find(mark) + len(mark)
+        values = struct.unpack("<8f", data[start : start + 32]) if mark in data else ()
+        return {"primaries": tuple(round(value, 3) for value in values)} if values else {}
+    chunks = {name: data.find(name) + 4 for name in (b"cICP", b"cHRM", b"gAMA") if name in data}
+    if b"cICP" in chunks:
+        found["primaries"] = _PRIMARIES.get(data[chunks[b"cICP"]], ())
+    elif b"cHRM" in chunks:
+        white_x, white_y, *others = struct.unpack_from(">8I", data, chunks[b"cHRM"])
+        found["primaries"] = tuple(round(one / 1e5, 3) for one in (*others, white_x, white_y))
+    return found
 
 
 def pixel_fault(before: Photograph, after: Photograph) -> str:
@@ -106,7 +145,50 @@ def photographs() -> list[Source]:
         ),
         Source(about="rotated photograph of a phone, in tiles", name="tiles.heic", make=_tiled),
         Source(about="still with three pages", name="pages.tif", make=_pages),
+        *_colours(),
+        Source(about="ratio of resolutions, PNG", name="ratio.png", make=_with_ratio),
+        Source(
+            about="ratio of resolutions, to DPX",
+            name="ratio.png",
+            make=_with_ratio,
+            choices={"container": "dpx"},
+        ),
     ]
+
+
+def _colours() -> list[Source]:
+    """PNG images of wide gamuts without a profile, to all images."""
+    chunks = {
+        "Display P3": {b"cICP": bytes((12, 13, 0, 1))},
+        "Adobe RGB": {
+            b"gAMA": struct.pack(">I", 45455),
+            b"cHRM": struct.pack(">8I", *_ADOBE_RGB),
+        },
+    }
+    return [
+        Source(
+            about=f"{name} without a profile, to {kind.upper()}",
+            name="wide.png",
+            make=partial(_with_chunks, chunks=added),
+            choices={"container": kind},
+        )
+        for name, added in chunks.items()
+        for kind in ("png", "tiff", "exr", "dpx")
+    ]
+
+
+def _with_chunks(path: Path, chunks: Mapping[bytes, bytes]) -> None:
+    _test_picture().save(path)
+    added = b""
+    for name, data in chunks.items():
+        check = zlib.crc32(name + data)
+        added += struct.pack(">I", len(data)) + name + data + struct.pack(">I", check)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:_PNG_HEAD] + added + whole[_PNG_HEAD:])
+
+
+def _with_ratio(path: Path) -> None:
+    _with_chunks(path, {b"pHYs": struct.pack(">IIB", 16, 15, 0)})
 
 
 def judged(path: Path) -> Path:

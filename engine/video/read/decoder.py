@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ from engine.video.read.media_file import (
     translated,
 )
 from engine.video.read.statements import FrameStatements
-from engine.video.read.stream_info import decoder_of
+from engine.video.read.stream_info import decoder_of, has_alpha
 
 if TYPE_CHECKING:
     from av import Packet, VideoFrame
@@ -75,7 +75,7 @@ class FrameDecoder(ABC):
     def __init__(self, media: MediaInfo, *, must_be_whole: bool = False) -> None:
         self._media = media
         self._must_be_whole = must_be_whole
-        self._layout = layout_of(media.video.pixel_format)
+        self._layout = replace(layout_of(media.video.pixel_format), has_alpha=media.video.has_alpha)
         self.problems: list[Message] = []
         self.taken = array("q")
         self.left_out = array("q")
@@ -109,6 +109,8 @@ class FrameDecoder(ABC):
     def _planes(self, frame: VideoFrame) -> tuple[Plane, ...]:
         """Planes of what is shown of a frame, whatever its size or format."""
         video = self._media.video
+        if not video.has_alpha and has_alpha([frame], video.codec):
+            self.report(message("reading.alpha-lost"))
         planes = planes_of(self._uniform(frame), alpha=video.has_alpha)
         return without_margins(planes, video.chroma, video.cropped)
 

@@ -1,7 +1,8 @@
-"""Data of an image besides its pixels: colour profile (ICC), EXIF and resolution.
+"""Data of an image besides its pixels: colour profile (ICC), EXIF, resolution, primaries.
 
-Read from PNG, JPEG, WebP, TIFF and HEIF (HEIC, AVIF). TRAP: not from frames of PyAV 18.1, whose
-`side_data` cannot name EXIF, and frees the name of a PNG's profile twice.
+Read from PNG, JPEG, WebP, TIFF, HEIF (HEIC, AVIF), PSD, JPEG 2000, BMP, EXR, DPX and
+Radiance. TRAP: not from frames of PyAV 18.1, whose `side_data` cannot name EXIF, and frees the name
+of a PNG's profile twice.
 """
 
 from __future__ import annotations
@@ -9,222 +10,37 @@ from __future__ import annotations
 import logging
 import struct
 import zlib
-from array import array
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Literal
 
 from engine.core.file_access import RetryingFile
-from engine.core.geometry import Size
+from engine.protocol.media import ColourTags, Statement
+from engine.video.read.exif import MARKS, PER_METRE, PROFILE, Exif, read_exif
 from engine.video.read.heif import Heif, HeifDamaged
-
-ByteOrder = Literal["<", ">"]
-ReadAt = Callable[[int, int], bytes]  # offset, bytes: shorter at the end of the file
-
-PROFILE = 0x8773  # an ICC profile, in TIFF
-MARKS: dict[bytes, ByteOrder] = {b"II*\0": "<", b"MM\0*": ">"}
-_UNIT_BYTES = {1: 1, 2: 1, 3: 2, 4: 4, 5: 4, 6: 1, 7: 1, 8: 2, 9: 4, 10: 4, 11: 4, 12: 8, 13: 4}
-_ITEM_BYTES = {**_UNIT_BYTES, 5: 8, 10: 8}  # a fraction has two parts
-_TYPE_CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
-_SHORT, _LONG, _FRACTION = 3, 4, 5
-_MOST_TAGS, _MOST_BYTES = 1000, 1 << 24  # of a directory
-
-_ORIENTATION, _CAMERA, _PLACE = 0x0112, 0x8769, 0x8825
-_TURNS = {
-    **{1: (0, False), 2: (0, True), 3: (180, False), 4: (180, True)},
-    **{5: (90, True), 6: (90, False), 7: (270, True), 8: (270, False)},
-}
-# Tags of the first directory that speak of the picture and not of how the file stores it: title,
-# maker, model, resolution, program, date, artist, host, rating, copyright, Windows' own titles.
-_ABOUT = frozenset(
-    {0x10E, 0x10F, 0x110, 0x11A, 0x11B, 0x128, 0x131, 0x132, 0x13B, 0x13C, 0x4746, 0x4749, 0x8298}
-    | set(range(0x9C9B, 0x9CA0))
-)
-_RESOLUTION = frozenset({0x11A, 0x11B, 0x128})
-_X_RESOLUTION, _Y_RESOLUTION, _UNIT = sorted(_RESOLUTION)
-_PER_METRE = {2: Fraction(10000, 254), 3: Fraction(100)}  # units: inch, centimetre
-_WIDTH, _HEIGHT = 0xA002, 0xA003
-# Untrue of other pixels in another file: components, compression, places in the picture, pixels to
-# a millimetre of the sensor, rules of JPEG.
-_OF_THE_PIXELS = frozenset({0x9101, 0x9102, 0x9214, 0xA005, 0xA20E, 0xA20F, 0xA210, 0xA214})
-
-
-@dataclass(frozen=True, slots=True)
-class Tag:
-    """One entry: `data` is `count` items of a TIFF type, in the byte order of the file."""
-
-    kind: int
-    count: int
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exif:
-    """Tags of a picture, by their number."""
-
-    order: ByteOrder
-    # The first directory; of a TIFF file also how its pixels are stored.
-    main: Mapping[int, Tag] = field(default_factory=dict)
-    camera: Mapping[int, Tag] = field(default_factory=dict)  # exposure, lens, times
-    place: Mapping[int, Tag] = field(default_factory=dict)  # offset of the GPS positions
-
-    @property
-    def turn(self) -> tuple[int, bool]:
-        """Clockwise degrees from the stored to the seen picture, and its mirroring after that."""
-        return _TURNS.get(self._number(_ORIENTATION), (0, False))
-
-    @property
-    def says_anything(self) -> bool:
-        """Whether there is more than the file's own structure."""
-        return bool(self.camera or self.place or (_ABOUT - _RESOLUTION) & self.main.keys())
-
-    @property
-    def resolution(self) -> tuple[int, int]:
-        """Dots per metre across and down the stored picture; (0, 0) where none are stated."""
-        unit = _PER_METRE.get(self._number(_UNIT) or 2, Fraction(0))
-        across, down = (self._fraction(tag) * unit for tag in (_X_RESOLUTION, _Y_RESOLUTION))
-        return round(across), round(down)
-
-    def of_result(self, size: Size) -> Exif:
-        """Entries that stay true for an upright image of another size; without its thumbnail."""
-        camera = {n: tag for n, tag in self.camera.items() if n not in _OF_THE_PIXELS}
-        for number, side in ((_WIDTH, size.width), (_HEIGHT, size.height)):
-            if number in camera:
-                camera[number] = self._long(side)
-        about = {n: tag for n, tag in self.main.items() if n in _ABOUT}
-        return Exif(order=self.order, main=about, camera=camera, place=self.place)
-
-    def in_order(self, order: ByteOrder) -> Exif:
-        """Entries in a byte order."""
-        if order == self.order:
-            return self
-        parts = (self.main, self.camera, self.place)
-        main, camera, place = ({n: _swapped(tag) for n, tag in part.items()} for part in parts)
-        return Exif(order=order, main=main, camera=camera, place=place)
-
-    def written(self, tiff: bytes = b"") -> bytes:
-        """A TIFF structure with these tags.
-
-        Args:
-            tiff: A TIFF file in the same byte order; the tags become its first directory, in place
-                of its own. b"": the structure alone, as other files embed it.
-        """
-        mark = next(mark for mark, order in MARKS.items() if order == self.order)
-        out = bytearray(tiff or mark + bytes(4))
-        main = dict(self.main)
-        for number, part in ((_CAMERA, self.camera), (_PLACE, self.place)):
-            main.pop(number, None)
-            if part:
-                main[number] = self._long(_append(out, part, self.order))
-        out[4:8] = struct.pack(f"{self.order}I", _append(out, main, self.order))
-        return bytes(out)
-
-    def _number(self, number: int) -> int:
-        tag = self.main.get(number)
-        if tag is None or tag.kind not in (_SHORT, _LONG) or tag.count != 1:
-            return 0
-        return int.from_bytes(tag.data, "little" if self.order == "<" else "big")
-
-    def _fraction(self, number: int) -> Fraction:
-        tag = self.main.get(number)
-        if tag is None or (tag.kind, tag.count) != (_FRACTION, 1):
-            return Fraction(0)
-        above, below = struct.unpack(f"{self.order}II", tag.data)
-        return Fraction(above, below) if below else Fraction(0)
-
-    def _long(self, value: int) -> Tag:
-        return Tag(_LONG, 1, struct.pack(f"{self.order}I", value))
-
-
-def resolution_tags(resolution: tuple[int, int], order: ByteOrder) -> dict[int, Tag]:
-    """Tags of a resolution in dots per metre: dots per inch, whole ones where these are meant."""
-    tags = {_UNIT: Tag(_SHORT, 1, struct.pack(f"{order}H", 2))}
-    for number, dots in zip((_X_RESOLUTION, _Y_RESOLUTION), resolution, strict=True):
-        inch = dots / _PER_METRE[2]
-        if round(round(inch) * _PER_METRE[2]) == dots:
-            inch = Fraction(round(inch))
-        tags[number] = Tag(_FRACTION, 1, struct.pack(f"{order}II", *inch.as_integer_ratio()))
-    return tags
-
-
-def read_exif(read_at: ReadAt) -> Exif:
-    """The tags of a TIFF structure.
-
-    Raises:
-        ValueError: It is none, or damaged.
-    """
-    head = read_at(0, 8)
-    order = MARKS.get(head[:4])
-    if order is None or len(head) < 8:
-        raise ValueError("not a TIFF structure")
-    main = _directory(read_at, struct.unpack(f"{order}I", head[4:])[0], order)
-    camera, place = (_below(read_at, main.get(number), order) for number in (_CAMERA, _PLACE))
-    return Exif(order=order, main=main, camera=camera, place=place)
-
-
-def _below(read_at: ReadAt, pointer: Tag | None, order: ByteOrder) -> dict[int, Tag]:
-    if pointer is None or len(pointer.data) != 4:
-        return {}
-    return _directory(read_at, struct.unpack(f"{order}I", pointer.data)[0], order)
-
-
-def _directory(read_at: ReadAt, offset: int, order: ByteOrder) -> dict[int, Tag]:
-    """Tags of a directory; those of unknown types are left out."""
-    count = struct.unpack(f"{order}H", _exactly(read_at, offset, 2))[0]
-    if count > _MOST_TAGS:
-        raise ValueError(f"{count} tags")
-    entries = _exactly(read_at, offset + 2, 12 * count)
-    found, left = dict[int, Tag](), _MOST_BYTES
-    for row, entry in enumerate(struct.iter_unpack(f"{order}HHII", entries)):
-        number, kind, items, at = entry
-        size = _ITEM_BYTES.get(kind, 0) * items
-        left -= size
-        if left < 0:
-            raise ValueError("tags too large")
-        if size <= 4:
-            at = offset + 2 + 12 * row + 8
-        if size:
-            found[number] = Tag(kind, items, _exactly(read_at, at, size))
-    return found
-
-
-def _exactly(read_at: ReadAt, offset: int, count: int) -> bytes:
-    data = read_at(offset, count)
-    if len(data) != count:
-        raise ValueError("tags outside of the file")
-    return data
-
-
-def _append(out: bytearray, tags: Mapping[int, Tag], order: ByteOrder) -> int:
-    """Add a directory at the end, and its values after it; its offset."""
-    out += bytes(len(out) % 2)
-    start = len(out)
-    values_at = start + 2 + 12 * len(tags) + 4
-    entries, values = struct.pack(f"{order}H", len(tags)), bytearray()
-    for number, tag in sorted(tags.items()):
-        entries += struct.pack(f"{order}HHI", number, tag.kind, tag.count)
-        if len(tag.data) <= 4:
-            entries += tag.data.ljust(4, b"\0")
-        else:
-            entries += struct.pack(f"{order}I", values_at + len(values))
-            values += tag.data + bytes(len(tag.data) % 2)
-    out += entries + bytes(4) + values
-    return start
-
-
-def _swapped(tag: Tag) -> Tag:
-    units = array(_TYPE_CODES[_UNIT_BYTES[tag.kind]], tag.data)
-    units.byteswap()
-    return Tag(tag.kind, tag.count, units.tobytes())
-
+from engine.video.read.image_headers import EXR_MARK, HEADER_BYTES, Attributes, exr_header
 
 _log = logging.getLogger(__name__)
+_RADIANCE = b"#?RADIANCE"
+_END_OF_FILE = 1 << 62
+_BMP_PROFILE = b"DEBM"  # a colour space that is embedded
+_PSD_DOTS, _PSD_PROFILE, _PSD_EXIF, _PSD_ASPECT = 1005, 1039, 1058, 1064  # numbers of resources
+_OTHERS_OF_PSD = {1028: "iptc", 1060: "xmp"}
+_XMP_UUID = bytes.fromhex("be7acfcb97a942e89c71999491e3afac")
+_EXIF_UUID = b"JpgTiffExif->JP2"
 _PNG = b"\x89PNG\r\n\x1a\n"
 _MOST_BYTES = 1 << 24  # of a profile, and of EXIF
 _MOST_CHUNKS = 1 << 16
 _MOST_DOTS = 1 << 24  # per metre
+_MOST_ASPECT = 8  # times as wide as high, or as high as wide
+_PNG_UNIT = 100_000  # of colours
+_ADOBE_RGB = (0.64, 0.33, 0.21, 0.71, 0.15, 0.06, 0.3127, 0.329)
+_SAME = 0.001
+_USUAL_GAMMA = 45_455  # 2.2, also that of Adobe RGB
+_DENSITIES = (b"\1", b"\3")  # transfers of DPX: printing density, logarithmic
+DPX_CODES, DPX_ASPECT = 801, 1628  # places: transfer and colorimetry of the first element; pixels
 OS2_HEADER = b"\x0c\0\0\0"  # length of the header of a BMP of OS/2: sizes in 16 bits, no dots
 _JFIF_MARK = b"JFIF\0"
 _EXIF_MARK, _PROFILE_MARK = b"Exif\0\0", b"ICC_PROFILE\0"
@@ -242,14 +58,24 @@ class PictureData:
     """Data of one image; `profile` is b"" and `exif` None where there is none that makes sense.
 
     `turn` is clockwise degrees from the stored to the seen picture, and its mirroring after that.
-    `resolution` is dots per metre across and down the seen picture, (0, 0) where none are stated.
-    `also` names what else it states and nothing here keeps: "xmp", "iptc", "text-entries".
+    `resolution` is dots per metre across and down the seen picture, (0, 0) where none are stated;
+    where it `has_unit` not, only their ratio means anything. `pixel_aspect` is the width of a pixel
+    over its height in EXR and DPX. `chromaticities` are x and y of red, green, blue and white,
+    `gamma` is 100,000 times the exponent of PNG. `attributes` are those of EXR, `codes` of DPX its
+    transfer and colorimetry. `also` names what else it states and nothing here keeps: "xmp",
+    "iptc", "text-entries".
     """
 
     profile: bytes = b""
     exif: Exif | None = None
     turn: tuple[int, bool] = (0, False)
     resolution: tuple[int, int] = (0, 0)
+    has_unit: bool = True
+    pixel_aspect: Fraction = Fraction(1)
+    chromaticities: tuple[float, ...] = ()
+    gamma: int = 0
+    attributes: Attributes = field(default_factory=dict)
+    codes: bytes = b""
     also: frozenset[str] = frozenset()
 
     @property
@@ -259,9 +85,44 @@ class PictureData:
 
     @property
     def resolution_text(self) -> str:
-        """Resolution as users know it: "300 dpi"; "204 x 98 dpi" where it differs."""
-        across, down = (round(dots / _PER_METRE[2]) for dots in self.resolution)
+        """Resolution as users know it: "300 dpi"; "204 x 98 dpi" where it differs; or "16:15"."""
+        if not self.has_unit:
+            return ":".join(map(str, self.resolution))
+        across, down = (round(dots / PER_METRE[2]) for dots in self.resolution)
         return f"{across} dpi" if across == down else f"{across} x {down} dpi"
+
+    @property
+    def aspect_of_video(self) -> Fraction:
+        """Width of a pixel over its height, as FFmpeg states it in images of a video.
+
+        In PNG it is the ratio across to down, though by the format it would be its inverse.
+        """
+        across, down = self.resolution if all(self.resolution) else (1, 1)
+        return Fraction(down, across) if self.has_unit else Fraction(across, down)
+
+    def statements(self, tags: ColourTags) -> Iterator[Statement]:
+        """Everything that is neither a profile nor EXIF.
+
+        Args:
+            tags: Colour tags of the image, which state most colours.
+        """
+        yield from (Statement(kind=kind) for kind in sorted(self.also))
+        if any(self.resolution):
+            kind = "resolution" if self.has_unit else "pixel-ratio"
+            yield Statement(kind=kind, value=self.resolution_text)
+        if self.chromaticities and not self.profile and not tags.primaries:
+            pairs = zip(self.chromaticities, _ADOBE_RGB, strict=True)
+            is_adobe = all(abs(a - b) < _SAME for a, b in pairs)
+            values = " ".join(f"{value:.3f}" for value in self.chromaticities)
+            yield Statement(kind="primaries", value="Adobe RGB" if is_adobe else values)
+        is_usual = self.gamma == _USUAL_GAMMA
+        if self.gamma and not (is_usual or self.profile or tags.transfer):
+            yield Statement(kind="gamma", value=f"{_PNG_UNIT / self.gamma:.2f}")
+        names = [name.decode("ascii", "replace") for name in self.attributes]
+        if others := sorted({*names} - {"framesPerSecond"}):  # no sequence has a rate
+            yield Statement(kind="attributes", value=", ".join(others))
+        if self.codes[:1] in _DENSITIES:
+            yield Statement(kind="densities")
 
     @property
     def says_anything(self) -> bool:
@@ -297,11 +158,95 @@ def _read(file: RetryingFile) -> PictureData:
     if head.startswith(b"\xff\xd8"):
         return _of_jpeg(file)
     if head.startswith(b"BM"):
-        size = b"" if _at(file, 14, 4) == OS2_HEADER else _at(file, 38, 8)
-        return _data(b"", None, resolution=_whole(size, "<ii"))
+        return _of_bmp(file)
+    if head[:4] == b"8BPS":
+        return _of_psd(file)
+    if head[4:8] == b"jP  ":
+        return _of_jpeg_2000(file)
+    if head[:4] in (b"SDPX", b"XPDS"):
+        return _of_dpx(file)
+    if head[:4] == EXR_MARK:
+        return _of_exr(file)
+    if head.startswith(_RADIANCE):
+        return _of_radiance(file)
     if head[4:8] == b"ftyp":
         return _of_heif(file)
     return _of_webp(file) if head[8:] == b"WEBP" else PictureData()
+
+
+def _of_bmp(file: RetryingFile) -> PictureData:
+    header = _at(file, 14, 124)
+    dots = b"" if header[:4] == OS2_HEADER else header[24:32]
+    place, size = _whole(header[112:120] if header[56:60] == _BMP_PROFILE else b"", "<II")
+    profile = _at(file, 14 + place, size) if size else b""
+    return _data(profile, None, resolution=_whole(dots, "<ii"))
+
+
+def _of_psd(file: RetryingFile) -> PictureData:
+    """Resources of a PSD: a mark, a number, a name and data, each padded to an even size."""
+    start = 26 + 4 + int.from_bytes(_at(file, 26, 4), "big")
+    data = _at(file, start + 4, int.from_bytes(_at(file, start, 4), "big"))
+    found, at = dict[int, bytes](), 0
+    while data[at : at + 4] == b"8BIM" and len(data) > at + 6:
+        number = int.from_bytes(data[at + 4 : at + 6], "big")
+        at += 6 + (data[at + 6] // 2 + 1) * 2
+        size = int.from_bytes(data[at : at + 4], "big")
+        found[number] = data[at + 4 : at + 4 + size]
+        at += 4 + size + size % 2
+    also = {name for number, name in _OTHERS_OF_PSD.items() if number in found}
+    dots = found.get(_PSD_DOTS, b"")  # for an inch, in units of 1/65536
+    inches = _whole(dots[:4] + dots[8:12], ">II")
+    across, down = (round(Fraction(dots, 1 << 16) * PER_METRE[2]) for dots in inches)
+    result = _data(
+        found.get(_PSD_PROFILE, b""), _exif(found.get(_PSD_EXIF, b"")), also, (across, down)
+    )
+    aspect = found.get(_PSD_ASPECT, b"")
+    ratio = struct.unpack(">d", aspect[4:12])[0] if len(aspect) >= 12 else 1.0
+    return replace(result, pixel_aspect=_aspect(ratio))
+
+
+def _of_jpeg_2000(file: RetryingFile) -> PictureData:
+    """Boxes of a JPEG 2000 file: profile, resolution, XMP and EXIF."""
+    profile = exif = b""
+    also, resolution = set[str](), (0, 0)
+    for name, offset, size in _boxes(file, 0, _END_OF_FILE):
+        if name == b"uuid":
+            mark, data = _at(file, offset, 16), _at(file, offset + 16, max(0, size - 16))
+            also |= {"xmp"} if mark == _XMP_UUID else set()
+            exif = data.removeprefix(_EXIF_MARK) if mark == _EXIF_UUID else exif
+        elif name == b"xml ":
+            also.add("text-entries")
+        for below, place, count in _boxes(file, offset, offset + size) if name == b"jp2h" else ():
+            data = _at(file, place, count)
+            if below == b"colr" and data[:1] in (b"\2", b"\3"):
+                profile = data[3:]
+            elif below == b"res ":
+                resolution = _resolution_of_boxes(data[8:])
+    return _data(profile, _exif(exif), also, resolution)
+
+
+def _resolution_of_boxes(data: bytes) -> tuple[int, int]:
+    """Dots per metre across and down: two fractions, down first, and their powers of ten."""
+    if len(data) < 10:
+        return 0, 0
+    *parts, power_down, power_across = struct.unpack(">4H2b", data[:10])
+    if not parts[1] or not parts[3]:
+        return 0, 0
+    down, across = Fraction(*parts[:2]), Fraction(*parts[2:])
+    return round(across * Fraction(10) ** power_across), round(down * Fraction(10) ** power_down)
+
+
+def _boxes(file: RetryingFile, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:
+    """Name, offset and size of the contents of boxes."""
+    for _ in range(_MOST_CHUNKS):
+        head = _at(file, at, 16) if at + 8 <= end else b""
+        size, name, start = int.from_bytes(head[:4], "big"), head[4:8], 8
+        if size == 1:
+            size, start = int.from_bytes(head[8:16], "big"), 16
+        if size < start:  # 0 goes to the end of the file, as the pixels do
+            return
+        yield name, at + start, size - start
+        at += size
 
 
 def _of_heif(file: RetryingFile) -> PictureData:
@@ -318,7 +263,8 @@ def _of_heif(file: RetryingFile) -> PictureData:
 
 def _of_png(file: RetryingFile) -> PictureData:
     profile = exif = b""
-    resolution, also = (0, 0), set[str]()
+    dots, unit, also = (0, 0), b"", set[str]()
+    colours, gamma = tuple[float, ...](), 0
     for name, offset, size in _chunks(file, start=len(_PNG), order="big"):
         if name in _PNG_TEXTS:
             key = _at(file, offset, min(size, 80)).partition(b"\0")[0]
@@ -329,11 +275,18 @@ def _of_png(file: RetryingFile) -> PictureData:
             profile = _unpacked(packed)
         elif name == b"eXIf":
             exif = _at(file, offset, size)
-        elif name == b"pHYs" and _at(file, offset + 8, 1) == b"\1":  # dots per metre
-            resolution = _whole(_at(file, offset, 8), ">II")
+        elif name == b"pHYs":
+            dots, unit = _whole(_at(file, offset, 8), ">II"), _at(file, offset + 8, 1)
+        elif name == b"cHRM" and len(data := _at(file, offset, 32)) == 32:
+            values = [value / _PNG_UNIT for value in struct.unpack(">8I", data)]
+            colours = (*values[2:], *values[:2])  # white comes first
+        elif name == b"gAMA":
+            gamma = int.from_bytes(_at(file, offset, 4), "big")
         elif name == b"IEND":
             break
-    return _data(profile, _exif(exif), also, resolution)
+    found = _data(profile, _exif(exif), also, dots, has_unit=unit == b"\1")
+    colours, gamma = colours or found.chromaticities, gamma or found.gamma
+    return replace(found, chromaticities=colours, gamma=gamma)
 
 
 def _of_webp(file: RetryingFile) -> PictureData:
@@ -350,12 +303,13 @@ def _of_webp(file: RetryingFile) -> PictureData:
 
 
 def _of_jpeg(file: RetryingFile) -> PictureData:
-    exif, parts, also, resolution = b"", dict[int, bytes](), set[str](), (0, 0)
+    exif, parts, also = b"", dict[int, bytes](), set[str]()
+    resolution, unit = (0, 0), Fraction(0)
     for marker, offset, size in _segments(file):
         data = _at(file, offset, size) if marker in (0xE0, 0xE1, 0xE2, 0xED) else b""
         if data.startswith(_JFIF_MARK):
-            unit = _PER_METRE.get(data[7] + 1, 0) if len(data) > 7 else 0  # 1: inch
-            across, down = (round(dots * unit) for dots in _whole(data[8:12], ">HH"))
+            unit = PER_METRE.get(data[7] + 1, unit) if len(data) > 7 else unit  # 1: inch
+            across, down = (round(dots * (unit or 1)) for dots in _whole(data[8:12], ">HH"))
             resolution = across, down
         elif data.startswith(_XMP_MARK):
             also.add("xmp")
@@ -369,7 +323,45 @@ def _of_jpeg(file: RetryingFile) -> PictureData:
             number = data[len(_PROFILE_MARK)] if size > len(_PROFILE_MARK) else 0
             parts[number] = data[len(_PROFILE_MARK) + 2 :]  # its number, and how many there are
     profile = b"".join(parts[number] for number in sorted(parts))
-    return _data(profile, _exif(exif), also, resolution)
+    return _data(profile, _exif(exif), also, resolution, has_unit=bool(unit))
+
+
+def _of_exr(file: RetryingFile) -> PictureData:
+    try:
+        header = exr_header(_at(file, 0, HEADER_BYTES))
+    except ValueError as err:
+        _log.info("Attributes are left out: %s", err)
+        return PictureData()
+    return PictureData(
+        pixel_aspect=_aspect(header.pixel_aspect),
+        chromaticities=header.chromaticities,
+        attributes=header.others,
+    )
+
+
+def _of_radiance(file: RetryingFile) -> PictureData:
+    """Lines of text in front of the pixels: of primaries x and y of red, green, blue and white."""
+    for line in _at(file, 0, 4096).partition(b"\n\n")[0].splitlines():
+        name, _, text = line.partition(b"=")
+        with suppress(ValueError):
+            values = tuple(map(float, text.split()))
+            if name == b"PRIMARIES" and len(values) == 8:
+                return PictureData(chromaticities=values)
+    return PictureData()
+
+
+def _of_dpx(file: RetryingFile) -> PictureData:
+    order = ">" if _at(file, 0, 4) == b"SDPX" else "<"
+    across, down = _whole(_at(file, DPX_ASPECT, 8), f"{order}II")
+    is_stated = 0 < across < _MOST_DOTS and 0 < down < _MOST_DOTS  # else all bits are set
+    aspect = Fraction(across, down) if is_stated else Fraction(1)
+    return PictureData(pixel_aspect=_aspect(aspect), codes=_at(file, DPX_CODES, 2))
+
+
+def _aspect(stated: float | Fraction) -> Fraction:
+    """A shape of pixels, if it is plausible."""
+    is_plausible = 1 / _MOST_ASPECT <= stated <= _MOST_ASPECT
+    return Fraction(stated).limit_denominator(1000) if is_plausible else Fraction(1)
 
 
 def _chunks(file: RetryingFile, *, start: int, order: str) -> Iterator[tuple[bytes, int, int]]:
@@ -441,20 +433,29 @@ def _data(
     exif: Exif | None,
     also: Collection[str] = (),
     resolution: tuple[int, int] = (0, 0),
+    *,
+    has_unit: bool = True,
 ) -> PictureData:
     """Keep a profile only if it is whole (it begins with its size), a resolution if plausible."""
     is_whole = len(profile) > _PROFILE_HEADER and profile[36:40] == b"acsp"
     if not is_whole or int.from_bytes(profile[:4], "big") != len(profile):
         profile = b""
     turn = exif.turn if exif is not None else (0, False)
+    if not has_unit and resolution[0] == resolution[1]:
+        resolution, has_unit = (0, 0), True
     if exif is not None and not any(resolution):
-        resolution = exif.resolution
+        has_unit = any(exif.resolution) or exif.ratio[0] == exif.ratio[1]
+        resolution = exif.resolution if has_unit else exif.ratio
     if not all(0 < dots < _MOST_DOTS for dots in resolution):
         resolution = (0, 0)
+    is_adobe = exif is not None and exif.has_adobe_rgb and not profile
     return PictureData(
         profile=profile,
         exif=exif,
+        chromaticities=_ADOBE_RGB if is_adobe else (),
+        gamma=_USUAL_GAMMA if is_adobe else 0,
         turn=turn,
         resolution=resolution[::-1] if turn[0] in (90, 270) else resolution,
+        has_unit=has_unit,
         also=frozenset(also),
     )

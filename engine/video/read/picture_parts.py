@@ -9,9 +9,10 @@ from pathlib import Path
 
 from engine.core.file_access import RetryingFile
 from engine.protocol.media import Statement
+from engine.video.read.exif import MARKS
 from engine.video.read.heif import Heif, HeifDamaged
+from engine.video.read.image_headers import HEADER_BYTES, exr_header
 from engine.video.read.media_file import jpeg_end
-from engine.video.read.picture_data import MARKS
 
 _MOST_PAGES = 1 << 16
 _MOST_TAGS = 1000
@@ -33,8 +34,8 @@ _THUMBNAIL = 0x01  # a kind of image there
 def parts_beside(path: Path, codec: str) -> tuple[Statement, ...]:
     """Everything of a picture's file that is no part of its result, by kind and number.
 
-    Kinds: "pages", "layers", "images", "mattes", "depth-map", "gain-map", "motion-video".
-    Thumbnails do not count.
+    Kinds: "pages", "layers", "channels", "images", "mattes", "depth-map", "gain-map",
+    "motion-video", "overscan". Thumbnails do not count.
 
     Args:
         path: The picture.
@@ -158,8 +159,19 @@ def _in_psd(file: RetryingFile) -> dict[str, int]:
     at = 26
     for _ in range(2):
         at += 4 + int.from_bytes(_at(file, at, 4), "big")
+    has_layers = any(_at(file, at, 4))  # else the whole image follows
     count = int.from_bytes(_at(file, at + 8, 2), "big", signed=True)  # below 0: with merged alpha
-    return {"layers": abs(count)} if abs(count) > 1 else {}
+    return {"layers": abs(count)} if has_layers and abs(count) > 1 else {}
+
+
+def _in_exr(file: RetryingFile) -> dict[str, int]:
+    try:
+        header = exr_header(_at(file, 0, HEADER_BYTES))
+    except ValueError:
+        return {}
+    found = {"channels": header.channels, "images": header.parts - 1}
+    found["overscan"] = int(header.has_overscan)
+    return {kind: count for kind, count in found.items() if count}
 
 
 def _in_heif(file: RetryingFile) -> dict[str, int]:
@@ -178,6 +190,7 @@ _FINDERS: dict[str, Callable[[RetryingFile], dict[str, int]]] = {
     "tiff": _in_tiff,
     "mjpeg": _in_jpeg,
     "psd": _in_psd,
+    "exr": _in_exr,
     "heic": _in_heif,
     "avif": _in_heif,
 }

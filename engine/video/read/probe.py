@@ -16,8 +16,8 @@ from engine.core.file_access import advised, reading
 from engine.core.geometry import Margins, Size
 from engine.core.units import ratio_text
 from engine.protocol.media import Change, ChangeKind, ColourTags, MediaInfo, Statement, VideoInfo
-from engine.video.colour_tags import chroma_location, hdr_of, tags_of
-from engine.video.planes import layout_of
+from engine.video.colour_tags import chroma_location, hdr_of, primaries_of, tags_of
+from engine.video.planes import has_clipped, layout_of
 from engine.video.read.chapter_order import chapter_order
 from engine.video.read.clock import FrameTimes
 from engine.video.read.images import (
@@ -26,6 +26,7 @@ from engine.video.read.images import (
     picture_codec,
     read_picture,
     sequence_file,
+    with_later_images,
 )
 from engine.video.read.media_file import (
     check_readable,
@@ -112,52 +113,50 @@ def probe(path: Path, video_stream: int = -1) -> MediaInfo:
 
 
 def _probe_picture(path: Path, codec: str) -> MediaInfo:
+    video, stated = _picture_info(path, codec, 1)
     return MediaInfo(
         path=path,
         kind="image",
         container="image2",
         bytes=check_readable(path),
-        video=_picture_info(path, codec, 1),
+        video=video,
         is_cut_short=is_truncated(path),
-        statements=_statements_of_picture(path, codec),
+        statements=stated,
     )
-
-
-def _statements_of_picture(path: Path, codec: str) -> tuple[Statement, ...]:
-    with reading(path):
-        parts, data = parts_beside(path, codec), read_picture_data(path)
-    also = [Statement(kind=kind) for kind in sorted(data.also)]
-    if any(data.resolution):
-        also.append(Statement(kind="resolution", value=data.resolution_text))
-    return (*parts, *also)
 
 
 def _probe_sequence(pattern: str, first: int, count: int) -> MediaInfo:
     path = sequence_file(pattern, first)
     codec = picture_codec(path)
-    files = (sequence_file(pattern, first + index) for index in range(count))
+    files = [sequence_file(pattern, first + index) for index in range(count)]
+    first_one, stated = _picture_info(path, codec, count)
+    video, findings, also = with_later_images(first_one, files)
+    later = sorted(also - {one.kind for one in stated})
     return MediaInfo(
         path=path,
         kind="sequence",
         container="image2",
         bytes=sum(file.stat().st_size for file in files),
-        video=_picture_info(path, codec, count),
+        video=video,
         pattern=pattern,
         first_number=first,
-        statements=_statements_of_picture(path, codec),
+        findings=findings,
+        statements=(*stated, *(Statement(kind=kind) for kind in later)),
     )
 
 
-def _picture_info(path: Path, codec: str, count: int) -> VideoInfo:
+def _picture_info(path: Path, codec: str, count: int) -> tuple[VideoInfo, tuple[Statement, ...]]:
     frame = read_picture(path, codec)
     layout = layout_of(frame.format.name)
     data = _picture_data(path)
     rotation, is_mirrored = data.turn if any(data.turn) else rotation_of(frame, codec, {})
     tags = tags_of(None, frame)
     tags = replace(tags, chroma_location=chroma_location(codec, layout.chroma, b""))
+    if not tags.primaries:
+        tags = replace(tags, primaries=primaries_of(data.chromaticities))
     if layout.is_float and tags.transfer == "linear":  # as `planes_of` reads it
         tags = replace(tags, transfer="iec61966-2-1")
-    return VideoInfo(
+    video = VideoInfo(
         index=0,
         codec=codec,
         size=Size(frame.width, frame.height),
@@ -170,6 +169,7 @@ def _picture_info(path: Path, codec: str, count: int) -> VideoInfo:
         frame_count=count,
         frame_count_is_exact=True,
         duration=count / SEQUENCE_RATE,
+        sample_aspect=data.pixel_aspect,
         rotation=rotation,
         is_mirrored=is_mirrored,
         tags=tags,
@@ -178,6 +178,10 @@ def _picture_info(path: Path, codec: str, count: int) -> VideoInfo:
         profile=data.colour_space,
         has_exif=data.says_anything,
     )
+    with reading(path):
+        parts = parts_beside(path, codec)
+    clipped = (Statement(kind="beyond"),) if layout.is_float and has_clipped(frame) else ()
+    return video, (*parts, *data.statements(tags), *clipped)
 
 
 def _picture_data(path: Path) -> PictureData:
@@ -200,9 +204,11 @@ def _probe_film(path: Path, chosen: int) -> MediaInfo:
         if video.duration is None and container.duration:
             video = replace(video, duration=Fraction(container.duration, av.time_base))
         name = container.format.name
+        stated = stream_statements(container, stream.index)
         is_still = name in _STILL_CONTAINERS or name.endswith("_pipe")
         if is_still:
             data = _picture_data(path)
+            stated = (*stated, *data.statements(video.tags))
             video = replace(
                 video,
                 profile=data.colour_space,
@@ -227,7 +233,7 @@ def _probe_film(path: Path, chosen: int) -> MediaInfo:
             start=clock_start(container, foreign),
             video_stream=chosen,
             is_cut_short=is_truncated(path),
-            statements=stream_statements(container, stream.index),
+            statements=stated,
         )
         if is_image and media.streams:  # an icon in several sizes
             others = Statement(kind="images", value=str(len(media.streams)))

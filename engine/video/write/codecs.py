@@ -48,7 +48,13 @@ from engine.video.write.picture_data import HOLDING_DATA, is_true_of
 
 _FLAT_ANIMATIONS = ("gif", "webp", "apng")  # transparency there is rarely meant for a video
 _HDR = {"pq": "PQ (HDR10)", "hlg": "HLG"}
-STATING_COLOURS = ("png",)  # images that state transfer and primaries
+_WIDE = {
+    "bt2020": "BT.2020",
+    "smpte431": "DCI-P3",
+    "smpte432": "Display P3",
+    "smpte428": "XYZ",
+}
+STATED_TAGS = {"png": ("primaries", "transfer"), "exr": ("primaries",)}  # colour tags of images
 _MOST_THREADS = 16  # more cost memory and bring little
 _INTERCHANGE_BITS = 10  # what players and televisions decode; 12 bits only on request
 _NEAREST: dict[Chroma, tuple[Chroma, ...]] = {
@@ -207,6 +213,7 @@ def plan_picture(
     size = allowed_size(size, chroma, codec)
     encoder = _choose_encoder(codec, settings, size, layout)
     keeps_rotation = can_write_rotation(container)
+    is_turned = video.rotation in (90, 270) and not keeps_rotation  # the pixels are
     metadata = video.hdr_metadata if writes_hdr(encoder.name, video.hdr_metadata) else None
     options = encoder_options(
         encoder,
@@ -226,7 +233,7 @@ def plan_picture(
         has_alpha=alpha,
         tags=_result_tags(video, chroma, codec),
         hdr_metadata=metadata,
-        sample_aspect=video.sample_aspect,
+        sample_aspect=1 / video.sample_aspect if is_turned else video.sample_aspect,
         rotation=video.rotation if keeps_rotation else 0,
         is_mirrored=video.is_mirrored and keeps_rotation,
         frame_rate=video.frame_rate or Fraction(25),
@@ -375,13 +382,15 @@ def _result_tags(video: VideoInfo, chroma: Chroma, codec: str) -> ColourTags:
 def picture_notices(media: MediaInfo, picture: PicturePlan) -> Iterator[Notice]:
     """Notices about the video codec that the user should read before the start.
 
-    Of the codes "alpha-left-out", "hdr-tags-only", "hdr-unstated" and "profile-left-out"
-    (warnings), "hdr-kept", "exif-left-out", "light-is-linear", "bits-reduced" and
-    "chroma-reduced" (info).
+    Of the codes "alpha-left-out", "hdr-tags-only", "hdr-unstated", "gamut-unstated" and
+    "profile-left-out" (warnings), "hdr-kept", "exif-left-out", "light-is-linear", "bits-reduced"
+    and "chroma-reduced" (info).
     """
     video = media.video
     is_picture = picture.codec in IMAGE_CODECS
-    if video.hdr and is_picture and picture.codec not in STATING_COLOURS:
+    stated = STATED_TAGS.get(picture.codec, ()) if is_picture else ("primaries", "transfer")
+    keeps_profile = video.profile and is_true_of(video.profile, picture.codec, picture.chroma)
+    if video.hdr and "transfer" not in stated:
         yield Notice(
             code="hdr-unstated",
             severity="warning",
@@ -395,12 +404,21 @@ def picture_notices(media: MediaInfo, picture: PicturePlan) -> Iterator[Notice]:
             severity="warning" if is_lost else "info",
             params={"hdr": video.hdr, "standard": standard},
         )
+    elif video.tags.primaries in _WIDE and "primaries" not in stated and not keeps_profile:
+        yield Notice(
+            code="gamut-unstated",
+            severity="warning",
+            params={
+                "standard": _WIDE[video.tags.primaries],
+                "title": ON_PROCESSOR[picture.codec].title,
+            },
+        )
     if video.has_alpha and not picture.has_alpha:
         yield Notice(code="alpha-left-out", severity="warning")
     if video.has_unread_alpha:
         yield Notice(code="alpha-left-out", case="unread", severity="warning")
     holds_data = picture.codec in HOLDING_DATA
-    if video.profile and not is_true_of(video.profile, picture.codec, picture.chroma):
+    if video.profile and not keeps_profile:
         case = "other-colours" if holds_data else ""
         yield Notice(
             code="profile-left-out", case=case, severity="warning", params={"kind": video.profile}

@@ -22,10 +22,10 @@ from engine.core.zip_reader import UnreadableZip, ZipReader
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import PicturePlan, Plan
 from engine.video.read.images import sequence_file
-from engine.video.read.picture_data import read_picture_data
+from engine.video.read.picture_data import PictureData, read_picture_data
 from engine.video.write.containers import output_suffix, picture_name
 from engine.video.write.encoders import colour_options, tag_like
-from engine.video.write.picture_data import HOLDING_DATA, kept, with_picture_data
+from engine.video.write.picture_data import kept, with_picture_data
 from engine.video.write.segment_file import SegmentFile, writing
 
 
@@ -66,7 +66,7 @@ class ImageSegment:
             assert isinstance(context, VideoCodecContext)
             context.width, context.height = frame.width, frame.height
             context.pix_fmt = picture.pixel_format
-            context.time_base = Fraction(1, 25)
+            context.time_base, context.framerate = Fraction(1, 25), picture.frame_rate
             context.sample_aspect_ratio = picture.sample_aspect
             context.options = {**picture.options, **colour_options(picture.tags)}
             context.open()
@@ -146,15 +146,14 @@ def _pictures(segments: Sequence[SegmentFile]) -> Iterator[bytes]:
 
 
 def _with_source_data(picture: bytes, media: MediaInfo, plan: Plan, pts: int) -> bytes:
-    """A finished picture with colour profile and EXIF of the one that it was made of."""
-    is_other = media.kind == "video" or media.holds_latents
-    if is_other or plan.picture.codec not in HOLDING_DATA:
-        return picture
-    path = media.path
+    """A finished picture with the data of the one that it was made of, and its primaries."""
+    data, path = PictureData(), media.path
     if media.kind == "sequence":
         path = sequence_file(media.pattern, media.first_number + pts)
-    with reading(path):
-        data = read_picture_data(path)
+    is_animation = media.container in ("apng", "gif")
+    if (media.kind != "video" or is_animation) and not media.holds_latents:
+        with reading(path):
+            data = read_picture_data(path)
     return with_picture_data(picture, kept(data, plan.picture), plan.picture.size)
 
 

@@ -1,6 +1,6 @@
-"""Colour profile, EXIF and resolution of a source's picture, put into finished PNG and TIFF files.
+"""Data of a source's picture, put into finished images.
 
-EXR and DPX have no place for them.
+PNG and TIFF have places for colour profile, EXIF and resolution, PNG and EXR for primaries.
 """
 
 from __future__ import annotations
@@ -12,18 +12,14 @@ from dataclasses import replace
 
 from engine.core.geometry import Size
 from engine.protocol.plan import PicturePlan
-from engine.video.read.picture_data import (
-    PROFILE,
-    Exif,
-    PictureData,
-    Tag,
-    read_exif,
-    resolution_tags,
-)
+from engine.video.colour_tags import CHROMATICITIES
+from engine.video.read.exif import PROFILE, Exif, Tag, read_exif, resolution_tags
+from engine.video.read.image_headers import EXR_MARK, with_attributes
+from engine.video.read.picture_data import DPX_CODES, PictureData
 
 _PNG_HEAD = 8 + 25  # bytes: its mark and the chunk IHDR, which comes first
 _SPACES = {"rgb": "RGB", "gray": "GRAY"}
-_OTHER_COLOURS = (b"sRGB", b"gAMA", b"cHRM", b"cICP")
+_OTHER_COLOURS = (b"sRGB", b"gAMA", b"cHRM")
 _HDR_TRANSFERS = (16, 18)  # PQ and HLG in ITU-T H.273
 _UNDEFINED = 7
 
@@ -44,12 +40,20 @@ def is_true_of(profile: str, codec: str, chroma: str) -> bool:
 
 def kept(data: PictureData, picture: PicturePlan) -> PictureData:
     """Data of a source's image that goes to the result."""
-    keeps_profile = is_true_of(data.colour_space, picture.codec, picture.chroma)
-    return data if keeps_profile else replace(data, profile=b"")
+    if not is_true_of(data.colour_space, picture.codec, picture.chroma):
+        data = replace(data, profile=b"")
+    if picture.sample_aspect != 1:  # the encoder states it in the place of the resolution
+        data = replace(data, resolution=(0, 0))
+    if data.profile or picture.tags.transfer:  # PNG's encoder has written the latter
+        data = replace(data, gamma=0)
+    if data.profile or picture.tags.primaries:
+        known = CHROMATICITIES.get(picture.tags.primaries, ())
+        data = replace(data, chromaticities=known if picture.codec == "exr" else ())
+    return data
 
 
 def with_picture_data(file: bytes, data: PictureData, size: Size) -> bytes:
-    """A finished PNG or TIFF file with the source's data.
+    """A finished image with the source's data.
 
     Args:
         file: File as the encoder wrote it, upright.
@@ -60,6 +64,10 @@ def with_picture_data(file: bytes, data: PictureData, size: Size) -> bytes:
     if exif is not None and not exif.says_anything:
         exif = None
     kept = replace(data, exif=exif)
+    if file[:4] == EXR_MARK:
+        return with_attributes(file, data.attributes, data.chromaticities)
+    if file[:4] in (b"SDPX", b"XPDS"):
+        return file[:DPX_CODES] + data.codes + file[DPX_CODES + len(data.codes) :]
     return _in_png(file, kept) if file[1:4] == b"PNG" else _in_tiff(file, kept)
 
 
@@ -70,7 +78,12 @@ def _in_png(file: bytes, data: PictureData) -> bytes:
     if data.exif is not None:
         parts.append(_chunk(b"eXIf", data.exif.written()))
     if any(data.resolution):
-        parts.append(_chunk(b"pHYs", struct.pack(">IIB", *data.resolution, 1)))
+        parts.append(_chunk(b"pHYs", struct.pack(">IIB", *data.resolution, data.has_unit)))
+    if data.gamma:
+        parts.append(_chunk(b"gAMA", struct.pack(">I", data.gamma)))
+    if data.chromaticities:
+        values = [round(100_000 * value) for value in data.chromaticities]
+        parts.append(_chunk(b"cHRM", struct.pack(">8I", *values[6:], *values[:6])))
     parts += [chunk for chunk in _chunks(file) if not _is_replaced(chunk, data)]
     return b"".join(parts)
 
@@ -78,9 +91,11 @@ def _in_png(file: bytes, data: PictureData) -> bytes:
 def _is_replaced(chunk: bytes, data: PictureData) -> bool:
     """Whether data take the place of what a chunk states; a profile cannot state PQ and HLG."""
     name = chunk[4:8]
-    states_hdr = name == b"cICP" and chunk[9] in _HDR_TRANSFERS
-    by_profile = name in _OTHER_COLOURS and not states_hdr
-    return (bool(data.profile) and by_profile) or (any(data.resolution) and name == b"pHYs")
+    if name == b"cICP":  # it would count in place of all others
+        return bool(data.profile or data.chromaticities) and chunk[9] not in _HDR_TRANSFERS
+    by_profile = name in _OTHER_COLOURS
+    replaced = {b"pHYs": any(data.resolution), b"gAMA": data.gamma, b"cHRM": data.chromaticities}
+    return (bool(data.profile) and by_profile) or bool(replaced.get(name))
 
 
 def _chunk(name: bytes, data: bytes) -> bytes:
@@ -104,6 +119,6 @@ def _in_tiff(file: bytes, data: PictureData) -> bytes:
     if data.profile:
         main[PROFILE] = Tag(_UNDEFINED, len(data.profile), data.profile)
     if any(data.resolution):
-        main |= resolution_tags(data.resolution, own.order)
+        main |= resolution_tags(data.resolution, own.order, has_unit=data.has_unit)
     whole = Exif(order=own.order, main=main, camera=added.camera, place=added.place)
     return whole.written(file)

@@ -16,19 +16,31 @@ from engine.video.write.picture_data import HOLDING_DATA
 from engine.video.write.track_header import states_projection, states_stereo3d
 
 # What the file of a picture holds besides the one that is taken.
-PARTS = frozenset({"pages", "layers", "images", "mattes", "depth-map", "gain-map", "motion-video"})
+PARTS = frozenset(
+    {"pages", "layers", "channels", "images", "mattes", "depth-map", "gain-map", "motion-video"}
+)
 # Kinds with a message of their own; others are shown by their name.
 _NAMED = frozenset(
     {
         *("stereo3d", "spherical", "captions", "afd", "time-code", "dolby-vision", "hdr10-plus"),
         *("hdr-vivid", "ambient-viewing", "icc-profile", "pan-scan", "lcevc", "reference-displays"),
         *("stream-group", "view-id", "exif", "xmp", "iptc", "text-entries", "resolution"),
+        *("pixel-ratio", "primaries", "gamma", "attributes", "densities"),
+        "beyond",
     }
     | PARTS
 )
 _DYNAMIC_HDR = frozenset({"dolby-vision", "hdr10-plus", "hdr-vivid"})
 _MINOR = frozenset({"afd", "ambient-viewing", "pan-scan", "reference-displays"})
-_MINOR |= {"xmp", "iptc", "text-entries", "resolution"}
+_MINOR |= {"xmp", "iptc", "text-entries", "resolution", "attributes"}
+# Codecs of images that take a statement from an image.
+_IMAGES_WITH = {
+    **dict.fromkeys(("resolution", "pixel-ratio"), HOLDING_DATA),
+    "primaries": frozenset({"png", "exr"}),
+    "gamma": frozenset({"png"}),
+    "attributes": frozenset({"exr"}),
+    "densities": frozenset({"dpx"}),
+}
 CAPTIONED = frozenset({"h264", "hevc", "av1"})  # codecs that carry captions
 OF_FRAMES = frozenset({"captions", "hdr10-plus"})  # kept as messages in the packets
 _TIME_CODE = re.compile(r"^\d\d:\d\d:\d\d([:;.,])\d\d$")
@@ -44,6 +56,7 @@ class StatedResult:
     frame_rate: Fraction | None
     is_rotated: bool = False
     is_from_start: bool = True  # it has the first frame of the source
+    is_square: bool = True  # its pixels; PNG and TIFF state another shape by their resolution
 
     @classmethod
     def of_plan(cls, plan: Plan) -> StatedResult:
@@ -55,6 +68,7 @@ class StatedResult:
             frame_rate=picture.frame_rate,
             is_rotated=bool(picture.rotation or picture.is_mirrored),
             is_from_start=not plan.start,
+            is_square=picture.sample_aspect == 1,
         )
 
     @classmethod
@@ -70,8 +84,9 @@ class StatedResult:
 
     def keeps(self, statement: Statement) -> bool:
         """Whether this program writes such a statement into such a result."""
-        if statement.kind == "resolution":
-            return self.codec in HOLDING_DATA
+        if statement.kind in _IMAGES_WITH:
+            has_room = self.is_square or _IMAGES_WITH[statement.kind] != HOLDING_DATA
+            return has_room and self.codec in _IMAGES_WITH[statement.kind]
         if self.container not in CONTAINERS:
             return False
         match statement.kind:
@@ -147,8 +162,12 @@ def has_own_colours(statement: Statement) -> bool:
 def _case_of(statement: Statement, result: StatedResult) -> str:
     if statement.kind in PARTS:
         return "parts"
-    if result.container not in CONTAINERS and statement.kind != "resolution":
+    if statement.kind == "beyond":
+        return "beyond"
+    if result.container not in CONTAINERS and statement.kind not in _IMAGES_WITH:
         return "pictures"
+    if statement.kind in ("primaries", "gamma", "densities"):
+        return "colours"
     if statement.kind == "hdr10-plus" and statement.value != UNWRITABLE:
         return "hdr10-plus"
     if statement.kind in _DYNAMIC_HDR:

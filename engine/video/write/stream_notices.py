@@ -37,6 +37,7 @@ def stream_notices(media: MediaInfo, container: str, sound: str = "auto") -> Ite
     subtitles that gets another format (a warning if it loses styles), "marks-left-out" and
     "language-left-out" (info) for each track whose dispositions or language the container lacks,
     "times-left-out" (warning) where images have no place for times, titles and chapters,
+    "statement-left-out" (info) of the comment of a GIF,
     "container-changed" (info) where the result has another container than the source.
 
     Args:
@@ -45,6 +46,10 @@ def stream_notices(media: MediaInfo, container: str, sound: str = "auto") -> Ite
         sound: Value of the setting `sound`.
     """
     if container in PICTURES and media.kind != "video":
+        if "comment" in media.metadata:  # of a GIF
+            about: dict[str, Param] = {"name": media.path.name, "kind": "text-entries"}
+            about["what"] = message("statement.text-entries")
+            yield Notice(code="statement-left-out", case="pictures", severity="info", params=about)
         return
     plans = plan_streams(media, container, sound)
     for plan in left_out(plans):

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from tests.helpers.clips import make_clip
 from tests.helpers.photographs import an_exif, make_photograph, srgb_profile
@@ -121,3 +122,25 @@ def test_the_judge_sees_what_photographs_lose(tmp_path: Path) -> None:
     assert judged("turned.png", **whole) == ["titles"], "its orientation would be applied twice"
     assert "colours" in judged("other.png", exif=an_exif())
     assert "titles" in judged("bare.png", profile=srgb_profile())
+
+
+@NEEDS_FFMPEG
+def test_the_judge_sees_colours_and_resolution_that_images_lose(tmp_path: Path) -> None:
+    source = next(
+        one for one in all_sources() if one.about == "Display P3 without a profile, to PNG"
+    )
+    source.make(tmp_path / "wide.png")
+    before = described(tmp_path / "wide.png")
+    with Image.open(tmp_path / "wide.png") as image:
+        image.save(tmp_path / "bare.png")
+        image.save(tmp_path / "printed.png", dpi=(300, 300))
+    bare, printed = (described(tmp_path / f"{name}.png") for name in ("bare", "printed"))
+    assert fidelity.FAULTS["colours"](before, before) == ""
+    assert fidelity.FAULTS["colours"](before, bare) == "primaries of the image is missing"
+    assert fidelity.FAULTS["statements"](printed, bare) == "resolution is missing"
+
+
+def test_help_runs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        fidelity.main(["--help"])
+    assert "--only" in capsys.readouterr().out

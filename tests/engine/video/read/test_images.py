@@ -7,10 +7,13 @@ import av
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from engine.core.errors import SourceMissing, TruncatedMedia, UnreadableMedia, UnsupportedMedia
 from engine.core.geometry import Size
-from engine.video.read import stream_info
+from engine.settings.schema import JobSettings
+from engine.video.film_preparation import source_notices
+from engine.video.read import images, stream_info
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.images import find_sequence, picture_codec, sequence_file
 from engine.video.read.probe import probe
@@ -271,3 +274,67 @@ def test_damaged_pictures_in_a_sequence_or_of_another_size_are_problems(tmp_path
     assert frames == [(0, (32, 48)), (1, (32, 48)), (3, (32, 48))]
     for part in ("shot_0003.png", "96x64"):
         assert any(part in str(problem) for problem in reader.problems)
+
+
+def test_a_sequence_has_transparency_colour_and_bits_of_any_of_its_images(tmp_path: Path) -> None:
+    colour = Image.fromarray(number_picture(3, 32, 32))
+    solid, clear = colour.quantize(16), colour.copy()
+    clear.putalpha(colour.convert("L"))
+    deep = Image.fromarray(np.full((32, 32), 40000, np.uint16))
+    cases = {
+        "clear palette": ([solid, solid, solid], "rgb", 8, True),
+        "palette": ([solid, solid], "rgb", 8, False),
+        "clear": ([colour, clear], "rgb", 8, True),
+        "colour": ([colour.convert("L"), colour], "rgb", 8, False),
+        "deep": ([colour.convert("L"), deep], "gray", 16, False),
+        "deep, then colour": ([deep, colour], "rgb", 16, False),
+    }
+    for name, (made, chroma, bits, is_clear) in cases.items():
+        for number, image in enumerate(made):
+            last = {"transparency": 0} if name == "clear palette" and number == 2 else {}
+            (tmp_path / name).mkdir(exist_ok=True)
+            image.save(tmp_path / name / f"{number}.png", **last)
+        media = probe(tmp_path / name)
+        video = media.video
+        assert (video.chroma, video.bit_depth, video.has_alpha) == (chroma, bits, is_clear), name
+        assert media.findings is None, name
+        with FrameReader(media) as reader:
+            frames = list(reader)
+        assert {len(one.planes) for one in frames} == {(3 if chroma == "rgb" else 1) + is_clear}
+        if is_clear:
+            assert [int(one.planes[3].min()) < 255 for one in frames] == [
+                one in ("clear palette", "clear") and at == len(made) - 1
+                for at, one in enumerate([name] * len(made))
+            ]
+            assert not reader.problems
+
+
+def test_images_of_another_size_are_named_before_the_start(tmp_path: Path) -> None:
+    pattern = make_pictures(tmp_path, 4)
+    make_picture(tmp_path / "shot_0004.png", 3, size=(96, 64))
+    (notice,) = source_notices(probe(pattern), JobSettings())
+    assert (notice.code, notice.case, notice.severity) == ("changes-within", "size", "warning")
+    assert (notice.params["other"], notice.params["share"]) == ("96x64", "25 %")
+
+
+def test_transparency_that_the_look_at_a_sequence_misses_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images, "MOST_LOOKS", 2)
+    solid = Image.fromarray(number_picture(3, 32, 32)).quantize(16)
+    for number in range(3):
+        solid.save(tmp_path / f"{number}.png", **({"transparency": 0} if number == 1 else {}))
+    media = probe(tmp_path)
+    assert not media.video.has_alpha
+    with FrameReader(media) as reader:
+        list(reader)
+    assert [problem.code for problem in reader.problems] == ["reading.alpha-lost"]
+
+
+def test_texts_of_later_images_are_stated(tmp_path: Path) -> None:
+    text = PngInfo()
+    text.add_text("Title", "A hill")
+    for number in range(3):
+        how = {"pnginfo": text} if number == 1 else {}
+        Image.fromarray(number_picture(3, 32, 32)).save(tmp_path / f"{number}.png", **how)
+    assert [one.kind for one in probe(tmp_path).statements] == ["text-entries"]

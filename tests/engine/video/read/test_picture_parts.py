@@ -11,9 +11,11 @@ from PIL import Image, features
 from PIL.PngImagePlugin import PngInfo
 
 from engine.core.errors import EngineError
+from engine.video.read.picture_parts import parts_beside
 from engine.video.read.probe import probe
 from engine.video.write.statements import StatedResult, statement_notices
 from tests.helpers.clips import make_clip, number_picture
+from tests.helpers.photographs import a_psd
 
 
 def _image(number: int = 5, mode: str = "RGB") -> Image.Image:
@@ -157,3 +159,37 @@ def test_metadata_that_no_result_has_is_named(suffix: str, more: dict, tmp_path:
     assert {one.kind for one in media.statements} == wanted
     result = StatedResult(container="image", codec="png", frame_rate=None)
     assert {one.severity for one in statement_notices(media, result)} == {"info"}
+
+
+def test_channels_and_further_images_of_exr_are_named(tmp_path: Path) -> None:
+    def header(*channels: bytes) -> bytes:
+        names = b"".join(name + bytes(1 + 16) for name in channels) + b"\0"
+        return b"channels\0chlist\0" + len(names).to_bytes(4, "little") + names + b"\0"
+
+    path = tmp_path / "a.exr"
+    one = header(b"A", b"B", b"G", b"R", b"Z", b"normal.X")
+    path.write_bytes(b"v/1\x01\x02\0\0\0" + one)
+    assert [(one.kind, one.value) for one in parts_beside(path, "exr")] == [("channels", "2")]
+    path.write_bytes(b"v/1\x01\x02\x10\0\0" + header(b"R") + header(b"R") + b"\0")
+    assert [(one.kind, one.value) for one in parts_beside(path, "exr")] == [("images", "1")]
+    path.write_bytes(b"v/1\x01\x02\x10\0\0" + header(b"R"))
+    assert parts_beside(path, "exr") == ()
+
+
+def test_a_psd_without_layers_has_none(tmp_path: Path) -> None:
+    path = a_psd(tmp_path / "a.psd", {})
+    assert parts_beside(path, "psd") == ()
+
+
+def test_overscan_of_exr_is_named(tmp_path: Path) -> None:
+    def window(name: bytes, *sides: int) -> bytes:
+        return name + b"\0box2i\0" + struct.pack("<I4i", 16, *sides)
+
+    shown, path = window(b"displayWindow", 0, 0, 31, 15), tmp_path / "a.exr"
+    for sides, is_larger in (
+        ((0, 0, 31, 15), False),
+        ((-4, 0, 31, 15), True),
+        ((4, 4, 8, 8), False),
+    ):
+        path.write_bytes(b"v/1\x01\x02\0\0\0" + shown + window(b"dataWindow", *sides) + b"\0")
+        assert [one.kind for one in parts_beside(path, "exr")] == ["overscan"] * is_larger

@@ -3,6 +3,7 @@
 import gc
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from PIL import Image
 
 from engine.core.geometry import Size
+from engine.scripting import upscale
 from engine.settings.schema import JobSettings
 from engine.verification.verify import verify
 from engine.video.read.picture_data import read_picture_data
@@ -18,6 +20,9 @@ from engine.video.read.probe import probe
 from engine.video.write.codecs import picture_notices
 from engine.video.write.picture_data import with_picture_data
 from engine.video.write.statements import StatedResult, statement_notices
+from engine.video.write.stream_notices import stream_notices
+from tests.helpers.clips import number_picture
+from tests.helpers.heif import box
 from tests.helpers.jobs import plan_of as planned
 from tests.helpers.jobs import run
 from tests.helpers.photographs import (
@@ -26,7 +31,9 @@ from tests.helpers.photographs import (
     MAKER,
     PLACE,
     TAKEN,
+    a_psd,
     an_exif,
+    chunked,
     make_photograph,
     profile_of,
     srgb_profile,
@@ -90,8 +97,10 @@ def test_each_picture_of_a_sequence_keeps_its_own(tmp_path: Path) -> None:
         exif = an_exif()
         exif[MAKER] = f"maker {number}"
         make_photograph(tmp_path / "in" / f"shot_{number:04d}.png", exif=exif)
-    output = job(tmp_path / "in", tmp_path / "out_%04d.png", model="none", scale=1)
-    for number, path in enumerate(sorted(output.parent.glob("out*/*.png"))):
+    report = upscale(tmp_path / "in", tmp_path / "out_%04d.png", model="none", scale=1)
+    files = sorted(report.output.iterdir())
+    assert len(files) == 3
+    for number, path in enumerate(files):
         with Image.open(path) as found:
             assert found.getexif()[MAKER] == f"maker {number}"
 
@@ -143,11 +152,8 @@ def test_a_resolution_that_is_left_out_is_named_and_one_without_sense_is_none(
     for container, codec, is_named in (("sequence", "tiff", 0), ("sequence", "exr", 1)):
         result = StatedResult(container=container, codec=codec, frame_rate=None)
         assert len(list(statement_notices(media, result))) == is_named
-    for dots, unit in (((0, 5), 1), ((2**32 - 1, 5), 1), ((2, 1), 0)):
-        chunk = b"pHYs" + struct.pack(">IIB", *dots, unit)
-        chunk = bytes([0, 0, 0, 9]) + chunk + zlib.crc32(chunk).to_bytes(4, "big")
-        plain = make_photograph(tmp_path / "b.png").read_bytes()
-        (tmp_path / "c.png").write_bytes(plain[:33] + chunk + plain[33:])
+    for dots, unit in (((0, 5), 1), ((2**32 - 1, 5), 1), ((7, 7), 0)):
+        chunked(tmp_path / "c.png", {b"pHYs": struct.pack(">IIB", *dots, unit)})
         assert probe(tmp_path / "c.png").statements == ()
 
 
@@ -213,3 +219,95 @@ def test_other_byte_orders_are_read_and_written(tmp_path: Path) -> None:
     output = job(source, tmp_path / "b.tif", model="none", scale=1)
     with Image.open(output) as found:
         assert found.getexif().get_ifd(PLACE)[2] == (52.0, 31.0, 12.5)
+
+
+def _psd(path: Path) -> Path:
+    dots = struct.pack(">IHHIHH", 300 << 16, 1, 1, 150 << 16, 1, 1)
+    exif = an_exif().tobytes()[6:]
+    return a_psd(path, {1005: dots, 1039: srgb_profile(), 1058: exif, 1060: b"<x/>", 1028: b"x"})
+
+
+def _jpeg_2000(path: Path) -> Path:
+    Image.fromarray(number_picture(5, 32, 16)).save(path)
+    data = path.read_bytes()
+    start = data.index(b"jp2h") - 4
+    size = int.from_bytes(data[start : start + 4], "big")
+    inner = data[start + 8 : start + size]
+    colours = inner.index(b"colr") - 4
+    dots = box(b"resd", struct.pack(">4H2b", 5906, 1, 11811, 1, 0, 0))
+    profile = box(b"colr", b"\2\0\0", srgb_profile())
+    exif = box(b"uuid", b"JpgTiffExif->JP2", an_exif().tobytes()[6:])
+    xmp = box(b"uuid", bytes.fromhex("be7acfcb97a942e89c71999491e3afac"), b"<x/>")
+    header = box(b"jp2h", inner[:colours], profile, box(b"res ", dots))
+    path.write_bytes(data[:start] + header + exif + xmp + data[start + size :])
+    return path
+
+
+def _bmp(path: Path) -> Path:
+    rows = number_picture(5, 32, 16)[::-1, :, ::-1].tobytes()
+    profile = srgb_profile()
+    start = struct.pack("<IiiHHIIiiII", 124, 32, 16, 1, 24, 0, len(rows), 11811, 5906, 0, 0)
+    place = struct.pack("<IIII", 4, 124 + len(rows), len(profile), 0)
+    header = start + bytes(16) + b"DEBM" + bytes(48) + place
+    size = 138 + len(rows) + len(profile)
+    path.write_bytes(b"BM" + struct.pack("<IHHI", size, 0, 0, 138) + header + rows + profile)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "stated", "has_exif"),
+    [
+        ("a.psd", _psd, ["iptc", "xmp", "resolution"], True),
+        ("a.jp2", _jpeg_2000, ["xmp", "resolution"], True),
+        ("a.bmp", _bmp, ["resolution"], False),
+    ],
+)
+def test_data_of_other_formats_are_kept(
+    tmp_path: Path, name: str, make: Callable[[Path], Path], stated: list[str], has_exif: bool
+) -> None:
+    source = make(tmp_path / name)
+    media = probe(source)
+    assert [one.kind for one in media.statements] == stated
+    assert (media.video.profile, media.video.has_exif) == ("RGB", has_exif)
+    output = job(source, tmp_path / "b.png", model="none", scale=1)
+    data = read_picture_data(output)
+    assert data.profile == srgb_profile()
+    assert data.resolution_text == "300 x 150 dpi"
+    assert (data.exif is not None) == has_exif
+    assert verify(source, output).passed
+    whole = source.read_bytes()
+    noise = np.random.default_rng(5)
+    for _ in range(100):  # damaged ones are read without an error
+        damaged = bytearray(whole)
+        for place in noise.integers(8, len(whole), 12):
+            damaged[place] = noise.integers(0, 256)
+        source.write_bytes(damaged[: int(noise.integers(20, len(whole)))])
+        read_picture_data(source)
+
+
+def test_adobe_rgb_of_cameras_is_stated_as_primaries(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[CAMERA] = {0xA001: 65535, 0xA005: {1: "R03", 2: b"0100"}}
+    source = make_photograph(tmp_path / "a.jpg", exif=exif)
+    assert probe(source).stated("primaries") == "Adobe RGB"
+    output = job(source, tmp_path / "b.png", model="none", scale=1)
+    assert probe(output).stated("primaries") == "Adobe RGB"
+    assert probe(output).video.tags.transfer == "bt470m"
+    with_profile = make_photograph(tmp_path / "c.jpg", exif=exif, profile=srgb_profile())
+    assert probe(with_profile).statements == ()
+
+
+def test_images_of_an_animation_keep_its_profile(tmp_path: Path) -> None:
+    pages = [Image.fromarray(number_picture(number, 32, 16)) for number in range(2)]
+    how = {"save_all": True, "append_images": pages[1:], "icc_profile": srgb_profile()}
+    pages[0].save(tmp_path / "a.png", dpi=(300, 300), **how)
+    output = job(tmp_path / "a.png", tmp_path / "b_%d.png", model="none", scale=1)
+    for path in output.parent.glob("b/*.png"):
+        assert read_picture_data(path).profile == srgb_profile()
+        assert read_picture_data(path).resolution_text == "300 dpi"
+
+
+def test_the_comment_of_a_gif_is_named(tmp_path: Path) -> None:
+    Image.fromarray(number_picture(5, 32, 16)).save(tmp_path / "a.gif", comment=b"by me")
+    media = probe(tmp_path / "a.gif")
+    assert [one.code for one in stream_notices(media, "image")] == ["statement-left-out"]

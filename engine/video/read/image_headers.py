@@ -1,0 +1,118 @@
+"""Attributes in the header of EXR images: read from a source, put into a finished image."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+EXR_MARK = b"v/1\x01"
+HEADER_BYTES = 1 << 20  # most that is read of a header
+_START = 8  # after mark and version
+_PARTS = 0x1000  # bit of the version: several images, each with a header
+_COLOURS = {b"R", b"G", b"B", b"A", b"Y", b"RY", b"BY"}
+_CHANNEL_BYTES = 16  # after the name of a channel
+# Attributes of how a file stores its pixels, of a small copy, and of the image's own size.
+_OF_THE_FILE = frozenset(
+    {
+        *(b"channels", b"compression", b"dataWindow", b"displayWindow", b"lineOrder", b"tiles"),
+        *(b"pixelAspectRatio", b"screenWindowCenter", b"screenWindowWidth", b"type", b"version"),
+        *(b"chunkCount", b"maxSamplesPerPixel", b"preview", b"name", b"view", b"multiView"),
+        *(b"dwaCompressionLevel", b"deepImageState", b"idManifest"),
+        *(b"writer", b"gamma"),  # FFmpeg's own
+    }
+)
+Attributes = Mapping[bytes, tuple[bytes, bytes]]  # type and value, by name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExrHeader:
+    """The header of an image, the first one of a file with several."""
+
+    pixel_aspect: float = 1.0  # width of a pixel over its height
+    chromaticities: tuple[float, ...] = ()  # x and y of red, green, blue and white
+    others: Attributes = field(default_factory=dict)  # beside these, and how pixels are stored
+    channels: int = 0  # channels that are neither colours nor alpha
+    parts: int = 1  # images in the file
+    has_overscan: bool = False  # there are pixels outside of what is shown
+
+
+def exr_header(data: bytes) -> ExrHeader:
+    """Statements of the header at the beginning of an EXR file.
+
+    Raises:
+        ValueError: It is damaged, or longer than `HEADER_BYTES`.
+    """
+    found, end = _attributes(data)
+    parts, has_parts = 1, int.from_bytes(data[4:8], "little") & _PARTS
+    while has_parts and data[end + 1 : end + 2] != b"\0":  # an empty header is the last one
+        _, end = _attributes(data, end + 1)
+        parts += 1
+    names = found.get(b"channels", (b"", b"\0"))[1]
+    channels, at = set[bytes](), 0
+    while names[at : at + 1] not in (b"", b"\0"):
+        end = names.index(b"\0", at)
+        channels.add(names[at:end])
+        at = end + 1 + _CHANNEL_BYTES
+    aspect = found.get(b"pixelAspectRatio", (b"", b""))[1]
+    colours = found.get(b"chromaticities", (b"", b""))[1]
+    return ExrHeader(
+        pixel_aspect=struct.unpack("<f", aspect)[0] if len(aspect) == 4 else 1.0,
+        chromaticities=struct.unpack("<8f", colours) if len(colours) == 32 else (),
+        others={n: one for n, one in found.items() if n not in _OF_THE_FILE | {b"chromaticities"}},
+        channels=len(channels - _COLOURS),
+        parts=parts,
+        has_overscan=_has_overscan(found),
+    )
+
+
+def _has_overscan(found: Attributes) -> bool:
+    """Whether the window of the pixels reaches beyond the one that is shown."""
+    windows = [found.get(name, (b"", b""))[1] for name in (b"dataWindow", b"displayWindow")]
+    if [len(one) for one in windows] != [16, 16]:
+        return False
+    data, shown = (struct.unpack("<4i", one) for one in windows)
+    margins = (shown[0] - data[0], shown[1] - data[1], data[2] - shown[2], data[3] - shown[3])
+    return any(margin > 0 for margin in margins)
+
+
+def with_attributes(
+    file: bytes, others: Attributes, chromaticities: tuple[float, ...] = ()
+) -> bytes:
+    """A finished file of one image in lines, as FFmpeg writes it, with more attributes.
+
+    Args:
+        file: The file.
+        others: Result of `exr_header`.
+        chromaticities: x and y of red, green, blue and white; () for none.
+    """
+    own, end = _attributes(file)
+    added = {**own, **others}
+    if chromaticities:
+        values = struct.pack("<8f", *chromaticities)
+        added[b"chromaticities"] = (b"chromaticities", values)
+    text = b"".join(
+        b"\0".join((name, kind, struct.pack("<I", len(value)) + value))
+        for name, (kind, value) in added.items()
+    )
+    header = file[:_START] + text + b"\0"
+    (first,) = struct.unpack_from("<Q", file, end + 1)  # a table of places follows the header
+    count = (first - end - 1) // 8
+    places = struct.unpack_from(f"<{count}Q", file, end + 1)
+    moved = struct.pack(f"<{count}Q", *(place + len(header) - end - 1 for place in places))
+    return header + moved + file[first:]
+
+
+def _attributes(data: bytes, at: int = _START) -> tuple[dict[bytes, tuple[bytes, bytes]], int]:
+    """Attributes of the header at a place, and where it ends."""
+    found = dict[bytes, tuple[bytes, bytes]]()
+    while data[at : at + 1] != b"\0":
+        parts = data[at : at + 512].split(b"\0", 2)
+        at += len(parts[0]) + len(parts[1]) + 2 if len(parts) == 3 else len(data)
+        size = int.from_bytes(data[at : at + 4], "little")
+        value = data[at + 4 : at + 4 + size]
+        at += 4 + size
+        if at >= len(data):
+            raise ValueError("the header of an EXR image has no end")
+        found[parts[0]] = (parts[1], value)
+    return found, at

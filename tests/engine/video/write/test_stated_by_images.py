@@ -1,0 +1,235 @@
+"""What images state about their colours and pixels: kept in a result, or named before the start."""
+
+import struct
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from av import CodecContext, VideoFrame
+from PIL import Image
+
+from engine.core.geometry import Size
+from engine.settings.schema import JobSettings
+from engine.verification.verify import verify
+from engine.video.read.image_headers import exr_header, with_attributes
+from engine.video.read.picture_data import read_picture_data
+from engine.video.read.probe import probe
+from engine.video.write.codecs import picture_notices, plan_picture
+from tests.helpers.clips import make_clip, number_picture
+from tests.helpers.jobs import plan_of, run
+from tests.helpers.photographs import chunked
+
+ADOBE = (31270, 32900, 64000, 33000, 21000, 71000, 15000, 6000)
+ACES = (0.713, 0.293, 0.165, 0.830, 0.128, 0.044, 0.32168, 0.33767)
+P3 = (0.68, 0.32, 0.265, 0.69, 0.15, 0.06, 0.3127, 0.329)
+
+
+def job(source: Path, output: Path, **settings: Any) -> tuple[Path, list[str]]:
+    """The result of a job without a model, and the codes of the notices of its plan."""
+    plan = plan_of(source, output, JobSettings(model="none", scale=1, **settings))
+    run(plan, output.parent / f"{output.name}_job")
+    said = [f"{one.code}.{one.params.get('kind', '')}" for one in plan.notices]
+    report = verify(source, plan.output, plan=plan)
+    assert report.passed, [str(check.message) for check in report.checks if not check.passed]
+    return plan.output, [one for one in said if not one.startswith("light-is-linear")]
+
+
+def failures(source: Path, output: Path) -> list[str]:
+    """Checks that a result fails."""
+    return [check.code for check in verify(source, output).checks if not check.passed]
+
+
+def an_exr(
+    path: Path, *, chromaticities: tuple[float, ...] = (), brightest: float = 0, **others: str
+) -> Path:
+    """An EXR image of 32x16."""
+    encoder: Any = CodecContext.create("exr", "w")
+    encoder.width, encoder.height, encoder.pix_fmt = 32, 16, "gbrpf32le"
+    encoder.time_base = Fraction(1, 25)
+    frame = VideoFrame.from_ndarray(np.asarray(number_picture(5, 32, 16)), format="rgb24")
+    frame = frame.reformat(format="gbrpf32le")
+    if brightest:
+        frame.planes[0].update(np.full((16, frame.planes[0].line_size // 4), brightest, "<f4"))
+    data = b"".join(map(bytes, encoder.encode(frame)))
+    texts = {name.encode(): (b"string", value.encode()) for name, value in others.items()}
+    path.write_bytes(with_attributes(data, texts, chromaticities))
+    return path
+
+
+def a_dpx(path: Path, *, transfer: int = 6, aspect: Fraction = Fraction(1)) -> Path:
+    """A DPX image of 32x16."""
+    encoder: Any = CodecContext.create("dpx", "w")
+    encoder.width, encoder.height, encoder.pix_fmt = 32, 16, "gbrp10be"
+    encoder.time_base, encoder.sample_aspect_ratio = Fraction(1, 25), aspect
+    frame = VideoFrame.from_ndarray(np.asarray(number_picture(5, 32, 16)), format="rgb24")
+    data = bytearray(b"".join(map(bytes, encoder.encode(frame.reformat(format="gbrp10be")))))
+    data[801] = transfer
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["png", "jpg", "tif"])
+def test_a_ratio_of_resolutions_without_a_unit_is_kept_or_named(tmp_path: Path, kind: str) -> None:
+    source = tmp_path / f"a.{kind}"
+    if kind == "png":
+        chunked(source, {b"pHYs": struct.pack(">IIB", 16, 15, 0)})
+    elif kind == "tif":
+        Image.new("RGB", (32, 16)).save(source, tiffinfo={282: 16.0, 283: 15.0, 296: 1})
+    else:
+        Image.new("RGB", (32, 16)).save(source)
+        data = bytearray(source.read_bytes())
+        at = data.index(b"JFIF") + 7
+        data[at : at + 5] = struct.pack(">BHH", 0, 16, 15)
+        source.write_bytes(data)
+    assert probe(source).stated("pixel-ratio") == "16:15"
+    for after in ("png", "tif"):
+        output, said = job(source, tmp_path / f"b.{after}")
+        assert said == []
+        assert read_picture_data(output).resolution == (16, 15)
+    assert job(source, tmp_path / "b.dpx")[1] == ["statement-left-out.pixel-ratio"]
+    Image.new("RGB", (32, 16)).save(tmp_path / "b.png")
+    assert "statements" in failures(source, tmp_path / "b.png")
+
+
+def test_primaries_without_a_name_are_kept_or_named(tmp_path: Path) -> None:
+    chunks = {b"gAMA": struct.pack(">I", 45455), b"cHRM": struct.pack(">8I", *ADOBE)}
+    source = chunked(tmp_path / "a.png", chunks)
+    assert probe(source).stated("primaries") == "Adobe RGB"
+    output, said = job(source, tmp_path / "b.png")
+    assert said == []
+    assert struct.pack(">8I", *ADOBE) in output.read_bytes()
+    assert b"cICP" not in output.read_bytes(), "it would count in their place"
+    output, said = job(source, tmp_path / "b.exr")
+    assert said == []
+    red, blue = exr_header(output.read_bytes()).chromaticities[:2], (0.64, 0.33)
+    assert red == pytest.approx(blue)
+    assert job(source, tmp_path / "b.dpx")[1] == ["statement-left-out.primaries"]
+    assert job(source, tmp_path / "b.tif")[1] == ["statement-left-out.primaries"]
+    Image.new("RGB", (32, 16)).save(tmp_path / "b.png")
+    assert "statements" in failures(source, tmp_path / "b.png")
+
+
+def test_a_gamma_without_a_name_is_kept_or_named(tmp_path: Path) -> None:
+    source = chunked(tmp_path / "a.png", {b"gAMA": struct.pack(">I", 55556)})
+    output, said = job(source, tmp_path / "b.png")
+    assert said == []
+    assert probe(output).stated("gamma") == "1.80"
+    assert job(source, tmp_path / "b.tif")[1] == ["statement-left-out.gamma"]
+
+
+@pytest.mark.parametrize("is_video", [False, True])
+def test_a_wide_gamut_is_stated_in_exr_and_named_in_others(tmp_path: Path, is_video: bool) -> None:
+    if is_video:
+        source = make_clip(
+            tmp_path / "a.mkv", frames=1, size=(32, 16), tags={"primaries": "smpte432"}
+        )
+    else:
+        source = chunked(tmp_path / "a.png", {b"cICP": bytes([12, 13, 0, 1])})
+    name = "b_%d" if is_video else "b"
+    output, said = job(source, tmp_path / f"{name}.exr")
+    assert [one for one in said if "gamut" in one] == []
+    assert probe(output).video.tags.primaries == "smpte432"
+    plain = an_exr(tmp_path / "plain.exr")
+    assert "tags" in failures(source, plain)
+    media = probe(source)
+    for kind in ("tiff", "dpx"):
+        container = "sequence" if is_video else "image"
+        picture = plan_picture(media, JobSettings(container=kind), Size(32, 16), container)
+        codes = [one.code for one in picture_notices(media, picture)]
+        assert codes == ["gamut-unstated"]
+
+
+def test_exr_images_keep_attributes_and_primaries(tmp_path: Path) -> None:
+    source = an_exr(tmp_path / "a.exr", chromaticities=ACES, owner="me")
+    assert probe(source).stated("attributes") == "owner"
+    output, said = job(source, tmp_path / "b.exr")
+    assert said == []
+    header = exr_header(output.read_bytes())
+    assert header.others[b"owner"] == (b"string", b"me")
+    assert header.chromaticities == pytest.approx(ACES)
+    assert job(source, tmp_path / "b.png")[1] == ["statement-left-out.attributes"]
+    assert "statements" in failures(source, an_exr(tmp_path / "plain.exr"))
+    wide = an_exr(tmp_path / "c.exr", chromaticities=P3)
+    assert probe(wide).video.tags.primaries == "smpte432"
+
+
+def test_a_damaged_header_of_exr_states_nothing(tmp_path: Path) -> None:
+    whole = an_exr(tmp_path / "a.exr", owner="me").read_bytes()
+    noise = np.random.default_rng(4)
+    for _ in range(200):
+        data = bytearray(whole)
+        for place in noise.integers(8, 300, 4):
+            data[place] = noise.integers(0, 256)
+        (tmp_path / "b.exr").write_bytes(data[: int(noise.integers(4, len(data)))])
+        read_picture_data(tmp_path / "b.exr")
+
+
+def test_dpx_images_keep_film_densities_and_others_name_them(tmp_path: Path) -> None:
+    source = a_dpx(tmp_path / "a.dpx", transfer=3)
+    output, said = job(source, tmp_path / "b.dpx")
+    assert said == []
+    assert output.read_bytes()[801] == 3
+    assert job(source, tmp_path / "b.png")[1] == ["statement-left-out.densities"]
+    assert failures(source, a_dpx(tmp_path / "c.dpx")) == ["statements"]
+
+
+def test_pixels_of_exr_and_dpx_keep_their_shape(tmp_path: Path) -> None:
+    source = a_dpx(tmp_path / "a.dpx", aspect=Fraction(2))
+    for kind in ("dpx", "exr", "png", "tif"):
+        output, said = job(source, tmp_path / f"b.{kind}")
+        assert said == []
+    assert failures(source, a_dpx(tmp_path / "c.dpx")) == ["size"]
+    Image.new("RGB", (32, 16)).save(tmp_path / "c.png")
+    assert "size" in failures(source, tmp_path / "c.png")
+    output, _ = job(source, tmp_path / "b.mkv")
+    assert probe(output).video.sample_aspect == 2
+
+
+@pytest.mark.parametrize("kind", ["png", "tif", "exr", "dpx"])
+@pytest.mark.parametrize("rotation", [0, 90])
+def test_images_of_a_video_state_the_shape_of_its_pixels(
+    tmp_path: Path, kind: str, rotation: int
+) -> None:
+    source = make_clip(
+        tmp_path / "a.mp4", frames=2, size=(64, 32), sar=Fraction(16, 15), rotation=rotation
+    )
+    output, _ = job(source, tmp_path / f"b_%d.{kind}")
+    (first, _) = sorted(output.iterdir())
+    data = read_picture_data(first)
+    aspect = data.pixel_aspect if kind in ("exr", "dpx") else data.aspect_of_video
+    assert float(aspect) == pytest.approx(15 / 16 if rotation else 16 / 15, abs=1e-3)
+
+
+def test_exr_images_state_the_frame_rate_of_their_video(tmp_path: Path) -> None:
+    source = make_clip(tmp_path / "a.mp4", frames=2, size=(32, 32), rate=Fraction(24000, 1001))
+    output, _ = job(source, tmp_path / "b_%d.exr")
+    others = exr_header(next(output.iterdir()).read_bytes()).others
+    assert others[b"framesPerSecond"] == (b"rational", struct.pack("<iI", 24000, 1001))
+
+
+@pytest.mark.parametrize("kind", ["png", "tif"])
+def test_a_shape_that_the_user_chose_takes_the_place_of_the_resolution(
+    tmp_path: Path, kind: str
+) -> None:
+    Image.fromarray(number_picture(5, 32, 16)).save(tmp_path / "a.png", dpi=(300, 300))
+    output, said = job(tmp_path / "a.png", tmp_path / f"b.{kind}", aspect="4:3")
+    assert said == ["statement-left-out.resolution"]
+    assert float(read_picture_data(output).aspect_of_video) == pytest.approx(2 / 3, abs=1e-3)
+
+
+def test_values_beyond_white_are_named_before_the_start(tmp_path: Path) -> None:
+    source = an_exr(tmp_path / "a.exr", brightest=3.0)
+    assert job(source, tmp_path / "b.exr")[1] == ["statement-left-out.beyond"]
+    assert job(source, tmp_path / "b.png")[1] == ["statement-left-out.beyond"]
+    assert probe(an_exr(tmp_path / "c.exr")).statements == ()
+
+
+def test_primaries_of_radiance_images_are_stated(tmp_path: Path) -> None:
+    pixels = np.full((16, 32, 4), 128, np.uint8)
+    head = f"#?RADIANCE\nPRIMARIES={' '.join(map(str, P3))}\nFORMAT=32-bit_rle_rgbe\n\n"
+    source = tmp_path / "a.hdr"
+    source.write_bytes(f"{head}-Y 16 +X 32\n".encode() + pixels.tobytes())
+    assert probe(source).video.tags.primaries == "smpte432"
+    assert probe(job(source, tmp_path / "b.png")[0]).video.tags.primaries == "smpte432"
