@@ -99,8 +99,6 @@ def align_part(
             if needed.size and (needed[0] < start or needed[-1] > end):
                 return message("check.stream-content.end-missing"), nothing
             return None, (kept + start, np.arange(b.size))
-    if old.size and a.size and b.size and _is_recut(old, new, old_times, seconds):
-        return None, nothing
     return message("check.stream-content.part-differs"), nothing
 
 
@@ -138,13 +136,3 @@ def align_shown(
             return message("check.stream-content.missing", **about), nothing
         return None, (shown[kept], np.arange(b.size))
     return message("check.stream-content.part-differs"), nothing
-
-
-def _is_recut(old: StreamDigest, new: StreamDigest, times: NDArray[np.float64], end: float) -> bool:
-    """True for uncompressed sound in packets of another length: only its amount is compared."""
-    if np.isin(np.frombuffer(new.crcs, np.uint32), np.frombuffer(old.crcs, np.uint32)).any():
-        return False
-    length = float(np.nanmax(times) - np.nanmin(times))
-    taken = min(float(np.nanmax(times)), end) - max(0.0, float(np.nanmin(times)))
-    rate = old.size / length if length > 0 else 0.0
-    return abs(new.size - rate * taken) < 2 * EDGE_S * rate

@@ -213,7 +213,8 @@ class CopiedStreams:
             return
         codec = plan.converted or plan.codec
         base = self._fine_clock(stream.time_base) if codec == "mov_text" else None
-        if not plan.converted:
+        is_copied = not plan.converted and not self._has_gaps(codec)
+        if is_copied:
             add = partial(copied_stream, stream=stream, time_base=base)
         elif plan.kind == "subtitle":
             add = partial(text_stream, stream=stream, codec=codec, time_base=base)
@@ -230,9 +231,14 @@ class CopiedStreams:
         self._streams[stream.index] = new, trial
         if plan.converted and plan.kind == "subtitle":
             self._texts[stream.index] = TextConverter(stream, new)
-        elif plan.converted:
-            has_times = plan.converted.startswith("pcm_") and self._container.has_times
+        elif not is_copied:
+            has_times = codec.startswith("pcm_") and self._container.has_times
             self._converters[stream.index] = SoundConverter(stream, new, has_times=has_times)
+
+    def _has_gaps(self, codec: str) -> bool:
+        """Whether PCM may have gaps, which MP4 and MOV have no place for: silence fills them."""
+        of_mov = {"mov", "mp4"} & set(self._media.container.split(","))
+        return codec.startswith("pcm_") and not self._container.has_times and not of_mov
 
     def found(self, stream: PassPlan) -> PassPlan:
         """Treatment of a stream, after all of its packets and `finish`."""

@@ -176,6 +176,19 @@ def test_silence_fills_what_the_times_leave_out_where_there_are_no_gaps(tmp_path
     assert lengths["mp4"] == lengths["mov"] == lengths["mkv"] + 14_400
 
 
+@pytest.mark.parametrize("container", ["mp4", "mov"])
+def test_silence_fills_the_gaps_of_copied_pcm(tmp_path: Path, container: str) -> None:
+    """MP4 and MOV have no place for them: all that follows would come too early."""
+    source, rate = make_film(tmp_path / "a.mkv", "pcm_s16le", rate=44_100, gap=0.3), 44_100
+    for start in (None, Fraction(1, 5)):
+        output = tmp_path / f"from{float(start or 0)}.{container}"
+        media, plan = job(source, output, start=start)
+        report = verify(media, output, plan=plan)
+        assert report.passed, problems(report)
+        expected = len(samples(source)) / rate - (start or 0) + 0.3
+        assert len(samples(output)) / rate == pytest.approx(expected, abs=0.02)
+
+
 def test_channels_that_change_within_a_track_are_named(tmp_path: Path) -> None:
     parts = [
         make_film(tmp_path / f"{layout}.m2ts", "pcm_bluray", layout=layout).read_bytes()
