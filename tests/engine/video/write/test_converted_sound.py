@@ -24,7 +24,7 @@ from engine.video.write.containers import bit_rate_of, conversion_of, plan_strea
 from engine.video.write.mux import tried
 from engine.video.write.stream_notices import stream_notices, trial_notices
 from tests.helpers.clips import number_picture
-from tests.helpers.program import ROOT
+from tests.helpers.program import NEEDS_FFMPEG, ROOT, ffmpeg
 from tests.helpers.results import mux_all, plan_of, segments_of
 
 FAST = JobSettings(model="none", speed="fast")
@@ -219,6 +219,20 @@ def test_sound_that_cannot_be_decoded_is_named_before_the_start(tmp_path: Path) 
     assert notice.hint == "Choose the format MKV to keep it."
     plan = plan_of(media, output, FAST)
     assert not [*trial_notices(media, plan, tried(media, plan, Control()))]
+
+
+@NEEDS_FFMPEG
+def test_a_track_that_begins_late_is_converted_though_its_header_states_no_samples(
+    tmp_path: Path,
+) -> None:
+    source, output = tmp_path / "a.mkv", tmp_path / "out.mp4"
+    film = "-f lavfi -t 40 -i color=s=96x64:r=2 -itsoffset 35 -f lavfi -t 1 -i sine=r=48000"
+    ffmpeg(*film.split(), *["-c:v", "mpeg4", "-c:a", "truehd", "-strict", "-2", "-ac", "2"], source)
+    media, plan = job(source, output)
+    assert [stream.converted for stream in plan.streams] == ["pcm_s24le"]
+    report = verify(media, output, plan=plan)
+    assert "stream-content" not in problems(report)
+    assert np.array_equal(samples(output), samples(source))
 
 
 def test_damaged_first_packets_do_not_cost_a_track(
