@@ -235,6 +235,27 @@ def test_a_track_that_begins_late_is_converted_though_its_header_states_no_sampl
     assert np.array_equal(samples(output), samples(source))
 
 
+@NEEDS_FFMPEG
+def test_sound_of_a_recording_that_begins_late_is_copied(tmp_path: Path) -> None:
+    source, output = tmp_path / "a.ts", tmp_path / "out.mkv"
+    film = "-f lavfi -t 110 -i color=s=96x64:r=1 -itsoffset 100 -f lavfi -t 1 -i sine=r=48000"
+    ffmpeg(*film.split(), *["-c:v", "libx264", "-c:a", "ac3", "-ac", "2"], source)
+    media, plan = job(source, output)
+    assert [(one.copied, one.codec) for one in plan.streams] == [(True, "ac3")]
+    assert "stream-content" not in problems(verify(media, output, plan=plan))
+    assert np.array_equal(samples(output), samples(source))
+
+
+def test_sound_of_unknown_format_is_left_out_with_its_reason(tmp_path: Path) -> None:
+    media = probe(make_film(tmp_path / "a.mkv", "flac"))
+    (sound,) = media.streams
+    unseen = replace(sound, layout="0 channels", channels=0, sample_rate=0)
+    for container in ("mkv", "mov", "webm"):
+        (plan,) = plan_streams(replace(media, streams=(unseen,)), container)
+        assert (plan.copied, plan.converted) == (False, "")
+        assert "format is unknown" in str(plan.why)
+
+
 def test_damaged_first_packets_do_not_cost_a_track(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
