@@ -129,6 +129,8 @@ def open_input(path: Path, *, must_be_whole: bool = True) -> Iterator[InputConta
 
     Raises:
         InputError: One of its kinds; see `translated`.
+
+    Memory: up to 64 MB of packets, where sound begins so late that more must be read to know it.
     """
     with reading(path), _opened(path) as file:
         try:

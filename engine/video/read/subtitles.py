@@ -8,12 +8,14 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+import av
 from av.container import InputContainer
 from av.error import FFmpegError
 
 from engine.core.errors import memory_ran_out
 from engine.core.file_access import RetryingFile, advised
 from engine.video.read.ebml import CUES, INFO, MOST_BYTES, TRACKS, MatroskaParts, inside, value_of
+from engine.video.read.media_file import open_input, readable_packets
 
 _PGS, _DVB, _DVD = "hdmv_pgs_subtitle", "dvb_subtitle", "dvd_subtitle"
 PICTURES = frozenset({_PGS, _DVB, _DVD, "xsub"})  # of which one takes the place of the other
@@ -24,6 +26,7 @@ _CUE, _CUE_TIME, _CUE_PLACE, _CUE_TRACK, _CUE_DURATION = 0xBB, 0xB3, 0xB7, 0xF7,
 _TRACK, _TRACK_NUMBER, _TRACK_TYPE, _SCALE = 0xAE, 0xD7, 0x83, 0x2AD7B1
 _OF_SUBTITLES = 0x11
 _STEPS = 64  # packets that a picture may be built of, each of which changes the one before
+_STEP_S = 5  # between two of them, at most
 
 
 def codec_of(stream: Any) -> str:
@@ -57,14 +60,23 @@ def continues(stream: Any, packet: Any) -> bool:
     return codec_of(stream) == _PGS and bytes(packet)[:1] != bytes([_PGS_COMPOSITION])
 
 
+def shows_nothing(stream: Any, packet: Any) -> bool:
+    """Whether a picture of PGS or DVB has no parts, which ends the one before it."""
+    codec, data = codec_of(stream), bytes(packet)
+    if codec == _PGS:
+        return not continues(stream, packet) and data[13:14] == b"\0"
+    return codec == _DVB and len(_dvb_page(data)) == 2
+
+
 def begins_anew(stream: Any, packet: Any) -> bool:
     """Whether a subtitle replaces all that was shown, and does not just change parts of it."""
     codec, data = codec_of(stream), bytes(packet)
     if codec == _PGS:
         is_composed = len(data) > 13 and not continues(stream, packet)
-        return is_composed and (data[13] == 0 or data[10] & 0xC0 in _PGS_BEGINS)
+        is_first = is_composed and data[10] & 0xC0 in _PGS_BEGINS
+        return is_first or shows_nothing(stream, packet)
     if codec == _DVB and (page := _dvb_page(data)):
-        return len(page) == 2 or bool(page[1] >> 2 & 3)
+        return shows_nothing(stream, packet) or bool(page[1] >> 2 & 3)
     return True
 
 
@@ -169,9 +181,32 @@ def _cued(
         without_end = [start for start, length in before if not length]
         if without_end and codec_of(stream) not in PICTURES:
             return None
-        found += without_end[-_STEPS:]
+        steps = without_end[-1:]
+        for start in reversed(without_end[-_STEPS:-1]):
+            if (steps[-1] - start) * scale > _STEP_S * 10**9:
+                break
+            steps.append(start)
+        if steps and not _is_over(path, stream.index, steps[0] * scale / Fraction(10**9)):
+            found += steps
         found += [start for start, length in before if length and start + length > at]
     return [start * scale / Fraction(10**9) for start in found]
+
+
+def _is_over(path: Path, index: int, time: Fraction) -> bool:
+    """Whether the last subtitle that is stored at a time, s, shows nothing."""
+    is_over = False
+    with open_input(path) as file:
+        timed = [stream for stream in file.streams if stream.type != "attachment"]
+        file.seek(int(time * av.time_base))
+        for packet in readable_packets(path, file, timed):
+            if packet.pts is None or packet.time_base is None:
+                continue
+            seconds = packet.pts * packet.time_base
+            if seconds > time + 1:
+                break
+            if packet.stream.index == index and seconds == time:
+                is_over = shows_nothing(packet.stream, packet)
+    return is_over
 
 
 def _cue_points(cues: bytes) -> Iterator[tuple[int, int, int]]:

@@ -97,3 +97,31 @@ def test_a_file_is_read_from_the_texts_on_that_are_shown(
 def test_a_file_is_read_from_its_beginning_where_its_index_has_no_texts(tmp_path: Path) -> None:
     with spoken(tmp_path / "a.mkv", [], other=False) as file:
         assert seen_from(tmp_path / "a.mkv", file, [1], Fraction(80)) is None
+
+
+@pytest.mark.parametrize(
+    ("time", "expected"),
+    [(50, 2), (100, 100), (205, 200), (260, 250), (310, 300), (320.2, 320)],
+)
+def test_a_file_is_read_from_the_picture_on_that_is_shown(
+    tmp_path: Path, time: float, expected: int
+) -> None:
+    """Its changes follow it within seconds; one without parts ends it."""
+    pictures = [(2, pgs(0x80)), (3, pgs(0)), (90, pgs(0, 0)), (200, pgs(0x80)), (250, pgs(0x80))]
+    pictures += [(300, pgs(0, 0)), (300, pgs(0x80)), (320, pgs(0x80)), (320.4, pgs(0, 0))]
+    path = tmp_path / "a.mkv"
+    film = make_clip(tmp_path / "film.mkv", frames=5)
+    with av.open(str(film)) as old, av.open(str(path), "w") as new:
+        added = new.add_stream_from_template(old.streams.video[0], opaque=True)
+        track: Any = new.add_mux_stream("hdmv_pgs_subtitle", time_base=MS)
+        for packet in old.demux(old.streams.video[0]):
+            if packet.size:
+                packet.stream = added
+                new.mux_one(packet)
+        for seconds, data in pictures:
+            picture = av.Packet(data + b"\x80\0\0")
+            picture.stream, picture.time_base = track, MS
+            picture.pts = picture.dts = round(seconds * 1000)
+            new.mux_one(picture)
+    with av.open(str(path)) as file:
+        assert seen_from(path, file, [1], Fraction(time)) == expected
