@@ -217,12 +217,15 @@ def _try_mux(context: JobContext) -> None:
 
 
 def _losses(context: JobContext) -> Iterator[Notice]:
-    """Losses of reception in a recording."""
+    """Losses of reception in a recording, and streams that only its middle has."""
     found = losses(context.media, context.control)
     places = found.film + found.others
     if places:
         counts = {"count": str(places), "film": str(found.film), "others": str(found.others)}
         yield Notice(code="packets-lost", severity="warning", params=counts)
+    if found.unseen:
+        counts = {"count": str(found.unseen)}
+        yield Notice(code="streams-unseen", severity="warning", params=counts)
 
 
 def _mux(context: JobContext, segments: SegmentLog, part: Path) -> None:

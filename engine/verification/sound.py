@@ -175,15 +175,16 @@ class _Reader:
         return np.concatenate(taken) if taken else np.empty((0, 1))
 
     def skip_silence(self, count: int, following: Samples) -> None:
-        """Pass over silence, a sample more or less, up to the samples that follow."""
-        left = count - 1
+        """Pass over silence, a millisecond more or less, up to the samples that follow."""
+        off = 1 + self._rate // 1000  # MKV rounds times to that
+        left = count - off
         while left > 0:
             part = self.take(min(left, self._rate))
             if not len(part) or part.any():
                 return
             left -= len(part)
-        near = self.peek(2 + _HEAD)
-        for more in (1, 0, 2):
+        near = self.peek(2 * off + _HEAD)
+        for more in sorted(range(2 * off + 1), key=lambda count: abs(count - off)):
             if not near[:more].any() and _begins_with(near[more:], following):
                 self.take(more)
                 return

@@ -15,6 +15,15 @@ from engine.core.messages import Message, clauses, message, sentences
 from engine.protocol.media import PLAYED_AS, MediaInfo, StreamInfo
 from engine.protocol.plan import Plan
 from engine.protocol.report import Check
+from engine.verification.packets import (
+    EDGE_S,
+    SHIFT_S,
+    align,
+    align_part,
+    align_shown,
+    crcs_of,
+    kept_of,
+)
 from engine.verification.sound import Track, compare_encoded, compare_sound
 from engine.video.read.clock import PartClock, StampCheck
 from engine.video.read.digest import NO_TIME, StreamDigest
@@ -30,8 +39,6 @@ from engine.video.write.containers import (
 )
 from engine.video.write.converted_text import digest_of_texts
 
-_SHIFT_S = 0.010  # tolerance of sound and subtitles
-_EDGE_S = 0.25  # around the ends of a part, where a packet may be on either side
 _NEVER = ("data", "video", "thumbnails")  # that a result need not have, even without a plan
 _GROUP = {"cover": "attachment"}  # MKV keeps a cover as an attachment
 
@@ -57,6 +64,11 @@ class ComparedFile:
         moved = (np.nan if time == NO_TIME else clock.moved(time) for time in entry.times)
         seconds = np.fromiter(moved, np.float64, len(entry)) * float(entry.time_base)
         return np.fmax.accumulate(seconds) - float(self.origin)
+
+    def ends(self, index: int) -> NDArray[np.float64]:
+        """Times at which the subtitles of a stream are no longer shown, as `times`."""
+        entry = self.packets[index]
+        return self.times(index) + np.array(entry.lengths) * float(entry.time_base)
 
     def samples(self, index: int, control: Control) -> Iterator[tuple[float, NDArray[Any]]]:
         """Decoded samples of a sound track, and their times, s after the first picture."""
@@ -112,7 +124,10 @@ def compare_streams(
             pairs.append(_decoded_pair(source, result, (stream, other), part_s, control))
         else:
             lost = dropped.get(stream.index, 0)
-            pairs.append(_pair(source, result, (stream, other), part_s, lost))
+            pair = _pair(source, result, (stream, other), part_s, lost)
+            if pair.fault and stream.codec.startswith("pcm_"):  # in other packets, or with silence
+                pair = _decoded_pair(source, result, (stream, other), part_s, control)
+            pairs.append(pair)
     checks = (
         _streams_check(expected, missing, left_out),
         _content_check(result, pairs, sum(dropped.values())),
@@ -249,10 +264,10 @@ def _decoded_pair(
         for file, one in ((source, stream), (result, other))
     )
     if _is_encoded(stream, other):
-        found = compare_encoded(old, new, part_s, _EDGE_S)
+        found = compare_encoded(old, new, part_s, EDGE_S)
         fault = found.fault
     else:
-        found = compare_sound(old, new, part_s, _EDGE_S)
+        found = compare_sound(old, new, part_s, EDGE_S)
         fault, layouts = found.fault, (stream.layout, other.layout)
         if fault is None and len({*layouts}) == 2 and all(map(names_channels, layouts)):
             fault = message("check.stream-content.channels", expected=layouts[0], found=layouts[1])
@@ -286,12 +301,17 @@ def _pair(
     stream, other = streams
     old, new = source.packets[stream.index], result.packets[other.index]
     old_times, new_times = source.times(stream.index), result.times(other.index)
-    if part_s is not None and _kind(stream) != "attachment":
-        fault, together = _align_cut(old, new, old_times, new_times, part_s, dropped)
-    elif dropped and (kept := _kept(*_crcs(old, new), old_times, new_times, dropped)) is not None:
+    if part_s is not None and stream.kind == "subtitle":
+        ends = source.ends(stream.index)
+        fault, together = align_shown(old, new, (old_times, ends), new_times, part_s, dropped)
+    elif part_s is not None and _kind(stream) != "attachment":
+        fault, together = align_part(old, new, old_times, new_times, part_s, dropped)
+    elif (
+        dropped and (kept := kept_of(*crcs_of(old, new), old_times, new_times, dropped)) is not None
+    ):
         fault, together = None, (kept, np.arange(kept.size))
     else:
-        fault, together = _align(old, new, old_times)
+        fault, together = align(old, new, old_times)
     offsets = new_times[together[1]] - old_times[together[0]]
     if part_s is not None:  # what began before the part begins with it
         offsets = offsets[old_times[together[0]] >= 0]
@@ -315,108 +335,6 @@ def _timed_pair(
         shift=shift,
         wander=wander,
     )
-
-
-# How two streams differ, and the packets of both that are the same.
-_Alignment = tuple[Message | None, tuple[NDArray[np.intp], NDArray[np.intp]]]
-
-
-def _align(old: StreamDigest, new: StreamDigest, times: NDArray[np.float64]) -> _Alignment:
-    """Compare whole streams."""
-    a, b = _crcs(old, new)
-    shorter = min(a.size, b.size)
-    head = _agreeing(a[:shorter], b[:shorter])
-    if head == a.size == b.size:
-        return None, (np.arange(head), np.arange(head))
-    if old.size == new.size and old.crc == new.crc:  # the same bytes, cut elsewhere
-        first = np.arange(min(1, shorter))
-        return None, (first, first)
-    tail = _agreeing(a[::-1][: shorter - head], b[::-1][: shorter - head])
-    front, back = np.arange(head), np.arange(tail) + 1
-    together = np.concatenate((front, a.size - back)), np.concatenate((front, b.size - back))
-    if not a.size:
-        return message("check.stream-content.only-new", count=b.size), together
-    about = {"total": a.size, "time": f"{times[min(head, a.size - 1)]:.3f}"}
-    if head + tail == shorter and a.size != b.size:
-        about["count"] = abs(int(a.size) - int(b.size))
-        if b.size < a.size:
-            return message("check.stream-content.missing", **about), together
-        return message("check.stream-content.surplus", **about), together
-    return message("check.stream-content.differ", number=head + 1, **about), together
-
-
-def _crcs(old: StreamDigest, new: StreamDigest) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    return np.frombuffer(old.crcs, np.uint32), np.frombuffer(new.crcs, np.uint32)
-
-
-def _kept(
-    old: NDArray[np.uint32],
-    new: NDArray[np.uint32],
-    old_times: NDArray[np.float64],
-    new_times: NDArray[np.float64],
-    dropped: int,
-) -> NDArray[np.intp] | None:
-    """The source's packets that the result has; None where more than `dropped` are missing.
-
-    Equal packets, as silence has, are distinguished by their times.
-    """
-    kept: list[int] = []
-    for number, crc in enumerate(old):
-        at, missing = len(kept), number - len(kept)
-        if at == new.size:
-            break
-        is_late = missing < dropped and abs(new_times[at] - old_times[number]) >= _SHIFT_S
-        if crc == new[at] and not is_late:
-            kept.append(number)
-        elif missing == dropped:
-            return None
-    is_whole = len(kept) == new.size and old.size - len(kept) <= dropped
-    return np.array(kept, dtype=np.intp) if is_whole else None
-
-
-def _agreeing(a: NDArray[np.uint32], b: NDArray[np.uint32]) -> int:
-    """Counts the entries that are equal from the front."""
-    differs = np.flatnonzero(a != b)
-    return int(differs[0]) if differs.size else int(a.size)
-
-
-def _align_cut(
-    old: StreamDigest,
-    new: StreamDigest,
-    old_times: NDArray[np.float64],
-    new_times: NDArray[np.float64],
-    seconds: float,
-    dropped: int,
-) -> _Alignment:
-    """Compare a part: where it is in the source, and whether it is complete."""
-    a, b = _crcs(old, new)
-    needed = np.flatnonzero((old_times >= _EDGE_S) & (old_times < seconds - _EDGE_S))
-    nothing = (np.arange(0), np.arange(0))
-    if not b.size:
-        return (message("check.stream-content.all-missing") if needed.size else None), nothing
-    starts = np.flatnonzero(a[: max(0, a.size - b.size + 1)] == b[0])
-    nearest = starts[np.argsort(np.abs(old_times[starts] - new_times[0]), kind="stable")]
-    for start in nearest:
-        part = slice(start, start + b.size + dropped)
-        kept = _kept(a[part], b, old_times[part], new_times, dropped)
-        if kept is not None:
-            end = start + kept[-1] + dropped
-            if needed.size and (needed[0] < start or needed[-1] > end):
-                return message("check.stream-content.end-missing"), nothing
-            return None, (kept + start, np.arange(b.size))
-    if old.size and a.size and b.size and _is_recut(old, new, old_times, seconds):
-        return None, nothing
-    return message("check.stream-content.part-differs"), nothing
-
-
-def _is_recut(old: StreamDigest, new: StreamDigest, times: NDArray[np.float64], end: float) -> bool:
-    """True for uncompressed sound in packets of another length: only its amount is compared."""
-    if np.isin(np.frombuffer(new.crcs, np.uint32), np.frombuffer(old.crcs, np.uint32)).any():
-        return False
-    length = float(np.nanmax(times) - np.nanmin(times))
-    taken = min(float(np.nanmax(times)), end) - max(0.0, float(np.nanmin(times)))
-    rate = old.size / length if length > 0 else 0.0
-    return abs(new.size - rate * taken) < 2 * _EDGE_S * rate
 
 
 def _streams_check(
@@ -476,11 +394,11 @@ def _timing_check(pairs: list[StreamPair]) -> Check:
 
 def _timing_fault(pair: StreamPair) -> Message | None:
     ms = f"{abs(pair.shift) * 1000:.0f}"
-    if pair.shift >= _SHIFT_S:
+    if pair.shift >= SHIFT_S:
         return message("check.sound-timing.late", stream=pair.name, ms=ms)
-    if pair.shift <= -_SHIFT_S:
+    if pair.shift <= -SHIFT_S:
         return message("check.sound-timing.early", stream=pair.name, ms=ms)
-    if pair.wander >= _SHIFT_S:
+    if pair.wander >= SHIFT_S:
         ms = f"{pair.wander * 1000:.0f}"
         return message("check.sound-timing.wandering", stream=pair.name, ms=ms)
     return None

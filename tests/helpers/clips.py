@@ -416,6 +416,16 @@ def lose_packets(source: Path, target: Path, *which: int, pid: int = FIRST_SOUND
     return target
 
 
+def with_unseen_sound(source: Path, target: Path) -> Path:
+    """Copy an MPEG-TS with a stream in its middle that neither its beginning nor its end tells."""
+    packets, of_sound = _transport_packets(source, FIRST_SOUND)
+    sound = [packets[n] for n in of_sound]
+    others = [bytes([one[0], one[1] & 0xE0 | 0x11, *one[2:]]) for one in sound]
+    middle = len(packets) // 2
+    target.write_bytes(b"".join([*packets[:middle], *others, *packets[middle:]]))
+    return target
+
+
 def leap_ahead(source: Path, target: Path, which: int, *, pid: int) -> Path:
     """Copy an MPEG-TS with bit errors in one time stamp of a stream: it is many hours late."""
     packets, of_stream = _transport_packets(source, pid)

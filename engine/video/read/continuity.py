@@ -1,9 +1,11 @@
-"""Packets that a broadcast recording lost, by the counters that its packets carry."""
+"""Losses of a broadcast recording: packets, by their counters, and streams that begin unseen."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,7 @@ Bytes = NDArray[np.uint8]
 _SYNC = 0x47
 _STRIDES = (188, 192, 204)  # of packets: plain, with a time before each, with parity after each
 _SURE = 5  # packets in a row that show where packets begin
+_UNITS = (0xBD, 0xFD)  # beside those of MPEG sound: AC-3, DTS, subtitles
 _SEARCH_BYTES = 4096  # where they are looked for at a time
 _BLOCK_BYTES = 1 << 22
 
@@ -28,6 +31,9 @@ class Losses:
 
     film: int = 0
     others: int = 0
+    unseen: int = (
+        0  # audio and subtitle streams that begin where nobody looks when a file is opened
+    )
 
 
 def losses(media: MediaInfo, control: Control) -> Losses:
@@ -35,7 +41,8 @@ def losses(media: MediaInfo, control: Control) -> Losses:
 
     Other programmes and video tracks do not count. Reads through the file; other containers have no
     such counters, and no losses. A multiple of 16 packets of one stream that are lost together is
-    not seen. Memory: 12 MB.
+    not seen. Streams of which neither beginning nor end of the recording tell are counted too.
+    Memory: 12 MB.
 
     Raises:
         InputError: The file is gone or no media any more.
@@ -45,9 +52,11 @@ def losses(media: MediaInfo, control: Control) -> Losses:
         return Losses()
     left_out = {s.index for s in media.streams if s.is_of_other_programme or s.kind == "video"}
     with open_input(media.path, must_be_whole=False) as container:
+        known = [stream.id for stream in container.streams]
         ids = {
             stream.index: stream.id for stream in container.streams if stream.index not in left_out
         }
+    begun = Counter[int]()  # units of sound or subtitles of other streams
     counters = {pid: _Counter() for pid in ids.values()}
     with reading(media.path), RetryingFile(media.path) as file:
         for packets in _packets(file):
@@ -55,8 +64,23 @@ def losses(media: MediaInfo, control: Control) -> Losses:
             owners = (packets[:, 1] & 31).astype(np.uint16) << 8 | packets[:, 2]
             for pid, counter in counters.items():
                 counter.add(packets[owners == pid])
+            others = ~np.isin(owners, known)
+            begun.update(_owners_of_units(packets[others], owners[others]))
+    unseen = sum(count >= _SURE for count in begun.values())
     film = counters[ids[media.video.index]].gaps
-    return Losses(film=film, others=sum(one.gaps for one in counters.values()) - film)
+    return Losses(
+        film=film, others=sum(one.gaps for one in counters.values()) - film, unseen=unseen
+    )
+
+
+def _owners_of_units(packets: Bytes, owners: NDArray[Any]) -> Iterator[int]:
+    """Stream of each packet with which a unit of sound or subtitles begins."""
+    for number in np.flatnonzero((packets[:, 1] & 0x40 > 0) & (packets[:, 3] & 0x10 > 0)):
+        packet = packets[number].tobytes()
+        begin = 5 + packet[4] if packet[3] & 0x20 else 4
+        is_unit = packet[begin : begin + 3] == b"\0\0\1" and len(packet) > begin + 3
+        if is_unit and (packet[begin + 3] in _UNITS or packet[begin + 3] >> 5 == 0b110):
+            yield int(owners[number])
 
 
 class _Counter:

@@ -8,22 +8,23 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from av.stream import Discard
 
 from engine.core.control import Control
 from engine.video.read.media_file import open_input, readable_packets, translated
-
-if TYPE_CHECKING:
-    pass
+from engine.video.read.subtitles import ShownLengths, continues
 
 NO_TIME = -(1 << 63)
 
 
 @dataclass(slots=True, kw_only=True)
 class StreamDigest:
-    """Checksums of one stream, packet by packet, in file order; memory: 12 bytes a packet."""
+    """Checksums of one stream, packet by packet, in file order; memory: 12 bytes a packet.
+
+    Subtitles have their lengths too, infinite up to the end.
+    """
 
     index: int
     time_base: Fraction = Fraction(1, 1000)
@@ -31,14 +32,22 @@ class StreamDigest:
     times: array[int] = field(default_factory=lambda: array("q"))  # pts in time_base, or NO_TIME
     crc: int = 0  # CRC-32 of all payloads joined
     size: int = 0  # bytes of all payloads
+    lengths: list[float] = field(
+        default_factory=list
+    )  # lengths of subtitles in time_base; none else
 
     def __len__(self) -> int:
         return len(self.crcs)
 
     def add(self, payload: bytes, time: int | None) -> None:
         """Add the next packet."""
-        self.crcs.append(zlib.crc32(payload))
+        self.crcs.append(0)
         self.times.append(time if time is not None else NO_TIME)
+        self.join(payload)
+
+    def join(self, payload: bytes) -> None:
+        """Add to the last packet."""
+        self.crcs[-1] = zlib.crc32(payload, self.crcs[-1])
         self.crc = zlib.crc32(payload, self.crc)
         self.size += len(payload)
 
@@ -80,14 +89,21 @@ def _read(
     timed = [s for s in container.streams if s.index in found and s.type != "attachment"]
     if not timed:
         return found
+    shown = {stream.index: ShownLengths() for stream in timed if stream.type == "subtitle"}
     for packet in readable_packets(path, container, timed):
         if control is not None:
             control.check()
         if packet.size:
             entry = found[packet.stream.index]
             payload = _payload(bytes(packet), packet.stream)
-            if payload:
+            if payload and len(entry) and continues(packet.stream, packet):
+                entry.join(payload)
+            elif payload:
                 entry.add(payload, packet.pts if packet.pts is not None else packet.dts)
+                if packet.stream.index in shown:
+                    shown[packet.stream.index].add(packet.stream, packet)
+    for index, lengths in shown.items():
+        found[index].lengths = lengths.found
     return found
 
 

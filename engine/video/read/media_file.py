@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -34,6 +34,8 @@ from typing import BinaryIO
 
 MAX_SIDE = 16384  # px
 _BUFFER_BYTES = 1 << 18  # of one read
+# How far a file is read, and kept in memory, for tracks that begin late: bytes and us.
+_LATE = {"probesize": str(64 << 20), "analyzeduration": str(600_000_000)}
 
 # Not media of this file alone: text shown as a picture, lists of other files, devices, raw bytes.
 _DENIED_TEXT = """
@@ -127,22 +129,17 @@ def open_input(path: Path, *, must_be_whole: bool = True) -> Iterator[InputConta
 
     Raises:
         InputError: One of its kinds; see `translated`.
+
+    Memory: up to 64 MB of packets, where sound begins so late that more must be read to know it.
     """
     with reading(path), _opened(path) as file:
         try:
             with translated(path):
-                # WORKAROUND for PyAV 18.1: without memory for its buffer it writes to nowhere.
-                bytearray(4 * _BUFFER_BYTES)
-                container = av.open(
-                    file,
-                    "r",
-                    container_options={
-                        "protocol_whitelist": "file",
-                        "format_whitelist": _allowed_formats(),
-                    },
-                    metadata_errors="replace",
-                    buffer_size=_BUFFER_BYTES,
-                )
+                container = _container(file)
+                if any(_is_unknown_sound(stream) for stream in container.streams):
+                    container.close()
+                    file.seek(0)
+                    container = _container(file, **_LATE)
             try:
                 yield container
             finally:
@@ -153,6 +150,25 @@ def open_input(path: Path, *, must_be_whole: bool = True) -> Iterator[InputConta
             raise file.failure from None
         if must_be_whole and file.failure is not None:
             raise file.failure
+
+
+def _container(file: SourceFile, **options: str) -> InputContainer:
+    # WORKAROUND for PyAV 18.1: without memory for its buffer it writes to nowhere.
+    bytearray(4 * _BUFFER_BYTES)
+    allowed = {"protocol_whitelist": "file", "format_whitelist": _allowed_formats()}
+    return av.open(
+        file,
+        "r",
+        container_options={**allowed, **options},
+        metadata_errors="replace",
+        buffer_size=_BUFFER_BYTES,
+    )
+
+
+def _is_unknown_sound(stream: Any) -> bool:
+    """Whether nothing of a sound track was seen that no header describes, as in a recording."""
+    context = stream.codec_context
+    return stream.type == "audio" and context is not None and not context.sample_rate
 
 
 def stream_at(path: Path, container: InputContainer, index: int) -> Any:
@@ -241,11 +257,10 @@ def packets_of(container: InputContainer, stream: Any) -> Iterator[Packet[Any]]:
     Raises:
         av.error.FFmpegError: The file or the disk is damaged.
     """
-    try:
+    # WORKAROUND for PyAV 18.1: it raises at the end of files with late streams (MPEG-TS), after the
+    # empty packets of all streams that it knows.
+    with suppress(IndexError):
         yield from container.demux(stream)
-    except IndexError:
-        # WORKAROUND for PyAV 18.1: it raises at the end of files with late streams (MPEG-TS).
-        yield empty_packet()
 
 
 def readable_packets(

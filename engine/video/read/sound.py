@@ -18,6 +18,7 @@ from engine.core.file_access import advised
 from engine.protocol.media import PLAYED_AS, MediaInfo
 from engine.video.read.clock import PartClock, StampCheck
 from engine.video.read.media_file import open_input, readable_packets, stream_at, translated
+from engine.video.read.stream_info import sample_format_of
 
 _READ_THROUGH_S = 300.0  # length of a video whose sound is read as a whole
 ROUNDED_S = Fraction(1, 50)  # that time stamps may be off where sound goes on without a break
@@ -60,7 +61,7 @@ class SampleDecoder:
     def __init__(self, stream: Any) -> None:
         self._decoder = context = stream.codec_context
         self.base = Fraction(stream.time_base or Fraction(1, 1000))
-        packed = context.format.packed.name
+        packed = av.AudioFormat(sample_format_of(context)).packed.name
         self.format: str = _STORED.get(packed, packed)
         self.rate: int = context.sample_rate
         self.layout = _named(context.layout)

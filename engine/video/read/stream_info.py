@@ -37,6 +37,7 @@ _WITH_ALPHA = {("vp8", "yuv420p"): "libvpx", ("vp9", "yuv420p"): "libvpx-vp9"}
 _ALWAYS_WITH_ALPHA = frozenset({"gif", "apng", "mjpeg"})
 _MOST_PIXELS = 100_000_000  # of an animation that are looked at for alpha
 
+_USUAL_SAMPLES = {"truehd": "s32", "mlp": "s32", "dts": "fltp"}
 _ROUNDING = 0.005  # of a shape that is stated as a width and a height, px
 _COVER = Disposition.attached_pic | Disposition.timed_thumbnails
 
@@ -261,6 +262,17 @@ def marks_of(stream: Any) -> tuple[str, ...]:
     return tuple(str(one.name) for one in found)
 
 
+def sample_format_of(context: Any) -> str:
+    """FFmpeg's name of the format of decoded samples; "" where it is unknown.
+
+    A decoder that states it only after its first packet has the usual one in a track that begins
+    late: the header states rate and channels, but nobody reads far enough for a packet.
+    """
+    if context.format:
+        return str(context.format.name)
+    return _USUAL_SAMPLES.get(context.codec.canonical_name, "") if context.sample_rate else ""
+
+
 def _stream_info(stream: Any) -> StreamInfo:
     context = stream.codec_context
     kinds: dict[str, StreamKind] = {
@@ -293,7 +305,7 @@ def _stream_info(stream: Any) -> StreamInfo:
         channels=context.layout.nb_channels if is_sound else 0,
         sample_rate=context.sample_rate if is_sound else 0,
         layout=context.layout.name if is_sound else "",
-        sample_format=context.format.name if is_sound and context.format else "",
+        sample_format=sample_format_of(context) if is_sound else "",
         size=Size(context.width, context.height) if has_size else None,
         file_name=stream.metadata.get("filename", ""),
         mime_type=stream.metadata.get("mimetype", ""),

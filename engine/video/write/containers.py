@@ -30,6 +30,7 @@ _SAMPLE_BITS = {
     **{"pcm_s16le": 16, "pcm_s24le": 24, "pcm_s32le": 32, "pcm_f32le": 32, "pcm_f64le": 64},
     "flac": 24,
 }
+NO_CHANNELS = "0 channels"  # layout of a track of which no packet was seen, and that has no header
 LOSSY_RATES = {"aac": 128_000, "opus": 96_000}  # bits/s of a channel, of codecs that lose something
 _MOST_ENCODED = 8  # channels that AAC, Opus and FLAC have names for
 # Codecs whose decoded samples of 32 bits have at most 24 that say anything.
@@ -252,6 +253,8 @@ def refusal_of(container: str, stream: StreamInfo, media: MediaInfo) -> Message 
         return message("reason.stream.programme")
     if stream.kind == "video":
         return message("reason.stream.video")
+    if stream.layout == NO_CHANNELS:
+        return message("reason.stream.late")
     if stream.kind == "thumbnails":
         return message("reason.stream.thumbnails", title=CONTAINERS[container].title)
     kind, into = codec_name(stream.codec), CONTAINERS[container]
@@ -303,6 +306,7 @@ def conversion_of(container: str, stream: StreamInfo, sound: str = "auto") -> st
     if stream.kind == "subtitle" and into is not None and not stream.is_of_other_programme:
         return into.text if codec_name(stream.codec) in _TEXTS else ""
     is_sound = stream.kind == "audio" and not stream.is_of_other_programme
+    is_sound = is_sound and stream.layout != NO_CHANNELS
     if not is_sound or into is None or not pcm:
         return ""
     if sound == "auto" and not into.audio & _PCM:

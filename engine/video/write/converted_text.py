@@ -26,6 +26,7 @@ from engine.core.errors import memory_ran_out
 from engine.protocol.media import MediaInfo
 from engine.video.read.digest import NO_TIME, StreamDigest
 from engine.video.read.media_file import open_input, readable_packets, stream_at, translated
+from engine.video.read.subtitles import ShownLengths
 from engine.video.write.containers import FLAT, STYLED
 
 logger = logging.getLogger(__name__)
@@ -245,10 +246,12 @@ def digest_of_texts(
         stream = stream_at(media.path, source, index)
         base = stream.time_base or Fraction(1, 1000)
         found, shown = StreamDigest(index=index, time_base=base), ShownTexts(base)
+        lengths = ShownLengths()
 
         def add_before(time: float) -> None:
-            for start, _, texts in shown.take_before(time):
+            for start, length, texts in shown.take_before(time):
                 found.add(" ".join(texts).encode(), start)
+                found.lengths.append(length)
 
         for packet in readable_packets(media.path, source, [stream]):
             control.check()
@@ -258,5 +261,7 @@ def digest_of_texts(
                 shown.add(packet.pts, packet.duration, events)
             elif events:
                 found.add(" ".join(map(plain_text, events)).encode(), packet.pts)
+                lengths.add(stream, packet)
         add_before(inf)
+        found.lengths = found.lengths or lengths.found
         return found

@@ -27,6 +27,7 @@ from engine.protocol.plan import PassPlan, Plan
 from engine.video.read.clock import PartClock, StampCheck, film_jumps
 from engine.video.read.media_file import open_input, readable_packets, stream_at
 from engine.video.read.stream_info import title_of
+from engine.video.read.subtitles import begins_anew, codec_of, lasts, seen_from, shown_length
 from engine.video.write.containers import CONTAINERS
 from engine.video.write.converted_sound import SoundConverter, converted_stream
 from engine.video.write.converted_text import TextConverter, text_stream
@@ -69,7 +70,8 @@ def copied_stream(output: OutputContainer, stream: Any, time_base: Fraction | No
     """Add a stream to a file, as it is in the source; a time base only where it is not its own."""
     new: Any = output.add_stream_from_template(stream, opaque=True)
     new.disposition = int(stream.disposition)
-    if new.codec_context is not None and stream.codec_context.codec_tag == "tx3g":
+    # TRAP: PyAV 18.1 raises an error for tags beyond ASCII, as those of sound and subtitles in M2TS
+    if codec_of(stream) == "mov_text" and stream.codec_context.codec_tag == "tx3g":
         new.codec_tag = "tx3g"  # in MOV FFmpeg would take QuickTime's older text
     if time_base is not None:
         new.time_base = time_base
@@ -199,6 +201,7 @@ class CopiedStreams:
         self._streams: dict[int, tuple[Any, TrialMux]] = {}  # by index in the source
         self._converters: dict[int, SoundConverter] = {}
         self._texts: dict[int, TextConverter] = {}
+        self._begun: dict[int, list[Any]] = {}  # subtitles before a part
         self.refused: set[int] = set()
         self.taken: Counter[int] = Counter()
         self.dropped: Counter[int] = Counter()
@@ -210,7 +213,8 @@ class CopiedStreams:
             return
         codec = plan.converted or plan.codec
         base = self._fine_clock(stream.time_base) if codec == "mov_text" else None
-        if not plan.converted:
+        is_copied = not plan.converted and not self._has_gaps(codec)
+        if is_copied:
             add = partial(copied_stream, stream=stream, time_base=base)
         elif plan.kind == "subtitle":
             add = partial(text_stream, stream=stream, codec=codec, time_base=base)
@@ -227,9 +231,14 @@ class CopiedStreams:
         self._streams[stream.index] = new, trial
         if plan.converted and plan.kind == "subtitle":
             self._texts[stream.index] = TextConverter(stream, new)
-        elif plan.converted:
-            has_times = plan.converted.startswith("pcm_") and self._container.has_times
+        elif not is_copied:
+            has_times = codec.startswith("pcm_") and self._container.has_times
             self._converters[stream.index] = SoundConverter(stream, new, has_times=has_times)
+
+    def _has_gaps(self, codec: str) -> bool:
+        """Whether PCM may have gaps, which MP4 and MOV have no place for: silence fills them."""
+        of_mov = {"mov", "mp4"} & set(self._media.container.split(","))
+        return codec.startswith("pcm_") and not self._container.has_times and not of_mov
 
     def found(self, stream: PassPlan) -> PassPlan:
         """Treatment of a stream, after all of its packets and `finish`."""
@@ -287,8 +296,8 @@ class CopiedStreams:
             index: StreamClock(self._parts(stream, jumps), self._shift, self._streams[index][1])
             for index, stream in copied.items()
         }
-        if not (jumps or self._converters or self._texts):  # these depend on all that was before
-            self._seek(source)
+        if not (jumps or self._converters):  # these depend on all that was before
+            self._seek(source, [index for index, one in copied.items() if one.type == "subtitle"])
         asked = 0.0  # when texts were last asked for what has begun
         for packet in readable_packets(self._media.path, source, [*copied.values()]):
             if packet.pts is None and packet.dts is None and not packet.size:
@@ -298,17 +307,33 @@ class CopiedStreams:
             clock.set_times(packet)
             if self._end is not None and clock.seconds > float(self._end) + _SLACK:
                 break
+            if clock.seconds >= 0:
+                yield from self._take_begun(clocks)
             if index in self._converters:
                 yield from self._converted(index, packet, clock)
             elif self._is_placed(packet, clock):
-                made = self._texts[index].convert(packet) if index in self._texts else (packet,)
-                yield from self._written(index, made, clock)
+                yield from self._copied_or_text(packet, clock)
             if clock.seconds >= asked + _ASKED_S:
                 asked = clock.seconds
                 yield from self._timed_texts(asked, clocks)
+        yield from self._take_begun(clocks)
         for index in self._converters:
             yield from self._converted(index, None, clocks[index])
         yield from self._timed_texts(inf, clocks)
+
+    def _copied_or_text(self, packet: Any, clock: StreamClock) -> Iterator[TimedPacket]:
+        index = packet.stream.index
+        made = self._texts[index].convert(packet) if index in self._texts else (packet,)
+        yield from self._written(index, made, clock)
+
+    def _take_begun(self, clocks: Mapping[int, StreamClock]) -> Iterator[TimedPacket]:
+        """Subtitles that last up to the next one, shown when a part begins, at its beginning."""
+        for index, packets in self._begun.items():
+            for packet in packets:
+                packet.duration = max(0, packet.duration + packet.pts)
+                packet.pts = packet.dts = 0
+                yield from self._copied_or_text(packet, clocks[index])
+        self._begun.clear()
 
     def _parts(self, stream: Any, jumps: Sequence[Fraction]) -> PartClock:
         check = StampCheck(self._media.container) if stream.type == "audio" else None
@@ -331,7 +356,18 @@ class CopiedStreams:
             self._texts[packet.stream.index].set_end(packet)
         if self._end is not None and not clock.cut_end(packet, self._end, is_text):
             return False
+        if is_text and self._cuts_start and packet.pts < 0 and lasts(packet.stream, packet):
+            self._hold(packet)
+            return False
         return not self._cuts_start or clock.cut_start(packet, is_text)
+
+    def _hold(self, packet: Any) -> None:
+        """Keep a subtitle that lasts up to the next one until a part begins."""
+        begun = self._begun.setdefault(packet.stream.index, [])
+        if begins_anew(packet.stream, packet):
+            begun.clear()
+        if packet.size and packet.pts + shown_length(packet.stream, packet) > 0:
+            begun.append(packet)
 
     def _written(
         self, index: int, made: Iterable[Any], clock: StreamClock
@@ -377,12 +413,15 @@ class CopiedStreams:
         packet.stream = new
         return TimedPacket(packet=packet, seconds=seconds)
 
-    def _seek(self, source: InputContainer) -> None:
-        """Skip most packets before a trimmed start."""
+    def _seek(self, source: InputContainer, subtitles: Sequence[int]) -> None:
+        """Skip most packets before a trimmed start, but no subtitle that is shown at it."""
         if not self._cuts_start or self._shift - self._media.start < _SLACK:
             return
+        first = seen_from(self._media.path, source, subtitles, self._shift)
+        if first is None or first - self._media.start < _SLACK:
+            return
         with suppress(FFmpegError):  # then all packets before it are read and dropped
-            source.seek(int((self._shift - Fraction(_SLACK)) * av.time_base))
+            source.seek(int(min(first, self._shift - Fraction(_SLACK)) * av.time_base))
 
     def _becomes_attachment(self, plan: PassPlan) -> bool:
         return plan.kind == "cover" and self._container.takes_attachments

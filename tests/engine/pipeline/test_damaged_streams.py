@@ -13,7 +13,14 @@ from engine.settings.schema import JobSettings
 from engine.verification.verify import verify
 from engine.video.read.probe import probe
 from engine.video.write.mux import tried
-from tests.helpers.clips import FILM, FIRST_SOUND, leap_ahead, lose_packets, make_clip
+from tests.helpers.clips import (
+    FILM,
+    FIRST_SOUND,
+    leap_ahead,
+    lose_packets,
+    make_clip,
+    with_unseen_sound,
+)
 from tests.helpers.jobs import plan_of, run
 
 FAST = JobSettings(model="none", speed="fast")
@@ -45,6 +52,13 @@ def test_a_lost_packet_of_a_broadcast_costs_one_packet_of_sound(
     assert "1 damaged packet" in str(content.message)
 
 
+def test_a_stream_that_only_the_middle_of_a_recording_has_is_named(tmp_path: Path) -> None:
+    whole = make_clip(tmp_path / "whole.ts", frames=50, size=(64, 48), audio_tracks=1)
+    source = with_unseen_sound(whole, tmp_path / "a.ts")
+    plan = plan_of(source, tmp_path / "out.mkv", FAST)
+    assert results(run(plan, tmp_path / "jobs"), plan.output) == ["streams-unseen"]
+
+
 def test_damaged_frames_look_the_same_when_they_are_compared(tmp_path: Path) -> None:
     """Threads of a decoder change how it conceals what is missing."""
     whole = make_clip(tmp_path / "a.ts", frames=48, size=(192, 128), gop=24)
@@ -73,7 +87,9 @@ def test_a_stream_that_was_announced_and_never_sent_is_left_out(tmp_path: Path) 
     assert probe(source).streams
     for container in ("mkv", "mp4"):
         plan = plan_of(source, tmp_path / f"out.{container}", FAST)
-        assert results(run(plan, tmp_path / container), plan.output) == ["stream-left-out"]
+        (notice,) = (one for one in plan.notices if one.code == "stream-left-out")
+        assert "the beginning of the file has nothing of it" in notice.message
+        assert results(run(plan, tmp_path / container), plan.output) == []
         assert not probe(plan.output).streams
 
 

@@ -10,7 +10,7 @@ import pytest
 from engine.core.control import Control
 from engine.video.read.continuity import Losses, losses
 from engine.video.read.probe import probe
-from tests.helpers.clips import FILM, FIRST_SOUND, lose_packets, make_clip
+from tests.helpers.clips import FILM, FIRST_SOUND, lose_packets, make_clip, with_unseen_sound
 
 
 def lost(path: Path) -> Losses:
@@ -56,3 +56,7 @@ def test_packets_sent_twice_and_announced_gaps_are_no_losses(film: Path) -> None
     kept = [*packets[:before], *packets[before + 1 : gap], bytes(changed), *packets[gap + 1 :]]
     film.with_name("c.ts").write_bytes(b"".join(kept))
     assert lost(film.with_name("c.ts")) == Losses()
+
+
+def test_a_stream_that_only_the_middle_of_a_recording_has_is_seen(film: Path) -> None:
+    assert lost(with_unseen_sound(film, film.with_name("b.ts"))) == Losses(unseen=1)

@@ -24,7 +24,7 @@ from engine.video.write.containers import bit_rate_of, conversion_of, plan_strea
 from engine.video.write.mux import tried
 from engine.video.write.stream_notices import stream_notices, trial_notices
 from tests.helpers.clips import number_picture
-from tests.helpers.program import ROOT
+from tests.helpers.program import NEEDS_FFMPEG, ROOT, ffmpeg
 from tests.helpers.results import mux_all, plan_of, segments_of
 
 FAST = JobSettings(model="none", speed="fast")
@@ -176,6 +176,19 @@ def test_silence_fills_what_the_times_leave_out_where_there_are_no_gaps(tmp_path
     assert lengths["mp4"] == lengths["mov"] == lengths["mkv"] + 14_400
 
 
+@pytest.mark.parametrize("container", ["mp4", "mov"])
+def test_silence_fills_the_gaps_of_copied_pcm(tmp_path: Path, container: str) -> None:
+    """MP4 and MOV have no place for them: all that follows would come too early."""
+    source, rate = make_film(tmp_path / "a.mkv", "pcm_s16le", rate=44_100, gap=0.3), 44_100
+    for start in (None, Fraction(1, 5)):
+        output = tmp_path / f"from{float(start or 0)}.{container}"
+        media, plan = job(source, output, start=start)
+        report = verify(media, output, plan=plan)
+        assert report.passed, problems(report)
+        expected = len(samples(source)) / rate - (start or 0) + 0.3
+        assert len(samples(output)) / rate == pytest.approx(expected, abs=0.02)
+
+
 def test_channels_that_change_within_a_track_are_named(tmp_path: Path) -> None:
     parts = [
         make_film(tmp_path / f"{layout}.m2ts", "pcm_bluray", layout=layout).read_bytes()
@@ -206,6 +219,41 @@ def test_sound_that_cannot_be_decoded_is_named_before_the_start(tmp_path: Path) 
     assert notice.hint == "Choose the format MKV to keep it."
     plan = plan_of(media, output, FAST)
     assert not [*trial_notices(media, plan, tried(media, plan, Control()))]
+
+
+@NEEDS_FFMPEG
+def test_a_track_that_begins_late_is_converted_though_its_header_states_no_samples(
+    tmp_path: Path,
+) -> None:
+    source, output = tmp_path / "a.mkv", tmp_path / "out.mp4"
+    film = "-f lavfi -t 40 -i color=s=96x64:r=2 -itsoffset 35 -f lavfi -t 1 -i sine=r=48000"
+    ffmpeg(*film.split(), *["-c:v", "mpeg4", "-c:a", "truehd", "-strict", "-2", "-ac", "2"], source)
+    media, plan = job(source, output)
+    assert [stream.converted for stream in plan.streams] == ["pcm_s24le"]
+    report = verify(media, output, plan=plan)
+    assert "stream-content" not in problems(report)
+    assert np.array_equal(samples(output), samples(source))
+
+
+@NEEDS_FFMPEG
+def test_sound_of_a_recording_that_begins_late_is_copied(tmp_path: Path) -> None:
+    source, output = tmp_path / "a.ts", tmp_path / "out.mkv"
+    film = "-f lavfi -t 110 -i color=s=96x64:r=1 -itsoffset 100 -f lavfi -t 1 -i sine=r=48000"
+    ffmpeg(*film.split(), *["-c:v", "libx264", "-c:a", "ac3", "-ac", "2"], source)
+    media, plan = job(source, output)
+    assert [(one.copied, one.codec) for one in plan.streams] == [(True, "ac3")]
+    assert "stream-content" not in problems(verify(media, output, plan=plan))
+    assert np.array_equal(samples(output), samples(source))
+
+
+def test_sound_of_unknown_format_is_left_out_with_its_reason(tmp_path: Path) -> None:
+    media = probe(make_film(tmp_path / "a.mkv", "flac"))
+    (sound,) = media.streams
+    unseen = replace(sound, layout="0 channels", channels=0, sample_rate=0)
+    for container in ("mkv", "mov", "webm"):
+        (plan,) = plan_streams(replace(media, streams=(unseen,)), container)
+        assert (plan.copied, plan.converted) == (False, "")
+        assert "format is unknown" in str(plan.why)
 
 
 def test_damaged_first_packets_do_not_cost_a_track(

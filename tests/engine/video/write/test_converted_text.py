@@ -345,6 +345,22 @@ def test_a_part_has_a_text_that_began_long_before(tmp_path: Path) -> None:
     assert faults(probe(source), output, plan) == {}
 
 
+@pytest.mark.parametrize("container", ["mkv", "webm"])
+def test_a_part_has_a_copied_text_that_began_long_before(tmp_path: Path, container: str) -> None:
+    """Copied into MKV, converted packet by packet into WebM."""
+    begun, short = (500, 14_000, "long"), (12_500, 500, "short")
+    cues = [begun, (1000, 500, "over"), short]
+    source = spoken_in(tmp_path / "a.mkv", cues, frames=375)
+    outputs = [tmp_path / f"{name}.{container}" for name in ("part", "lossy")]
+    plan = make_identity(source, outputs[0], FAST, start=Fraction(12), stop=Fraction(15))
+    assert shown(outputs[0]) == [(0, 2.5, "long"), (0.5, 1, "short")]
+    assert faults(probe(source), outputs[0], plan) == {}
+    without = spoken_in(tmp_path / "b.mkv", [short], frames=375)
+    make_identity(without, outputs[1], FAST, start=Fraction(12), stop=Fraction(15))
+    found = faults(probe(source), outputs[1], plan)
+    assert "1 of 2 packets missing at 0.000 s" in found["stream-content"]
+
+
 def test_a_part_of_a_video_has_its_own_texts(tmp_path: Path) -> None:
     output = tmp_path / "part.webm"
     source = with_texts(tmp_path)

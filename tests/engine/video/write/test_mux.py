@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -177,6 +178,51 @@ def test_a_trimmed_job_starts_at_0_with_everything_cut(tmp_path: Path) -> None:
         assert float(result.chapters[-1]["end_time"]) == pytest.approx(0.4, abs=0.001)
         texts = [time for time, _ in result.packets("subtitle") if time < 0.4]
         assert texts[0] == pytest.approx(0.0, abs=0.001)
+
+
+@pytest.mark.parametrize("suffix", [".mkv", ".m2ts"])
+def test_pictures_of_subtitles_that_are_shown_when_a_part_begins_are_in_it(
+    tmp_path: Path, suffix: str
+) -> None:
+    """Also those that are made of several packets; in M2TS each segment is a packet."""
+    made = [(0, 0x80, 1), (0.2, 0, 0), (0.4, 0x80, 1), (0.44, 0, 1), (13, 0, 0), (13.2, 0x80, 1)]
+    film = make_clip(tmp_path / "film.mkv", frames=375, b_frames=0, gop=25, audio_tracks=1)
+    source, output = tmp_path / f"a{suffix}", tmp_path / "part.mkv"
+    with_pictures(film, source, made)
+    media, plan = probe(source), make_identity(source, output, FAST, start=Fraction(12))
+    texts = Ffprobed(output).packets("subtitle")
+    assert [round(time, 2) for time, _ in texts] == [0, 0, 1, 1.2]
+    assert verify(media, output, plan=plan).passed
+    without, lossy = tmp_path / f"b{suffix}", tmp_path / "lossy.mkv"
+    with_pictures(film, without, made[4:])
+    make_identity(without, lossy, FAST, start=Fraction(12))
+    (fault,) = verify(media, lossy, plan=plan).problems
+    assert "2 of 4 packets missing at 0.000 s" in str(fault.message)
+
+
+def with_pictures(film: Path, target: Path, made: Sequence[tuple[float, int, int]]) -> None:
+    """Copy a video and add pictures of PGS: time in s, state and number of objects."""
+    with (
+        av.open(str(film)) as old,
+        av.open(str(target), "w", format="mpegts" if target.suffix == ".m2ts" else None) as new,
+    ):
+        added = {one: new.add_stream_from_template(one, opaque=True) for one in old.streams}
+        track: Any = new.add_mux_stream("hdmv_pgs_subtitle", time_base=MS)
+        packets = [(float(one.dts * MS), added[one.stream], one) for one in old.demux() if one.size]
+        for seconds, state, objects in made:
+            number = round(10 * seconds)
+            composed = bytes(
+                [0, 96, 0, 64, 16, 0, number, state, 0, 0, objects, *[0] * 8 * objects]
+            )
+            segments = [b"\x16" + len(composed).to_bytes(2, "big") + composed, b"\x80\0\0"]
+            for data in segments if target.suffix == ".m2ts" else [b"".join(segments)]:
+                packet = av.Packet(data)
+                packet.pts = packet.dts = round(seconds * 1000)
+                packet.time_base = MS
+                packets.append((seconds, track, packet))
+        for _, stream, packet in sorted(packets, key=lambda one: one[0]):
+            packet.stream = stream
+            new.mux_one(packet)
 
 
 def test_chapters_of_a_part_are_cut_at_its_edges() -> None:
