@@ -10,7 +10,7 @@ import argparse
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +121,7 @@ def _decode(size: Size, is_first: bool) -> Tensor:
     return torch.empty(shape, device="cuda", dtype=torch.float16)
 
 
+@cache  # each takes seconds, and several tests look at the same ones
 def transformer_step(
     config: DitConfig,
     size: Size,

@@ -40,7 +40,7 @@ def test_steps_take_no_more_than_the_baseline() -> None:
     found = {
         **dict(vae_steps(size)),
         "3B": transformer_step(DIT_3B, size),
-        "3B, float16": transformer_step(DIT_3B, size, dtype=torch.float16),
+        "3B, float16": transformer_step(DIT_3B, size, DIT, dtype=torch.float16),
     }
     for name, figures in found.items():
         committed = baseline[f"{name} {QUICK}"]
