@@ -24,7 +24,7 @@ from app.widgets.controls import FlowLayout
 from app.widgets.layouts import column
 from app.widgets.meters import ShareBar
 from app.widgets.notice_line import NoticeLine, PageLine
-from app.widgets.parts import button, label, named
+from app.widgets.parts import button, follow_in_tab_order, label, named
 
 _SPEC = PageSpec(
     name="runtime",
@@ -145,11 +145,9 @@ class OfferCard(QFrame):
         self._notice = named(NoticeLine(), "runtimeSays")
         self._share = named(ShareBar(), "runtimeShare")
         self._clicks = DoubleClick()
-        self._buttons = {name: self._make_button(name) for name in _OFFERS}
-        offers = FlowLayout(spacing=6)
-        for part in self._buttons.values():
-            offers.addWidget(part)
-        column(self._notice, self._share, offers, spacing=10, margins=(12, 10), on=self)
+        self._buttons = dict[str, QPushButton]()  # made with the first offer: most see none
+        self._offers = FlowLayout(spacing=6)
+        column(self._notice, self._share, self._offers, spacing=10, margins=(12, 10), on=self)
         model.changed.connect(self._show)
         model.progressed.connect(self._show_texts)
         bind(self, self._show)
@@ -175,6 +173,11 @@ class OfferCard(QFrame):
     def _show(self) -> None:
         had_focus = self.isAncestorOf(QApplication.focusWidget() or self)
         offers = self._message().offers
+        if offers and not self._buttons:
+            self._buttons = {name: self._make_button(name) for name in _OFFERS}
+            for part in self._buttons.values():
+                self._offers.addWidget(part)
+            follow_in_tab_order(self, self._buttons.values())
         for name, part in self._buttons.items():
             part.setVisible(name in offers)
         self.setVisible(bool(self._waits) or not self._model.is_hidden)

@@ -102,7 +102,7 @@ class QueueColumn(QWidget):
         column(notice, on=place)
         layout_of(self._deck).addWidget(place)
         notice.installEventFilter(self)
-        follow_in_tab_order(self._last_control, notice.findChildren(QPushButton))
+        follow_in_tab_order(self._last_control, (notice, *notice.findChildren(QPushButton)))
         self._show_notice()
 
     def put_first(self, notice: QWidget) -> None:
