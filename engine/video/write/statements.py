@@ -86,6 +86,8 @@ class StatedResult:
         """Whether this program writes such a statement into such a result."""
         if statement.kind in _IMAGES_WITH:
             has_room = self.is_square or _IMAGES_WITH[statement.kind] != HOLDING_DATA
+            if statement.kind == "primaries" and self.codec == "png":
+                has_room = "-" not in statement.value
             return has_room and self.codec in _IMAGES_WITH[statement.kind]
         if self.container not in CONTAINERS:
             return False

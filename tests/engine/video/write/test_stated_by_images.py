@@ -155,6 +155,24 @@ def test_exr_images_keep_attributes_and_primaries(tmp_path: Path) -> None:
     assert probe(wide).video.tags.primaries == "smpte432"
 
 
+def test_primaries_below_zero_are_kept_in_exr_and_named_in_others(tmp_path: Path) -> None:
+    blue = (0.7347, 0.2653, 0.0, 1.0, 0.0001, -0.077, 0.32168, 0.33767)  # of ACES 2065-1
+    source = an_exr(tmp_path / "a.exr", chromaticities=blue)
+    output, said = job(source, tmp_path / "b.exr")
+    assert said == []
+    assert exr_header(output.read_bytes()).chromaticities == pytest.approx(blue)
+    assert job(source, tmp_path / "b.png")[1] == ["statement-left-out.primaries"]
+
+
+def test_primaries_that_are_no_numbers_or_far_too_large_do_not_count(tmp_path: Path) -> None:
+    for value in (float("nan"), float("inf"), 1e30):
+        source = an_exr(tmp_path / "a.exr", chromaticities=(value, *P3[1:]))
+        assert read_picture_data(source).chromaticities == ()
+    radiance = tmp_path / "a.hdr"
+    radiance.write_bytes(b"#?RADIANCE\nPRIMARIES= 1e39 .3 .3 .6 .2 .1 .3 .3\n\n-Y 1 +X 1\n")
+    assert read_picture_data(radiance).chromaticities == ()
+
+
 def test_a_damaged_header_of_exr_states_nothing(tmp_path: Path) -> None:
     whole = an_exr(tmp_path / "a.exr", owner="me").read_bytes()
     noise = np.random.default_rng(4)
