@@ -297,6 +297,27 @@ def test_adobe_rgb_of_cameras_is_stated_as_primaries(tmp_path: Path) -> None:
     assert probe(with_profile).statements == ()
 
 
+def test_exif_with_damaged_rules_of_files_is_kept(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[CAMERA] = {0x829A: 0.5, 0xA005: {1: "R03"}}
+    source = make_photograph(tmp_path / "a.jpg", exif=exif)
+    entry = struct.pack(">HHI", 0xA005, 4, 1)
+    data = source.read_bytes()
+    place = data.index(entry) + len(entry)
+    source.write_bytes(data[:place] + b"\0\x0f\0\0" + data[place + 4 :])
+    found = read_picture_data(source).exif
+    assert found is not None
+    assert 0x829A in found.camera
+    assert not found.has_adobe_rgb
+
+
+def test_a_part_of_a_file_that_would_lie_beyond_all_disks_is_left_out(tmp_path: Path) -> None:
+    source = _jpeg_2000(tmp_path / "a.jp2")
+    size = struct.pack(">I4sQ", 1, b"free", 1 << 61)
+    source.write_bytes(source.read_bytes() + size)
+    assert [one.kind for one in probe(source).statements] == ["xmp", "resolution"]
+
+
 def test_images_of_an_animation_keep_its_profile(tmp_path: Path) -> None:
     pages = [Image.fromarray(number_picture(number, 32, 16)) for number in range(2)]
     how = {"save_all": True, "append_images": pages[1:], "icc_profile": srgb_profile()}
