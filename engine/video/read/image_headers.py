@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 EXR_MARK = b"v/1\x01"
 HEADER_BYTES = 1 << 20  # most that is read of a header
 _START = 8  # after mark and version
+_LONG_NAMES = 0x0400  # bit of the version
+_SHORT = 31  # letters of a name that needs no announcement
 _PARTS = 0x1000  # bit of the version: several images, each with a header
 _COLOURS = {b"R", b"G", b"B", b"A", b"Y", b"RY", b"BY"}
 _CHANNEL_BYTES = 16  # after the name of a channel
@@ -95,7 +97,9 @@ def with_attributes(
         b"\0".join((name, kind, struct.pack("<I", len(value)) + value))
         for name, (kind, value) in added.items()
     )
-    header = file[:_START] + text + b"\0"
+    longest = max(len(word) for name, (kind, _) in added.items() for word in (name, kind))
+    version = int.from_bytes(file[4:_START], "little") | (_LONG_NAMES if longest > _SHORT else 0)
+    header = file[:4] + version.to_bytes(4, "little") + text + b"\0"
     (first,) = struct.unpack_from("<Q", file, end + 1)  # a table of places follows the header
     count = (first - end - 1) // 8
     places = struct.unpack_from(f"<{count}Q", file, end + 1)
