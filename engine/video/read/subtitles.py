@@ -38,8 +38,11 @@ def codec_of(stream: Any) -> str:
 def shown_length(stream: Any, packet: Any) -> float:
     """Time for which a subtitle is shown, in its time base.
 
-    Infinite up to the next one that `begins_anew`, where nothing states an end.
+    Infinite up to the next one that `begins_anew`, where nothing states an end; 0 of a picture
+    that `shows_nothing`.
     """
+    if shows_nothing(stream, packet):
+        return 0.0
     if packet.duration:
         return float(packet.duration)
     codec, seconds = codec_of(stream), inf
