@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 EXR_MARK = b"v/1\x01"
-HEADER_BYTES = 1 << 20  # most that is read of a header
+_USUAL_BYTES, _MOST_BYTES = 1 << 16, 1 << 24  # that are read of a header
 _START = 8  # after mark and version
 _LONG_NAMES = 0x0400  # bit of the version
 _SHORT = 31  # letters of a name that needs no announcement
@@ -43,7 +44,7 @@ def exr_header(data: bytes) -> ExrHeader:
     """Statements of the header at the beginning of an EXR file.
 
     Raises:
-        ValueError: It is damaged, or longer than `HEADER_BYTES`.
+        ValueError: It is damaged, or not whole.
     """
     found, end = _attributes(data)
     parts, has_parts = 1, int.from_bytes(data[4:8], "little") & _PARTS
@@ -66,6 +67,20 @@ def exr_header(data: bytes) -> ExrHeader:
         parts=parts,
         has_overscan=_has_overscan(found),
     )
+
+
+def read_exr_header(read: Callable[[int], bytes]) -> ExrHeader:
+    """Statements of the header of an EXR file, of which lists of objects may be long.
+
+    Args:
+        read: Reads so many bytes from the beginning, or all that there are.
+
+    Raises:
+        ValueError: It is damaged, or longer than 16 MiB.
+    """
+    with suppress(ValueError):
+        return exr_header(read(_USUAL_BYTES))
+    return exr_header(read(_MOST_BYTES))
 
 
 def _has_overscan(found: Attributes) -> bool:

@@ -20,7 +20,7 @@ from engine.core.file_access import RetryingFile
 from engine.protocol.media import ColourTags, Statement
 from engine.video.read.exif import MARKS, PER_METRE, PROFILE, Exif, read_exif
 from engine.video.read.heif import Heif, HeifDamaged
-from engine.video.read.image_headers import EXR_MARK, HEADER_BYTES, Attributes, exr_header
+from engine.video.read.image_headers import EXR_MARK, Attributes, read_exr_header
 
 _log = logging.getLogger(__name__)
 _RADIANCE = b"#?RADIANCE"
@@ -329,7 +329,7 @@ def _of_jpeg(file: RetryingFile) -> PictureData:
 
 def _of_exr(file: RetryingFile) -> PictureData:
     try:
-        header = exr_header(_at(file, 0, HEADER_BYTES))
+        header = read_exr_header(lambda count: _at(file, 0, count))
     except ValueError as err:
         _log.info("Attributes are left out: %s", err)
         return PictureData()

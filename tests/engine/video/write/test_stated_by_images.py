@@ -192,6 +192,14 @@ def test_primaries_that_are_no_numbers_or_far_too_large_do_not_count(tmp_path: P
     assert read_picture_data(radiance).chromaticities == ()
 
 
+def test_a_long_header_of_exr_is_read(tmp_path: Path) -> None:
+    """Of masks of objects (Cryptomatte) it lists thousands of names."""
+    source = an_exr(tmp_path / "a.exr", chromaticities=ACES, objects="x" * (2 << 20))
+    output, said = job(source, tmp_path / "b.exr")
+    assert said == []
+    assert len(read_picture_data(output).attributes[b"objects"][1]) == 2 << 20
+
+
 def test_long_names_of_attributes_are_announced_in_the_version_of_exr(tmp_path: Path) -> None:
     """OpenEXR refuses names of more than 31 letters in a file that does not announce them."""
     for length, expected in ((31, 0), (32, 0x400)):
