@@ -237,9 +237,9 @@ class DesktopController(QObject):
         return (Progress.RUNNING, steps) if active.total or ended else (Progress.UNKNOWN, 0)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """When the user comes back to the window, a failure is seen.
+        """Forgets a failure, which is seen once the user comes back to the window.
 
-        And what kept all videos from starting may be gone: a disk has room, a model is installed.
+        Plans again where no video can start: a disk may have room now, a model may be installed.
         """
         if event.type() is QEvent.Type.WindowActivate:
             if self._shown[0] is Progress.FAILED:

@@ -382,7 +382,7 @@ class RetryingFile:
             self._file = in_time(lambda: self._path.open("rb", 0))
             if _identity(self._file) != self._identity:
                 raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(self._path))
-            self._file.seek(self._at)
+            self._seek()
         file = self._file
         data = in_time(lambda: file.read(count))
         if not data and count and self._at < self.size:
@@ -394,9 +394,17 @@ class RetryingFile:
         """Go to a place; the new one, in bytes from the beginning."""
         start = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self.size}[whence]
         self._at = max(0, start + offset)
-        if self._file is not None:
-            self._file.seek(self._at)
+        self._seek()
         return self._at
+
+    def _seek(self) -> None:
+        """Go to the place in the file; to its end where the system refuses one far beyond it."""
+        if self._file is None:
+            return
+        try:
+            self._file.seek(self._at)
+        except (OSError, OverflowError):
+            self._file.seek(0, os.SEEK_END)
 
     def tell(self) -> int:
         """The place in bytes from the beginning."""

@@ -52,7 +52,8 @@ _TAGS = ("matrix", "range", "primaries", "transfer")
 def size_check(source: VideoInfo, output: MediaInfo, plan: PicturePlan | None) -> Check:
     """Size, sample aspect ratio, rotation and alpha: as planned, else as the source is seen."""
     result = output.video
-    if (plan or source).sample_aspect != 1 and result.codec in HOLDING_DATA:
+    is_picture = output.kind != "video" and result.codec in HOLDING_DATA
+    if is_picture and (plan or source).sample_aspect != 1:
         with reading(output.path):  # stated by its resolution, which is no shape in other images
             data = read_picture_data(output.path)
         result = replace(result, sample_aspect=data.aspect_of_video)

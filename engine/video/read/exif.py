@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
@@ -166,7 +167,9 @@ def read_exif(read_at: ReadAt) -> Exif:
         raise ValueError("not a TIFF structure")
     main = _directory(read_at, struct.unpack(f"{order}I", head[4:])[0], order)
     camera, place = (_below(read_at, main.get(number), order) for number in (_CAMERA, _PLACE))
-    rules = _below(read_at, camera.get(_RULES), order).get(1)
+    rules = None
+    with suppress(ValueError):  # without them the rest is true
+        rules = _below(read_at, camera.get(_RULES), order).get(1)
     is_adobe = rules is not None and rules.data.startswith(_ADOBE_RGB)
     return Exif(order=order, main=main, camera=camera, place=place, has_adobe_rgb=is_adobe)
 

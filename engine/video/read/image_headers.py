@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 EXR_MARK = b"v/1\x01"
-HEADER_BYTES = 1 << 20  # most that is read of a header
+_USUAL_BYTES, _MOST_BYTES = 1 << 16, 1 << 24  # that are read of a header
 _START = 8  # after mark and version
+_LONG_NAMES = 0x0400  # bit of the version
+_SHORT = 31  # letters of a name that needs no announcement
 _PARTS = 0x1000  # bit of the version: several images, each with a header
 _COLOURS = {b"R", b"G", b"B", b"A", b"Y", b"RY", b"BY"}
 _CHANNEL_BYTES = 16  # after the name of a channel
@@ -41,7 +44,7 @@ def exr_header(data: bytes) -> ExrHeader:
     """Statements of the header at the beginning of an EXR file.
 
     Raises:
-        ValueError: It is damaged, or longer than `HEADER_BYTES`.
+        ValueError: It is damaged, or not whole.
     """
     found, end = _attributes(data)
     parts, has_parts = 1, int.from_bytes(data[4:8], "little") & _PARTS
@@ -64,6 +67,20 @@ def exr_header(data: bytes) -> ExrHeader:
         parts=parts,
         has_overscan=_has_overscan(found),
     )
+
+
+def read_exr_header(read: Callable[[int], bytes]) -> ExrHeader:
+    """Statements of the header of an EXR file, of which lists of objects may be long.
+
+    Args:
+        read: Reads so many bytes from the beginning, or all that there are.
+
+    Raises:
+        ValueError: It is damaged, or longer than 16 MiB.
+    """
+    with suppress(ValueError):
+        return exr_header(read(_USUAL_BYTES))
+    return exr_header(read(_MOST_BYTES))
 
 
 def _has_overscan(found: Attributes) -> bool:
@@ -95,7 +112,9 @@ def with_attributes(
         b"\0".join((name, kind, struct.pack("<I", len(value)) + value))
         for name, (kind, value) in added.items()
     )
-    header = file[:_START] + text + b"\0"
+    longest = max(len(word) for name, (kind, _) in added.items() for word in (name, kind))
+    version = int.from_bytes(file[4:_START], "little") | (_LONG_NAMES if longest > _SHORT else 0)
+    header = file[:4] + version.to_bytes(4, "little") + text + b"\0"
     (first,) = struct.unpack_from("<Q", file, end + 1)  # a table of places follows the header
     count = (first - end - 1) // 8
     places = struct.unpack_from(f"<{count}Q", file, end + 1)

@@ -359,7 +359,9 @@ def with_later_images(
         if (chroma, bits) != (video.chroma, video.bit_depth):
             if (chroma, bits) != (layout.chroma, layout.bit_depth):
                 name = planar_format(PixelLayout(chroma=chroma, bit_depth=bits, has_alpha=False))
-            tags = tags_of(None, frame) if chroma == layout.chroma else video.tags
+            own, tags = tags_of(None, frame), video.tags
+            if chroma == layout.chroma:
+                tags = replace(tags, matrix=own.matrix, range=own.range)
             video = replace(video, pixel_format=name, chroma=chroma, bit_depth=bits, tags=tags)
         if has_alpha([frame], video.codec):
             video = replace(video, has_alpha=True)

@@ -135,11 +135,7 @@ def open_input(path: Path, *, must_be_whole: bool = True) -> Iterator[InputConta
     with reading(path), _opened(path) as file:
         try:
             with translated(path):
-                container = _container(file)
-                if any(_is_unknown_sound(stream) for stream in container.streams):
-                    container.close()
-                    file.seek(0)
-                    container = _container(file, **_LATE)
+                container = _with_late_tracks(path, file)
             try:
                 yield container
             finally:
@@ -150,6 +146,27 @@ def open_input(path: Path, *, must_be_whole: bool = True) -> Iterator[InputConta
             raise file.failure from None
         if must_be_whole and file.failure is not None:
             raise file.failure
+
+
+def _with_late_tracks(path: Path, file: SourceFile) -> InputContainer:
+    """An opened file, read further where sound begins late, unless that told nothing before."""
+    container = _container(file)
+    found, mark = _tracks(container), (path, container.size)
+    if any(found) and mark not in _without_late:
+        container.close()
+        file.seek(0)
+        container = _container(file, **_LATE)
+        if _tracks(container) == found:
+            _without_late.add(mark)
+    return container
+
+
+_without_late: set[tuple[Path, int]] = set()  # paths and sizes of files
+
+
+def _tracks(container: InputContainer) -> list[bool]:
+    """Whether each track is an unknown sound."""
+    return [_is_unknown_sound(stream) for stream in container.streams]
 
 
 def _container(file: SourceFile, **options: str) -> InputContainer:

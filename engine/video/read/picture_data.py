@@ -20,7 +20,7 @@ from engine.core.file_access import RetryingFile
 from engine.protocol.media import ColourTags, Statement
 from engine.video.read.exif import MARKS, PER_METRE, PROFILE, Exif, read_exif
 from engine.video.read.heif import Heif, HeifDamaged
-from engine.video.read.image_headers import EXR_MARK, HEADER_BYTES, Attributes, exr_header
+from engine.video.read.image_headers import EXR_MARK, Attributes, read_exr_header
 
 _log = logging.getLogger(__name__)
 _RADIANCE = b"#?RADIANCE"
@@ -37,6 +37,7 @@ _MOST_DOTS = 1 << 24  # per metre
 _MOST_ASPECT = 8  # times as wide as high, or as high as wide
 _PNG_UNIT = 100_000  # of colours
 _ADOBE_RGB = (0.64, 0.33, 0.21, 0.71, 0.15, 0.06, 0.3127, 0.329)
+_MOST_COLOUR = 10  # of x and y, which go a little beyond 0 to 1 where no light has a colour
 _SAME = 0.001
 _USUAL_GAMMA = 45_455  # 2.2, also that of Adobe RGB
 _DENSITIES = (b"\1", b"\3")  # transfers of DPX: printing density, logarithmic
@@ -279,7 +280,7 @@ def _of_png(file: RetryingFile) -> PictureData:
             dots, unit = _whole(_at(file, offset, 8), ">II"), _at(file, offset + 8, 1)
         elif name == b"cHRM" and len(data := _at(file, offset, 32)) == 32:
             values = [value / _PNG_UNIT for value in struct.unpack(">8I", data)]
-            colours = (*values[2:], *values[:2])  # white comes first
+            colours = _colours((*values[2:], *values[:2]))  # white comes first
         elif name == b"gAMA":
             gamma = int.from_bytes(_at(file, offset, 4), "big")
         elif name == b"IEND":
@@ -328,13 +329,13 @@ def _of_jpeg(file: RetryingFile) -> PictureData:
 
 def _of_exr(file: RetryingFile) -> PictureData:
     try:
-        header = exr_header(_at(file, 0, HEADER_BYTES))
+        header = read_exr_header(lambda count: _at(file, 0, count))
     except ValueError as err:
         _log.info("Attributes are left out: %s", err)
         return PictureData()
     return PictureData(
         pixel_aspect=_aspect(header.pixel_aspect),
-        chromaticities=header.chromaticities,
+        chromaticities=_colours(header.chromaticities),
         attributes=header.others,
     )
 
@@ -346,7 +347,7 @@ def _of_radiance(file: RetryingFile) -> PictureData:
         with suppress(ValueError):
             values = tuple(map(float, text.split()))
             if name == b"PRIMARIES" and len(values) == 8:
-                return PictureData(chromaticities=values)
+                return PictureData(chromaticities=_colours(values))
     return PictureData()
 
 
@@ -356,6 +357,11 @@ def _of_dpx(file: RetryingFile) -> PictureData:
     is_stated = 0 < across < _MOST_DOTS and 0 < down < _MOST_DOTS  # else all bits are set
     aspect = Fraction(across, down) if is_stated else Fraction(1)
     return PictureData(pixel_aspect=_aspect(aspect), codes=_at(file, DPX_CODES, 2))
+
+
+def _colours(stated: tuple[float, ...]) -> tuple[float, ...]:
+    """Primaries, if they are plausible numbers."""
+    return stated if all(abs(value) <= _MOST_COLOUR for value in stated) else ()
 
 
 def _aspect(stated: float | Fraction) -> Fraction:

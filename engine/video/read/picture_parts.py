@@ -11,7 +11,7 @@ from engine.core.file_access import RetryingFile
 from engine.protocol.media import Statement
 from engine.video.read.exif import MARKS
 from engine.video.read.heif import Heif, HeifDamaged
-from engine.video.read.image_headers import HEADER_BYTES, exr_header
+from engine.video.read.image_headers import read_exr_header
 from engine.video.read.media_file import jpeg_end
 
 _MOST_PAGES = 1 << 16
@@ -166,7 +166,7 @@ def _in_psd(file: RetryingFile) -> dict[str, int]:
 
 def _in_exr(file: RetryingFile) -> dict[str, int]:
     try:
-        header = exr_header(_at(file, 0, HEADER_BYTES))
+        header = read_exr_header(lambda count: _at(file, 0, count))
     except ValueError:
         return {}
     found = {"channels": header.channels, "images": header.parts - 1}

@@ -38,8 +38,11 @@ def codec_of(stream: Any) -> str:
 def shown_length(stream: Any, packet: Any) -> float:
     """Time for which a subtitle is shown, in its time base.
 
-    Infinite up to the next one that `begins_anew`, where nothing states an end.
+    Infinite up to the next one that `begins_anew`, where nothing states an end; 0 of a picture
+    that `shows_nothing`.
     """
+    if shows_nothing(stream, packet):
+        return 0.0
     if packet.duration:
         return float(packet.duration)
     codec, seconds = codec_of(stream), inf
@@ -81,12 +84,16 @@ def begins_anew(stream: Any, packet: Any) -> bool:
 
 
 def _dvb_page(data: bytes) -> bytes:
-    """Time-out in s, state and regions of the page that a packet of DVB composes; b"" for none."""
+    """Time-out in s, state and regions of the page that a packet of DVB composes; b"" for none.
+
+    b"" also where it is cut off.
+    """
     at = 0
     while data[at : at + 1] == bytes([_DVB_SEGMENT]) and at + 6 <= len(data):
         end = at + 6 + int.from_bytes(data[at + 4 : at + 6], "big")
         if data[at + 1] == _DVB_PAGE:
-            return data[at + 6 : end]
+            page = data[at + 6 : end]
+            return page if len(page) > 1 else b""
         at = end
     return b""
 

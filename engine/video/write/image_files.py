@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
 
 from av import CodecContext, VideoFrame
@@ -113,6 +114,7 @@ def export_images(
     Memory: two encoded pictures.
     """
     total = sum(len(segment.pts) for segment in segments)
+    data_of = lru_cache(maxsize=1)(_source_data)  # images of an animation have one file
     try:
         with writing(target):
             if plan.container == "sequence":
@@ -123,7 +125,8 @@ def export_images(
                 control.check()
                 is_one = plan.container == "image"
                 place = pts if media.kind == "sequence" else number  # a part keeps its numbers
-                picture = _with_source_data(picture, media, plan, pts)
+                data = kept(data_of(_source_of(media, pts)), plan.picture)
+                picture = with_picture_data(picture, data, plan.picture.size)
                 _save(target if is_one else target / picture_name(media, plan, place), picture)
                 progress(number + 1, total)
     except BaseException:
@@ -145,16 +148,20 @@ def _pictures(segments: Sequence[SegmentFile]) -> Iterator[bytes]:
             raise OutputError("segment-damaged", name=name, path=segment.path) from err
 
 
-def _with_source_data(picture: bytes, media: MediaInfo, plan: Plan, pts: int) -> bytes:
-    """A finished picture with the data of the one that it was made of, and its primaries."""
-    data, path = PictureData(), media.path
+def _source_of(media: MediaInfo, pts: int) -> Path | None:
+    """File of the image that a picture was made of; None of videos that are no animated image."""
     if media.kind == "sequence":
-        path = sequence_file(media.pattern, media.first_number + pts)
+        return sequence_file(media.pattern, media.first_number + pts)
     is_animation = media.container in ("apng", "gif")
-    if (media.kind != "video" or is_animation) and not media.holds_latents:
-        with reading(path):
-            data = read_picture_data(path)
-    return with_picture_data(picture, kept(data, plan.picture), plan.picture.size)
+    is_image = (media.kind == "image" or is_animation) and not media.holds_latents
+    return media.path if is_image else None
+
+
+def _source_data(path: Path | None) -> PictureData:
+    if path is None:
+        return PictureData()
+    with reading(path):
+        return read_picture_data(path)
 
 
 def _save(path: Path, picture: bytes) -> None:

@@ -27,7 +27,14 @@ from engine.protocol.plan import PassPlan, Plan
 from engine.video.read.clock import PartClock, StampCheck, film_jumps
 from engine.video.read.media_file import open_input, readable_packets, stream_at
 from engine.video.read.stream_info import title_of
-from engine.video.read.subtitles import begins_anew, codec_of, lasts, seen_from, shown_length
+from engine.video.read.subtitles import (
+    begins_anew,
+    codec_of,
+    continues,
+    lasts,
+    seen_from,
+    shown_length,
+)
 from engine.video.write.containers import CONTAINERS
 from engine.video.write.converted_sound import SoundConverter, converted_stream
 from engine.video.write.converted_text import TextConverter, text_stream
@@ -327,7 +334,7 @@ class CopiedStreams:
         yield from self._written(index, made, clock)
 
     def _take_begun(self, clocks: Mapping[int, StreamClock]) -> Iterator[TimedPacket]:
-        """Subtitles that last up to the next one, shown when a part begins, at its beginning."""
+        """Subtitles that are shown when a part begins, at its beginning."""
         for index, packets in self._begun.items():
             for packet in packets:
                 packet.duration = max(0, packet.duration + packet.pts)
@@ -356,17 +363,19 @@ class CopiedStreams:
             self._texts[packet.stream.index].set_end(packet)
         if self._end is not None and not clock.cut_end(packet, self._end, is_text):
             return False
-        if is_text and self._cuts_start and packet.pts < 0 and lasts(packet.stream, packet):
+        is_before = self._cuts_start and packet.pts < 0
+        if is_before and is_text:
             self._hold(packet)
-            return False
-        return not self._cuts_start or clock.cut_start(packet, is_text)
+        return not is_before
 
     def _hold(self, packet: Any) -> None:
-        """Keep a subtitle that lasts up to the next one until a part begins."""
-        begun = self._begun.setdefault(packet.stream.index, [])
-        if begins_anew(packet.stream, packet):
-            begun.clear()
-        if packet.size and packet.pts + shown_length(packet.stream, packet) > 0:
+        """Keep a subtitle that is shown when a part begins until then."""
+        stream = packet.stream
+        begun = self._begun.setdefault(stream.index, [])
+        if lasts(stream, packet) and begins_anew(stream, packet):
+            begun[:] = [one for one in begun if not lasts(stream, one)]
+        is_rest = continues(stream, packet) and not begun  # of one that is over
+        if packet.size and not is_rest and packet.pts + shown_length(stream, packet) > 0:
             begun.append(packet)
 
     def _written(
@@ -465,16 +474,6 @@ class StreamClock:
             return False
         if is_subtitle and packet.duration:
             packet.duration = min(packet.duration, last - packet.pts)
-        return True
-
-    def cut_start(self, packet: Any, is_subtitle: bool) -> bool:
-        """Whether a packet belongs after a trimmed start; a subtitle across it is shortened."""
-        if packet.pts >= 0:
-            return True
-        if not is_subtitle or packet.pts + (packet.duration or 0) <= 0:
-            return False
-        packet.duration += packet.pts
-        packet.pts = packet.dts = 0
         return True
 
     def keep_rising(self, packet: Any) -> None:

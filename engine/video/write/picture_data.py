@@ -49,6 +49,8 @@ def kept(data: PictureData, picture: PicturePlan) -> PictureData:
     if data.profile or picture.tags.primaries:
         known = CHROMATICITIES.get(picture.tags.primaries, ())
         data = replace(data, chromaticities=known if picture.codec == "exr" else ())
+    if picture.codec == "png" and any(value < 0 for value in data.chromaticities):
+        data = replace(data, chromaticities=())  # PNG has no place for these
     return data
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from engine.core.messages import Message, message
+from engine.core.messages import Message, has_text, message
 from engine.protocol.media import Hdr, MediaInfo, Statement
 from engine.protocol.plan import Notice, Plan
 from engine.video.read.hdr10_plus import UNWRITABLE
@@ -18,17 +18,6 @@ from engine.video.write.track_header import states_projection, states_stereo3d
 # What the file of a picture holds besides the one that is taken.
 PARTS = frozenset(
     {"pages", "layers", "channels", "images", "mattes", "depth-map", "gain-map", "motion-video"}
-)
-# Kinds with a message of their own; others are shown by their name.
-_NAMED = frozenset(
-    {
-        *("stereo3d", "spherical", "captions", "afd", "time-code", "dolby-vision", "hdr10-plus"),
-        *("hdr-vivid", "ambient-viewing", "icc-profile", "pan-scan", "lcevc", "reference-displays"),
-        *("stream-group", "view-id", "exif", "xmp", "iptc", "text-entries", "resolution"),
-        *("pixel-ratio", "primaries", "gamma", "attributes", "densities"),
-        "beyond",
-    }
-    | PARTS
 )
 _DYNAMIC_HDR = frozenset({"dolby-vision", "hdr10-plus", "hdr-vivid"})
 _MINOR = frozenset({"afd", "ambient-viewing", "pan-scan", "reference-displays"})
@@ -86,6 +75,8 @@ class StatedResult:
         """Whether this program writes such a statement into such a result."""
         if statement.kind in _IMAGES_WITH:
             has_room = self.is_square or _IMAGES_WITH[statement.kind] != HOLDING_DATA
+            if statement.kind == "primaries" and self.codec == "png":
+                has_room = "-" not in statement.value
             return has_room and self.codec in _IMAGES_WITH[statement.kind]
         if self.container not in CONTAINERS:
             return False
@@ -117,8 +108,9 @@ class StatedResult:
 
 def name_of(statement: Statement) -> Message:
     """Name of a statement for users: "360-degree projection"."""
-    if statement.kind in _NAMED:
-        return message(f"statement.{statement.kind}", value=statement.value)
+    code = f"statement.{statement.kind}"
+    if has_text(code):
+        return message(code, value=statement.value)
     return message("statement.other", name=statement.kind)
 
 

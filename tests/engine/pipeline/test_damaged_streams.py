@@ -11,6 +11,7 @@ from engine.core.control import Control
 from engine.protocol.events import JobEvent, SegmentDone, Warned
 from engine.settings.schema import JobSettings
 from engine.verification.verify import verify
+from engine.video.read import media_file
 from engine.video.read.probe import probe
 from engine.video.write.mux import tried
 from tests.helpers.clips import (
@@ -91,6 +92,24 @@ def test_a_stream_that_was_announced_and_never_sent_is_left_out(tmp_path: Path) 
         assert "the beginning of the file has nothing of it" in notice.message
         assert results(run(plan, tmp_path / container), plan.output) == []
         assert not probe(plan.output).streams
+
+
+def test_a_stream_that_was_never_sent_is_looked_for_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look reads 64 MB, and a job opens its source twenty times."""
+    whole = make_clip(tmp_path / "whole.ts", frames=12, size=(64, 48), audio_tracks=1)
+    source = lose_packets(whole, tmp_path / "a.ts")
+    opened, looks = media_file._container, list[bool]()
+    monkeypatch.setattr(
+        media_file, "_container", lambda file, **how: looks.append(bool(how)) or opened(file, **how)
+    )
+    first = probe(source)
+    plan = plan_of(source, tmp_path / "out.mkv", FAST)
+    assert results(run(plan, tmp_path / "jobs"), plan.output) == []
+    assert verify(first, plan.output, plan=plan).passed
+    assert sum(looks) == 1
+    assert probe(source) == first
 
 
 def test_sound_of_a_joined_recording_stays_with_its_picture(tmp_path: Path) -> None:

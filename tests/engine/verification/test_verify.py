@@ -229,6 +229,14 @@ def test_mp4_times_in_mkv_may_be_rounded_but_not_the_other_way_round(tmp_path: P
     assert codes(verify(source, again)) == {"time-stamps"}
 
 
+@NEEDS_FFMPEG
+def test_the_shape_of_pixels_in_a_video_of_png_is_the_one_that_it_states(tmp_path: Path) -> None:
+    """Its resolution states it in PNG images alone."""
+    source = make_clip(tmp_path / "source.mp4", frames=2, sar=Fraction(4, 3))
+    ffmpeg("-i", source, "-c:v", "png", tmp_path / "result.mkv")
+    assert "size" not in codes(verify(source, tmp_path / "result.mkv"))
+
+
 def test_one_frame_of_any_size(tmp_path: Path) -> None:
     for size in ((16, 16), (18, 34), (2, 2), (98, 18)):
         source = make_clip(tmp_path / "source.mkv", frames=1, size=size, codec="ffv1")

@@ -13,7 +13,7 @@ from PIL.PngImagePlugin import PngInfo
 from engine.core.errors import EngineError
 from engine.video.read.picture_parts import parts_beside
 from engine.video.read.probe import probe
-from engine.video.write.statements import StatedResult, statement_notices
+from engine.video.write.statements import StatedResult, name_of, statement_notices
 from tests.helpers.clips import make_clip, number_picture
 from tests.helpers.photographs import a_psd
 
@@ -192,4 +192,6 @@ def test_overscan_of_exr_is_named(tmp_path: Path) -> None:
         ((4, 4, 8, 8), False),
     ):
         path.write_bytes(b"v/1\x01\x02\0\0\0" + shown + window(b"dataWindow", *sides) + b"\0")
-        assert [one.kind for one in parts_beside(path, "exr")] == ["overscan"] * is_larger
+        found = parts_beside(path, "exr")
+        assert [one.kind for one in found] == ["overscan"] * is_larger
+        assert ["visible area" in str(name_of(one)) for one in found] == [True] * is_larger

@@ -41,9 +41,11 @@ def test_subtitles_last_as_stated_or_up_to_the_next_that_begins_anew() -> None:
     assert lengths_of("subrip", (0, 0, b"a"), (100, 0, b"b")) == [100, inf]
     begins, changes, clears = pgs(0x80), pgs(0), pgs(0, objects=0)
     made = [(0, 0, begins), (100, 0, changes), (300, 0, clears), (900, 0, pgs(0x40))]
-    assert lengths_of("hdmv_pgs_subtitle", *made) == [300, 200, 600, inf]
+    assert lengths_of("hdmv_pgs_subtitle", *made) == [300, 200, 0, inf]
+    short = bytes([0x0F, 0x10, 0, 1, 0, 1, 9])  # a page that is cut off
+    assert lengths_of("dvb_subtitle", (0, 0, short), (100, 0, dvb(9, 2))) == [100, 9000]
     made = [(0, 0, dvb(3, 2)), (100, 0, dvb(9, 0)), (4000, 0, dvb(9, 0, regions=0))]
-    assert lengths_of("dvb_subtitle", *made) == [3000, 3900, 9000]
+    assert lengths_of("dvb_subtitle", *made) == [3000, 3900, 0]
     assert lengths_of("dvd_subtitle", (0, 900, b"a"), (300, 900, b"b")) == [300, 900]
 
 

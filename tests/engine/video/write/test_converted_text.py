@@ -361,6 +361,16 @@ def test_a_part_has_a_copied_text_that_began_long_before(tmp_path: Path, contain
     assert "1 of 2 packets missing at 0.000 s" in found["stream-content"]
 
 
+def test_texts_that_are_shown_when_a_part_begins_keep_their_order(tmp_path: Path) -> None:
+    """Those without a stated end last up to the next such one, the others for their time."""
+    cues = [(100, 900, "a"), (200, 0, "b"), (300, 0, "c"), (400, 1000, "d"), (1200, 0, "e")]
+    source = spoken_in(tmp_path / "a.mkv", cues, frames=50)
+    output = tmp_path / "part.mkv"
+    plan = make_identity(source, output, FAST, start=Fraction(4, 5))
+    assert [text for _, _, text in shown(output)] == ["a", "c", "d", "e"]
+    assert faults(probe(source), output, plan) == {}
+
+
 def test_a_part_of_a_video_has_its_own_texts(tmp_path: Path) -> None:
     output = tmp_path / "part.webm"
     source = with_texts(tmp_path)

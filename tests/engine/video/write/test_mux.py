@@ -200,6 +200,23 @@ def test_pictures_of_subtitles_that_are_shown_when_a_part_begins_are_in_it(
     assert "2 of 4 packets missing at 0.000 s" in str(fault.message)
 
 
+@pytest.mark.parametrize("suffix", [".mkv", ".m2ts"])
+def test_a_picture_that_is_over_when_a_part_begins_is_not_in_it_and_not_missing(
+    tmp_path: Path, suffix: str
+) -> None:
+    """Its end, a picture without parts, is read or not, as the start is near to it or far."""
+    film = make_clip(tmp_path / "film.mkv", frames=375, b_frames=0, gop=25, audio_tracks=1)
+    source = tmp_path / f"a{suffix}"
+    with_pictures(film, source, [(0, 0x80, 1), (0.4, 0, 0), (13, 0x80, 1), (14, 0, 0)])
+    for start in (1, 12):
+        output = tmp_path / f"{start}.mkv"
+        plan = make_identity(source, output, FAST, start=Fraction(start))
+        times = [round(time, 2) for time, _ in Ffprobed(output).packets("subtitle")]
+        assert times == [13 - start, 14 - start]
+        report = verify(probe(source), output, plan=plan)
+        assert report.passed, report.problems
+
+
 def with_pictures(film: Path, target: Path, made: Sequence[tuple[float, int, int]]) -> None:
     """Copy a video and add pictures of PGS: time in s, state and number of objects."""
     with (

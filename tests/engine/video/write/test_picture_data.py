@@ -17,6 +17,7 @@ from engine.settings.schema import JobSettings
 from engine.verification.verify import verify
 from engine.video.read.picture_data import read_picture_data
 from engine.video.read.probe import probe
+from engine.video.write import image_files
 from engine.video.write.codecs import picture_notices
 from engine.video.write.picture_data import with_picture_data
 from engine.video.write.statements import StatedResult, statement_notices
@@ -297,7 +298,37 @@ def test_adobe_rgb_of_cameras_is_stated_as_primaries(tmp_path: Path) -> None:
     assert probe(with_profile).statements == ()
 
 
-def test_images_of_an_animation_keep_its_profile(tmp_path: Path) -> None:
+def test_exif_with_damaged_rules_of_files_is_kept(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[CAMERA] = {0x829A: 0.5, 0xA005: {1: "R03"}}
+    source = make_photograph(tmp_path / "a.jpg", exif=exif)
+    entry = struct.pack(">HHI", 0xA005, 4, 1)
+    data = source.read_bytes()
+    place = data.index(entry) + len(entry)
+    source.write_bytes(data[:place] + b"\0\x0f\0\0" + data[place + 4 :])
+    found = read_picture_data(source).exif
+    assert found is not None
+    assert 0x829A in found.camera
+    assert not found.has_adobe_rgb
+
+
+def test_a_part_of_a_file_that_would_lie_beyond_all_disks_is_left_out(tmp_path: Path) -> None:
+    source = _jpeg_2000(tmp_path / "a.jp2")
+    size = struct.pack(">I4sQ", 1, b"free", 1 << 61)
+    source.write_bytes(source.read_bytes() + size)
+    assert [one.kind for one in probe(source).statements] == ["xmp", "resolution"]
+
+
+def test_images_of_an_animation_keep_its_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read once for all of them: a long one has a hundred thousand chunks."""
+    reads = list[Path]()
+    monkeypatch.setattr(
+        image_files,
+        "read_picture_data",
+        lambda path: reads.append(path) or read_picture_data(path),
+    )
     pages = [Image.fromarray(number_picture(number, 32, 16)) for number in range(2)]
     how = {"save_all": True, "append_images": pages[1:], "icc_profile": srgb_profile()}
     pages[0].save(tmp_path / "a.png", dpi=(300, 300), **how)
@@ -305,6 +336,7 @@ def test_images_of_an_animation_keep_its_profile(tmp_path: Path) -> None:
     for path in output.parent.glob("b/*.png"):
         assert read_picture_data(path).profile == srgb_profile()
         assert read_picture_data(path).resolution_text == "300 dpi"
+    assert len(reads) == 1
 
 
 def test_the_comment_of_a_gif_is_named(tmp_path: Path) -> None:

@@ -45,17 +45,21 @@ def an_exr(
     path: Path, *, chromaticities: tuple[float, ...] = (), brightest: float = 0, **others: str
 ) -> Path:
     """An EXR image of 32x16."""
-    encoder: Any = CodecContext.create("exr", "w")
-    encoder.width, encoder.height, encoder.pix_fmt = 32, 16, "gbrpf32le"
-    encoder.time_base = Fraction(1, 25)
-    frame = VideoFrame.from_ndarray(np.asarray(number_picture(5, 32, 16)), format="rgb24")
-    frame = frame.reformat(format="gbrpf32le")
+    picture = VideoFrame.from_ndarray(np.asarray(number_picture(5, 32, 16)))
+    frame = picture.reformat(format="gbrpf32le")
     if brightest:
         frame.planes[0].update(np.full((16, frame.planes[0].line_size // 4), brightest, "<f4"))
-    data = b"".join(map(bytes, encoder.encode(frame)))
     texts = {name.encode(): (b"string", value.encode()) for name, value in others.items()}
-    path.write_bytes(with_attributes(data, texts, chromaticities))
+    path.write_bytes(with_attributes(encoded("exr", frame), texts, chromaticities))
     return path
+
+
+def encoded(codec: str, frame: VideoFrame) -> bytes:
+    """A file with one image."""
+    encoder: Any = CodecContext.create(codec, "w")
+    encoder.width, encoder.height = frame.width, frame.height
+    encoder.pix_fmt, encoder.time_base = frame.format.name, Fraction(1, 25)
+    return b"".join(map(bytes, encoder.encode(frame)))
 
 
 def a_dpx(path: Path, *, transfer: int = 6, aspect: Fraction = Fraction(1)) -> Path:
@@ -119,6 +123,21 @@ def test_a_gamma_without_a_name_is_kept_or_named(tmp_path: Path) -> None:
     assert job(source, tmp_path / "b.tif")[1] == ["statement-left-out.gamma"]
 
 
+def test_a_sequence_has_the_colours_of_its_first_image(tmp_path: Path) -> None:
+    """Linear light is read as sRGB, also where a later image gives a sequence its colour."""
+    for name in ("mixed", "deep"):
+        (tmp_path / name).mkdir()
+    grey = VideoFrame.from_ndarray(np.zeros((16, 32), np.float32), format="grayf32le")
+    (tmp_path / "mixed" / "1.exr").write_bytes(encoded("exr", grey))
+    an_exr(tmp_path / "mixed" / "2.exr")
+    assert probe(tmp_path / "mixed").video.tags.transfer == "iec61966-2-1"
+    chunked(tmp_path / "deep" / "1.png", {b"cICP": bytes((12, 13, 0, 1))})
+    deep = VideoFrame.from_ndarray(np.zeros((16, 32, 3), np.uint16), format="rgb48be")
+    (tmp_path / "deep" / "2.png").write_bytes(encoded("png", deep))
+    video = probe(tmp_path / "deep").video
+    assert (video.bit_depth, video.tags.primaries) == (16, "smpte432")
+
+
 @pytest.mark.parametrize("is_video", [False, True])
 def test_a_wide_gamut_is_stated_in_exr_and_named_in_others(tmp_path: Path, is_video: bool) -> None:
     if is_video:
@@ -153,6 +172,40 @@ def test_exr_images_keep_attributes_and_primaries(tmp_path: Path) -> None:
     assert "statements" in failures(source, an_exr(tmp_path / "plain.exr"))
     wide = an_exr(tmp_path / "c.exr", chromaticities=P3)
     assert probe(wide).video.tags.primaries == "smpte432"
+
+
+def test_primaries_below_zero_are_kept_in_exr_and_named_in_others(tmp_path: Path) -> None:
+    blue = (0.7347, 0.2653, 0.0, 1.0, 0.0001, -0.077, 0.32168, 0.33767)  # of ACES 2065-1
+    source = an_exr(tmp_path / "a.exr", chromaticities=blue)
+    output, said = job(source, tmp_path / "b.exr")
+    assert said == []
+    assert exr_header(output.read_bytes()).chromaticities == pytest.approx(blue)
+    assert job(source, tmp_path / "b.png")[1] == ["statement-left-out.primaries"]
+
+
+def test_primaries_that_are_no_numbers_or_far_too_large_do_not_count(tmp_path: Path) -> None:
+    for value in (float("nan"), float("inf"), 1e30):
+        source = an_exr(tmp_path / "a.exr", chromaticities=(value, *P3[1:]))
+        assert read_picture_data(source).chromaticities == ()
+    radiance = tmp_path / "a.hdr"
+    radiance.write_bytes(b"#?RADIANCE\nPRIMARIES= 1e39 .3 .3 .6 .2 .1 .3 .3\n\n-Y 1 +X 1\n")
+    assert read_picture_data(radiance).chromaticities == ()
+
+
+def test_a_long_header_of_exr_is_read(tmp_path: Path) -> None:
+    """Of masks of objects (Cryptomatte) it lists thousands of names."""
+    source = an_exr(tmp_path / "a.exr", chromaticities=ACES, objects="x" * (2 << 20))
+    output, said = job(source, tmp_path / "b.exr")
+    assert said == []
+    assert len(read_picture_data(output).attributes[b"objects"][1]) == 2 << 20
+
+
+def test_long_names_of_attributes_are_announced_in_the_version_of_exr(tmp_path: Path) -> None:
+    """OpenEXR refuses names of more than 31 letters in a file that does not announce them."""
+    for length, expected in ((31, 0), (32, 0x400)):
+        data = an_exr(tmp_path / "a.exr", **{"x" * length: "me"}).read_bytes()
+        assert int.from_bytes(data[4:8], "little") & 0x400 == expected
+        assert b"x" * length in exr_header(data).others
 
 
 def test_a_damaged_header_of_exr_states_nothing(tmp_path: Path) -> None:
