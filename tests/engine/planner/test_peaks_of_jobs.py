@@ -152,7 +152,7 @@ def test_a_job_with_a_first_pass_before_a_model_of_shots(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first = write_network(tmp_path / "1x.pth", upscale=1, num_feat=features, num_conv=0)
-    plan = job(tmp_path, size, 29, replace(LITE, model="none", scale=1, first_model=str(first)))
+    plan = job(tmp_path, size, 13, replace(LITE, model="none", scale=1, first_model=str(first)))
     work = replace(made(), threads=1)
     plan = replace(plan, work=work, picture=replace(plan.picture, size=work.canvas))
     assert_predicted(plan, tmp_path, monkeypatch)
