@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,14 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.helpers.jobs import SmallJob
+
+
+@pytest.fixture(autouse=True, scope="package")
+def _vaes_are_not_measured() -> Iterator[None]:
+    from tests.helpers.figures import figures_of_published_vaes  # loads torch
+
+    with figures_of_published_vaes():
+        yield
 
 
 @pytest.fixture(scope="module")
