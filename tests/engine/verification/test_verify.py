@@ -406,8 +406,8 @@ def test_lost_transparency_cropping_and_shape_are_seen(tmp_path: Path) -> None:
     size, margins = Size(192, 108), Margins(16, 8, 16, 8)
     whole = make_clip(tmp_path / "b.mkv", size=(192, 108))
     cropped = crop_mkv(make_clip(tmp_path / "c.mkv", size=(192, 108)), size, margins)
-    changing = joined(tmp_path / "d.ts", (20, {"sar": Fraction(3, 4)}), (60, {"sar": Fraction(1)}))
-    narrow = make_clip(tmp_path / "e.mkv", frames=80, sar=Fraction(3, 4))
+    changing = joined(tmp_path / "d.ts", (8, {"sar": Fraction(3, 4)}), (24, {"sar": Fraction(1)}))
+    narrow = make_clip(tmp_path / "e.mkv", frames=32, sar=Fraction(3, 4))
     right, wrong = tmp_path / "right.mkv", tmp_path / "wrong.mkv"
     for source, lost in (
         (clear, lambda: as_it_should_be(clear, wrong, lambda planes: planes[:3])),
