@@ -36,7 +36,7 @@ def _kind(config: Any) -> tuple[type, str]:
 
 @contextmanager
 def figures_of_published_vaes() -> Iterator[None]:
-    """Inside, every VAE is planned with figures of the table: to measure one takes a second.
+    """Inside, small VAEs are planned with figures of the table: to measure one takes a second.
 
     For jobs whose memory is not looked at.
     """

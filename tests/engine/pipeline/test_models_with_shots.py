@@ -28,7 +28,7 @@ from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
 from tests.helpers.seedvr2 import make_three_shots, write_seedvr2
 from tests.helpers.wan import tiny_wan_config, write_wan
 
-SHOTS = (9, 7, 16)
+SHOTS = (10, 7, 15)
 LOSSLESS = {"codec": "ffv1", "segment_seconds": 0.5}
 JOINED = {"clip_frames": 13, "join_frames": 3}
 Lossless = Callable[..., JobSettings]  # settings of a model, with changes
