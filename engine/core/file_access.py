@@ -17,11 +17,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TypeVar
+from typing import IO, NoReturn, TypeVar
 
 from engine.core import gpu_loss, paths
 from engine.core.errors import (
@@ -287,13 +287,14 @@ def in_time(call: Callable[[], T]) -> T:
     Raises:
         NoAnswer: It does not return.
     """
-    answer: Future[T] = Future()
+    answer: queue.SimpleQueue[Callable[[], T]] = queue.SimpleQueue()  # cheaper than a Future
 
     def work() -> None:
         try:
-            answer.set_result(call())
+            found = call()
+            answer.put(lambda: found)
         except BaseException as err:  # noqa: BLE001 - raised again in the thread that waits
-            answer.set_exception(err)
+            answer.put(partial(_raise, err))
 
     try:
         caller = _idle.pop()
@@ -304,10 +305,19 @@ def in_time(call: Callable[[], T]) -> T:
         except (RuntimeError, MemoryError):  # there is no thread: rather wait than fail
             return call()
     caller.calls.put(work)
-    if not wait((answer,), PATIENCE_S).done:
-        raise NoAnswer(errno.ETIMEDOUT, "no answer")
+    try:
+        outcome = answer.get(timeout=PATIENCE_S)
+    except queue.Empty:
+        raise NoAnswer(errno.ETIMEDOUT, "no answer") from None
     _idle.append(caller)
-    return answer.result()
+    return outcome()
+
+
+def _raise(error: BaseException) -> NoReturn:
+    try:
+        raise error
+    finally:
+        del error  # else its traceback would keep it, and the other way round
 
 
 # --- reads that are repeated

@@ -333,6 +333,8 @@ def external_copies(file: PublishedState, comfyui: Sequence[Path]) -> Iterator[P
         )
     for copy, place in places.items():
         kept = hub_cache() / ("models--" + copy.repository.replace("/", "--"))
+        if not kept.is_dir():
+            continue
         yield from (path for path in sorted(kept.glob(f"snapshots/*/{place}")) if path.is_file())
         if re.fullmatch(r"[0-9a-f]{64}", file.sha256) and (kept / "blobs" / file.sha256).is_file():
             yield kept / "blobs" / file.sha256

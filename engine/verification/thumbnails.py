@@ -193,10 +193,11 @@ def likeness(one: Thumbnail, other: Thumbnail) -> float:
 
 def _blocks(grey: Thumbnail) -> Thumbnail:
     """[n, 16] blocks of 4 x 4 cells; incomplete ones at the edges are filled by mirroring."""
+    missing = -grey.shape[0] % 4, -grey.shape[1] % 4
+    if any(missing):  # takes as long as all the rest
+        grey = np.pad(grey, ((0, missing[0]), (0, missing[1])), mode="symmetric")
     rows, columns = grey.shape
-    padded = np.pad(grey, ((0, -rows % 4), (0, -columns % 4)), mode="symmetric")
-    rows, columns = padded.shape
-    return padded.reshape(rows // 4, 4, columns // 4, 4).swapaxes(1, 2).reshape(-1, 16)
+    return grey.reshape(rows // 4, 4, columns // 4, 4).swapaxes(1, 2).reshape(-1, 16)
 
 
 def without_dots(grey: Thumbnail) -> Thumbnail:

@@ -269,7 +269,7 @@ def random_wan(seed: int) -> tuple[WorkPlan, int]:
         changes["encode_tile"] = Size(112, 112)
     if tiles != "none":
         changes |= pick.choice([{}, {"warm_up": 4}, {"parks": True}])
-    return wan_plan(size, **changes), 29 if tiles == "none" else 93
+    return wan_plan(size, **changes), 17 if tiles == "none" else 93
 
 
 def _switches(pick: Random) -> Switches:

@@ -136,7 +136,10 @@ class Room:
 
     def most_ram(self, work: WorkPlan) -> int:
         """Bytes of main memory that a job may take next to what it takes of the GPU."""
-        return self.budget.ram_beside(self.peak(work).device * self.processes)
+        return self._most_beside(self.peak(work))
+
+    def _most_beside(self, peak: PhaseMemory) -> int:
+        return self.budget.ram_beside(peak.device * self.processes)
 
     def spare_ram(self, work: WorkPlan) -> int:
         """Bytes of main memory that are left for each process."""
@@ -151,7 +154,7 @@ class Room:
         is_both = commit is not None and commit.counts_vram
         if work.device == "cuda" and peak.device > self.budget.vram_bytes:
             return False
-        return (work.device == "cuda" and not is_both) or peak.host <= self.most_ram(work)
+        return (work.device == "cuda" and not is_both) or peak.host <= self._most_beside(peak)
 
     def holds(self, work: WorkPlan) -> bool:
         """Whether a job stays within main memory and the memory of the GPU."""

@@ -124,6 +124,7 @@ class _Search:
         axes, wanted = _axes(plan), plan.latents
         # what is tried, the wanted value first
         self.clips = wanted, *(clip for clip in CLIPS[plan.device] if clip < wanted)
+        self.classes = {clip: quality_of(with_clip(plan, clip)).clips for clip in self.clips}
         self.blocks: tuple[int | None, ...] = axes["blocks"].down(plan)
         self.encode: tuple[Size | None, ...] = axes["encode"].down(plan)
         self.decode = {is_whole: self._decoder_tiles(is_whole) for is_whole in (False, True)}
@@ -155,12 +156,9 @@ class _Search:
 
     def _qualities(self) -> Iterator[Quality]:
         """Classes of the lengths that are tried, the best first."""
-        classes = {self._quality(clip).clips for clip in self.clips}
+        classes = {*self.classes.values()}
         every = (Quality(clips, tiles) for clips in classes for tiles in (False, True))
         return (one for one in sorted(every) if self.decode[one.tile_statistics])
-
-    def _quality(self, clip: int) -> Quality:
-        return quality_of(with_clip(self.plan, clip))
 
     # --- the fastest of a class
 
@@ -191,7 +189,7 @@ class _Search:
 
     def _bases(self, quality: Quality) -> Iterator[SeedVr2Plan]:
         """Plans of a class without tiles and spans, the fastest first."""
-        clips = [clip for clip in self.clips if self._quality(clip).clips == quality.clips]
+        clips = [clip for clip in self.clips if self.classes[clip] == quality.clips]
         blocks = dict.fromkeys((self.blocks[0], self.blocks[-1])) if self.on_gpu else self.blocks
         for stay in blocks:
             usable = list(self._usable(clips, quality, stay))
@@ -216,8 +214,15 @@ class _Search:
     def _least_seconds(self, base: SeedVr2Plan) -> float:
         """Least seconds of a plan: whole frames in one span, no streamed blocks."""
         span = latents_of(self.room.frames)
-        whole = replace(base, encode_tile=None, decode_tile=None, encode_span=span)
-        return self.room.seconds(replace(whole, decodes_whole_tiles=False, blocks_on_device=None))
+        whole = replace(
+            base,
+            encode_tile=None,
+            decode_tile=None,
+            encode_span=span,
+            decodes_whole_tiles=False,
+            blocks_on_device=None,
+        )
+        return self.room.seconds(whole)
 
     def _filled(self, base: SeedVr2Plan) -> Iterator[SeedVr2Plan]:
         """Plans with the tiles and spans that take least time among those that fit, if any do."""

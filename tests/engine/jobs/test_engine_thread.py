@@ -25,7 +25,9 @@ FAST = JobSettings(model="lite", crf=30, segment_seconds=0.5, treatment="faithfu
 
 @pytest.fixture
 def source(tmp_path):
-    return make_clip(tmp_path / "film.mkv", Clip(frames=30, rate=Fraction(25), audio_tracks=1))
+    return make_clip(
+        tmp_path / "film.mkv", Clip(frames=30, rate=Fraction(25), audio_tracks=1, size=(64, 48))
+    )
 
 
 def add(engine: Engine, source, name: str = "a", settings: JobSettings = FAST, output=None) -> None:
@@ -47,7 +49,7 @@ def test_a_job_runs_to_a_verified_result(source, tmp_path):
         done = heard.finished_job()
     assert done.report.passed, done.report.problems
     made = probe(tmp_path / "film_x2.mkv")
-    assert (made.video.size.width, made.video.frame_count) == (192, 30)
+    assert (made.video.size.width, made.video.frame_count) == (128, 30)
     assert len(made.audio_streams) == 1
     kinds = [type(event) for event in heard.seen]
     assert kinds.index(e.JobQueued) < kinds.index(e.PlanChosen) < kinds.index(e.JobStarted)
@@ -329,7 +331,7 @@ def test_settings_can_be_changed_while_waiting(source, tmp_path):
         engine.send(c.ChangeEngine(settings=EngineSettings(threads=1, memory_share=0.1)))
         engine.send(c.ChangeJob(job_id="a", settings=JobSettings(scale=4, treatment="faithful")))
         modest = heard.wait(e.PlanChosen).plan
-        assert modest.picture.size.width == 384
+        assert modest.picture.size.width == 256
         assert modest.work.threads == 1
         assert modest.budget_bytes < 0.5 * generous.budget_bytes
         engine.send(c.ChangeJob(job_id="a", settings=JobSettings(device="cuda")))
@@ -343,11 +345,11 @@ def test_a_plan_with_other_settings_is_shown_and_the_job_stays(source, tmp_path)
         for settings in (JobSettings(scale=4), JobSettings(device="cuda")):
             engine.send(c.ShowPlan(job_id="a", settings=settings))
         shown = heard.wait(e.PlanShown)
-        assert (shown.settings.scale, shown.plan.picture.size.width) == (4, 384)
+        assert (shown.settings.scale, shown.plan.picture.size.width) == (4, 256)
         assert heard.wait(e.PlanShown).plan is None, "it cannot be planned"
         engine.send(c.StartQueue())
         heard.finished_job()
-    assert {event.plan.picture.size.width for event in heard.of(e.PlanChosen)} == {192}
+    assert {event.plan.picture.size.width for event in heard.of(e.PlanChosen)} == {128}
 
 
 def test_orders_that_make_no_sense_are_answered_not_obeyed(source, tmp_path):
@@ -466,7 +468,7 @@ def test_commands_keep_their_order_where_it_makes_a_difference(source, tmp_path,
             heard.wait(e.PresetsListed, timeout_s=5)
             assert not heard.of(e.JobQueued)
         assert heard.wait(e.JobStarted).job_id == "c"
-        assert heard.of(e.PlanChosen)[-1].plan.picture.size.width == 384
+        assert heard.of(e.PlanChosen)[-1].plan.picture.size.width == 256
         assert [event.job_id for event in heard.of(e.JobQueued)] == ["a", "b", "c"]
         assert [event.job_id for event in heard.of(e.JobRemoved)] == ["b"]
         heard.finished_job()

@@ -34,7 +34,9 @@ STOP = c.StopTask(kind=TaskKind.EXCERPT, subject="a")
 
 @pytest.fixture
 def source(tmp_path):
-    return make_clip(tmp_path / "film.mkv", Clip(frames=30, rate=Fraction(25), audio_tracks=1))
+    return make_clip(
+        tmp_path / "film.mkv", Clip(frames=30, rate=Fraction(25), audio_tracks=1, size=(64, 48))
+    )
 
 
 @pytest.fixture
@@ -143,7 +145,7 @@ def test_other_settings_can_be_tried_and_are_not_shown_as_the_jobs_own(engine):
     running.send(c.MakeExcerpt(job_id="a", start=0.2, settings=other))
     excerpt = heard.wait(e.ExcerptReady).excerpt
     assert excerpt.settings == other
-    assert probe(excerpt.plan.output).video.size.width == 288
+    assert probe(excerpt.plan.output).video.size.width == 192
     running.send(c.ShowFrame(job_id="a", seconds=0.2))
     assert heard.wait(e.PreviewReady).result is None
 
@@ -302,7 +304,7 @@ def test_a_look_is_shown_until_its_job_has_a_frame_and_leaves_the_users_folder_a
     assert (excerpt.plan.work.model, excerpt.plan.work.device) == ("lite", "cpu")
     assert {path.name for path in tmp_path.iterdir()} == {"film.mkv", "jobs"}
     running.send(c.ShowFrame(job_id="a", seconds=0.2))
-    assert heard.wait(e.PreviewReady).result.size.width == 192
+    assert heard.wait(e.PreviewReady).result.size.width == 128
     job = running._thread._jobs.job("a")
     assert job.excerpt_at(0.21) is excerpt
     job.state = JobState.RUNNING

@@ -21,7 +21,7 @@ FAST = JobSettings(model="lite", crf=30, segment_seconds=0.5, treatment="faithfu
 
 @pytest.fixture
 def source(tmp_path):
-    return make_clip(tmp_path / "film.mkv", Clip(frames=30))
+    return make_clip(tmp_path / "film.mkv", Clip(frames=30, size=(64, 48)))
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from engine.protocol.plan import Plan
+    from engine.protocol.report import Report
     from tests.helpers.jobs import SmallJob
+
+
+@pytest.fixture(autouse=True, scope="package")
+def _vaes_are_not_measured() -> Iterator[None]:
+    from tests.helpers.figures import figures_of_published_vaes  # loads torch
+
+    with figures_of_published_vaes():
+        yield
+
+
+@pytest.fixture(autouse=True, scope="package")
+def _random_models_are_no_misreading() -> Iterator[None]:
+    """What random numbers make looks like nothing: a job would be joined and verified twice."""
+    from engine.pipeline import run
+
+    real = run.verify
+
+    def verify(*given: Any, plan: Plan, **named: Any) -> Report:
+        report = real(*given, plan=plan, **named)
+        if plan.work.family in ("lite", "copy"):
+            return report
+        checks = (
+            replace(one, passed=one.passed or one.code == "likeness") for one in report.checks
+        )
+        return replace(report, checks=tuple(checks))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "verify", verify)
+        yield
 
 
 @pytest.fixture(scope="module")

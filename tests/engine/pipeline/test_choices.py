@@ -25,7 +25,7 @@ def device() -> Iterator[Device]:
 
 def begun(folder: Path) -> Plan:
     """A job of which a first segment was made, in the folder "two"."""
-    plan = small_plan("wan-2x", folder)
+    plan = small_plan("wan-2x", folder, (5, 2, 2))
     with pytest.raises(Cancelled):
         run(plan, folder / "two", stop_after=1)
     return plan

@@ -12,9 +12,6 @@ from torch import Tensor
 
 from engine.core.control import Control
 from engine.models import registry
-from engine.models.seedvr2.vae.config import VAE
-from engine.models.video_vae import measured_memory
-from engine.models.wan.vae.config import WAN2X
 from engine.ops import compiler
 from engine.ops.kernels.build import checked, report_missing
 from engine.ops.kernels.nvrtc import NvrtcMissing
@@ -40,15 +37,7 @@ def plan_of(settings: JobSettings) -> Plan:
     return plan_job(Request(media=a_media(), settings=settings), a_budget(), Rates())
 
 
-def test_models_are_loaded_with_the_switches_of_their_plan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Unusual uses are measured, which takes a second: their memory is not the subject here.
-    stored = measured_memory._stored
-    published = {type(VAE): VAE, type(WAN2X): WAN2X}
-    monkeypatch.setattr(
-        measured_memory, "_stored", lambda config, use: stored(published[type(config)], use.usual)
-    )
+def test_models_are_loaded_with_the_switches_of_their_plan(tmp_path: Path) -> None:
     plan = plan_of(write_seedvr2(tmp_path).settings(switches=CHANGED))
     model: Any = registry.family_of(plan.work).load_shots(plan.work)
     vae, dit = model._vae, model._dit

@@ -211,7 +211,7 @@ def test_cancelling_leaves_no_files(tmp_path: Path, vaes: Any) -> None:
 def test_out_of_memory_makes_tiles(
     tmp_path: Path, vaes: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    film = a_film(tmp_path / "film.mkv", 1, "304x264")
+    film = a_film(tmp_path / "film.mkv", 1, "304x40")
     whole = load_file(encoded(film, vaes["wan21-vae"]).output)["latent_tensor"]
     real, tiles = FastWanVae.encode_high, []
 

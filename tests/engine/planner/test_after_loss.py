@@ -1,6 +1,7 @@
 """Plans for a GPU that was lost with its present driver."""
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -19,6 +20,7 @@ NAMES = ("RTX 2060", "RTX 4060", "RTX 5070 Ti")
 ANY = named("RTX 4060")  # the 3B is chosen alike on all
 
 
+@cache
 def planned(budget: Budget, losses: int, height: int = 1080, **changes: object) -> Plan:
     settings = replace(settings_of(ANY, "3B", height), **changes)
     request = Request(media=source_of(height), settings=settings)

@@ -161,7 +161,8 @@ def test_a_gpu_without_its_runtime_is_planned_for_and_the_runtime_is_asked_for()
 
 
 def test_an_own_transformer_decides_and_nothing_takes_its_place(tmp_path: Path):
-    own = replace(write_seedvr2(tmp_path).settings(), model="auto")
+    dit = write_seedvr2(tmp_path).settings().dit
+    own = JobSettings(model="auto", dit=dit)
     request = Request(media=FILM, settings=own)
     plan = plan_job(request, LARGE, Rates())
     assert plan.work.model == "seedvr2-3b"

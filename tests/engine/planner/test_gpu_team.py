@@ -52,7 +52,7 @@ def left_out(plan: Plan) -> list[Notice]:
 
 def test_two_equal_gpus_make_a_film_of_some_minutes_in_little_more_than_half_the_time() -> None:
     for model in ("seedvr2-3b", "seedvr2-7b"):
-        for minutes in (5, 10, 30):
+        for minutes in (5, 30):
             alone = planned(machine("RTX 4090"), frames=minutes * MINUTE, model=model)
             both = planned(machine("RTX 4090", "RTX 4090"), frames=minutes * MINUTE, model=model)
             assert both.work == replace(

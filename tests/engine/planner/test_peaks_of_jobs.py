@@ -98,7 +98,7 @@ def in_tiles(work: Any, width: int) -> Any:
 def test_a_job_with_a_model_of_frames(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = job(tmp_path, "480x360", 9, settings_of(kind, tmp_path, scale=2))
+    plan = job(tmp_path, "480x360", 5, settings_of(kind, tmp_path, scale=2))
     assert_predicted(plan, tmp_path, monkeypatch)
     plan = replace(plan, work=in_tiles(plan.work, 288), output=tmp_path / "tiled.mkv")
     assert_predicted(plan, tmp_path, monkeypatch)
@@ -109,14 +109,14 @@ def test_a_job_with_a_model_that_sees_neighbours(
     steadiness: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with another_lite(tmp_path / "three.safetensors", LiteConfig(scale=2, frames=3)):
-        plan = job(tmp_path, "480x360", 9, replace(LITE, scale=2, steadiness=steadiness))
+        plan = job(tmp_path, "480x360", 5, replace(LITE, scale=2, steadiness=steadiness))
         assert_predicted(plan, tmp_path, monkeypatch)
 
 
 def test_a_job_with_the_larger_network_that_sees_neighbours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = LiteConfig(scale=2, channels=64, layers=16, frames=3)
+    config = LiteConfig(scale=2, channels=64, layers=4, frames=3)
     with another_lite(tmp_path / "three.safetensors", config):
         plan = job(tmp_path, "160x120", 9, replace(LITE, model="lite-plus"))
         assert_predicted(plan, tmp_path, monkeypatch)
@@ -152,7 +152,7 @@ def test_a_job_with_a_first_pass_before_a_model_of_shots(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first = write_network(tmp_path / "1x.pth", upscale=1, num_feat=features, num_conv=0)
-    plan = job(tmp_path, size, 29, replace(LITE, model="none", scale=1, first_model=str(first)))
+    plan = job(tmp_path, size, 13, replace(LITE, model="none", scale=1, first_model=str(first)))
     work = replace(made(), threads=1)
     plan = replace(plan, work=work, picture=replace(plan.picture, size=work.canvas))
     assert_predicted(plan, tmp_path, monkeypatch)
@@ -171,7 +171,7 @@ def test_a_job_that_blends_frames(
 ) -> None:
     """Waiting frames and neighbours of restore show where the model takes little, as in tiles."""
     settings = replace(LITE, treatment=treatment, steadiness="mild", tile=tile)
-    plan = job(tmp_path, "320x240", 9, settings)
+    plan = job(tmp_path, "320x240", clip + 5, settings)
     plan = replace(plan, work=replace(plan.work, clip_frames=clip, dtype="float32"))
     assert plan.work.sees_neighbours == (treatment == "restore")
     found, peaks = taken(plan, tmp_path, monkeypatch), stage_peaks(plan)

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ def a_machine(vram_gib: float, ram_gib: float = 24, name: str = "RTX 4090") -> B
     return replace(budget, vram_bytes=round(vram_gib * GIB))
 
 
+@cache
 def planned(budget: Budget, size: Size = HD, **wanted: Any) -> Plan:
     settings = JobSettings(**{"model": "seedvr2-3b", **wanted})
     return plan_job(Request(media=a_media(size=size), settings=settings), budget, Rates())

@@ -208,7 +208,7 @@ def test_the_same_lines_on_a_gpu() -> None:
 
 
 CLAIM_OPTIONS = BenchOptions(
-    config=tiny_config(),
+    config=tiny_config((False, True)),
     dit=tiny_dit_config(),
     size=Size(16, 16),
     frames=(9,),

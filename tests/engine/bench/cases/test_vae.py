@@ -20,8 +20,14 @@ from engine.models.wan.vae.config import WAN2X, WAN21, WAN22
 from tests.helpers.extended import extended
 from tests.helpers.seedvr2 import tiny_config
 
+CONFIG = tiny_config((False, True))
 OPTIONS = BenchOptions(
-    config=tiny_config(), size=Size(32, 16), quick=True, device="cpu", memory=False, calibrate=False
+    config=CONFIG,
+    size=Size(32, 16),
+    quick=True,
+    device="cpu",
+    memory=False,
+    calibrate=False,
 )
 
 
@@ -67,7 +73,7 @@ def test_shares_need_yardsticks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vae, "calibration", lambda quick: 1.38)
     monkeypatch.setattr(vae, "matrix_ceiling", lambda device, dtype, quick: 2e12)
     monkeypatch.setitem(vae.REFERENCE_SECONDS, ("seedvr2-vae", "decode", 1), 10.0)
-    tiny = replace(vae_models()["seedvr2-vae"], config=tiny_config())
+    tiny = replace(vae_models()["seedvr2-vae"], config=CONFIG)
     monkeypatch.setitem(vae_models(), "seedvr2-vae", tiny)
     monkeypatch.setattr(vae, "_REFERENCE_SIZE", Size(32, 16))
     options = replace(OPTIONS, calibrate=True, frames=(1,), form="fast")
@@ -136,9 +142,7 @@ def test_a_card_is_measured_by_its_own_clock_and_counters() -> None:
     assert fast["finite"] == "yes"
 
 
-PART_OPTIONS = BenchOptions(
-    config=tiny_config(), size=Size(64, 64), quick=True, device="cpu", frames=(9,)
-)
+PART_OPTIONS = BenchOptions(config=CONFIG, size=Size(64, 64), quick=True, device="cpu", frames=(9,))
 
 
 def peaks(options: BenchOptions, frames: int) -> tuple[int, dict[str, int]]:
