@@ -134,12 +134,12 @@ def test_the_decoder_looks_back_so_far_and_no_less() -> None:
     assert (encoder_reach(VAE), decoder_reach(VAE)) == (28, 37)
     plain = tiny_vae(dtype=torch.float32)  # with residual blocks in all levels
     vae = FastVae(plain.config, plain.state_dict())
-    frames = random_frames(137, 3, 16, 16, dtype=torch.float32)
+    frames = random_frames(121, 3, 16, 16, dtype=torch.float32)
     uninterrupted = whole(through(shot_of(vae), frames))
     before, back = encoder_reach(vae.config), decoder_reach(vae.config)
     for less in (0, 1):
         restart = ClipGrid(5, 2).restart(
-            34, encoder=Lookback(before), decoder=Lookback(back - less)
+            30, encoder=Lookback(before), decoder=Lookback(back - less)
         )
         assert restart.decode_from > 0
         again = shot_of(vae, restart=restart)
