@@ -70,8 +70,8 @@ template <class Fill> static const Shown *show_(const char *what, Fill fill) {
   fill(all[mine]);
   yield_(READY);
   const Shown *warp = all + mine / 32 * 32;
-  for (int lane = 0; lane < 32; lane++)
-    if (warp[lane].what != what || warp[lane].turn != turn) fault_ = "a warp is not in step";
+  const Shown &next = warp[(mine + 1) % 32];  // each looks at the next one: all are compared
+  if (next.what != what || next.turn != turn) fault_ = "a warp is not in step";
   return warp;
 }
 
@@ -139,15 +139,14 @@ template <int DEPTH> static void products_(
         for (int i = 0; i < 2; i++) *value++ = half_(word, i);
   });
   unsigned lane = thread_() % 32;
-  for (int i = 0; i < 4; i++) {
-    double exact = sum[i];
-    for (int k = 0; k < DEPTH; k++) {
+  double exact[4] = {sum[0], sum[1], sum[2], sum[3]};
+  for (int k = 0; k < DEPTH; k++)  // four sums at a time: none waits for its own last product
+    for (int i = 0; i < 4; i++) {
       const float *row = warp[lane / 4 * 4 + k % 8 / 2].value;  // words: rows, then depth
       const float *column = warp[(lane % 4 * 2 + i % 2) * 4 + k % 8 / 2].value + DEPTH / 2;
-      exact += (double)row[k / 8 * 4 + i / 2 * 2 + k % 2] * column[k / 8 * 2 + k % 2];
+      exact[i] += (double)row[k / 8 * 4 + i / 2 * 2 + k % 2] * column[k / 8 * 2 + k % 2];
     }
-    sum[i] = exact;
-  }
+  for (int i = 0; i < 4; i++) sum[i] = exact[i];
 }
 
 template <int DEPTH> static void half_products_(

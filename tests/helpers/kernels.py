@@ -93,7 +93,9 @@ class HostModule:
 def _threads(folder: Path) -> Path:
     """Launcher of kernels with their instructions, compiled once for a folder."""
     text = _HEADER.with_suffix(".cpp").read_text("utf-8")
-    return compiled(folder, text, "-c", _INCLUDE, "-O2", "-U_FORTIFY_SOURCE", parts=[_HEADER])
+    return compiled(
+        folder, text, "-c", _INCLUDE, "-O3", "-march=native", "-U_FORTIFY_SOURCE", parts=[_HEADER]
+    )
 
 
 def _calls(kernels: list[tuple[str, str]]) -> str:

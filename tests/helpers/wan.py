@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,11 +36,18 @@ def tiny_wan(
     config: WanConfig | None = None, *, dtype: torch.dtype = torch.float64, seed: int = 5
 ) -> WanVae:
     """A plain VAE with random weights, none of them neutral; results have a size of about 0.3."""
-    vae = unfilled(partial(WanVae, tiny_wan_config() if config is None else config))
+    config = tiny_wan_config() if config is None else config
+    vae = unfilled(partial(WanVae, config)).to(dtype)
+    vae.load_state_dict(_values(config, seed))
+    return vae.requires_grad_(False).eval()
+
+
+@lru_cache(maxsize=64)
+def _values(config: WanConfig, seed: int) -> dict[str, Tensor]:
+    with torch.device("meta"):
+        shapes = {name: value.shape for name, value in WanVae(config).named_parameters()}
     generator = torch.Generator().manual_seed(seed)
-    for name, value in vae.named_parameters():
-        value.data.copy_(_random(name, value.shape, generator))
-    return vae.to(dtype).requires_grad_(False).eval()
+    return {name: _random(name, shape, generator) for name, shape in shapes.items()}
 
 
 def write_wan(

@@ -23,7 +23,7 @@ def test_predicted_peak_is_close_to_the_measured_one(dtype: torch.dtype) -> None
         height, width = (80, 96) if wide else (160, 192)
         frames = [torch.rand(2, 3, height, width) for _ in range(seen)]
         with torch.inference_mode():
-            net(*frames)
+            net(*(frame[..., :8, :8] for frame in frames))  # its tables, made once
             with Allocations() as found:
                 net(*frames)
         cost = lite_cost(net.config, Size(width, height), 2, dtype.itemsize)

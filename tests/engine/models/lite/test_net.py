@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -115,14 +116,18 @@ def test_flat_colour_stays_flat(path: Path) -> None:
         assert float(error.abs().max()) < 1 / 255, colour
 
 
+@cache
+def generated_pictures() -> list[Image.Image]:
+    rng = np.random.default_rng(77)
+    surfaces = Surfaces(rng, count=4, size=256)
+    return [Image.fromarray(random_picture(rng, surfaces, 96)) for _ in range(6)]
+
+
 @EACH
 def test_shipped_weights_beat_bicubic_on_a_generated_picture(path: Path) -> None:
     net = load_lite(path)
-    rng = np.random.default_rng(77)
-    surfaces = Surfaces(rng, count=4, size=256)
     scale, gains = net.config.scale, []
-    for _ in range(6):
-        picture = Image.fromarray(random_picture(rng, surfaces, 96))
+    for picture in generated_pictures():
         small = picture.resize((96 // scale,) * 2, Image.Resampling.BICUBIC)
         frames, wanted = (
             torch.from_numpy(np.array(p)).permute(2, 0, 1)[None].float() / 255

@@ -39,7 +39,7 @@ from tests.helpers.extended import extended
 from tests.helpers.seedvr2 import random_frames, tiny_vae
 from tests.helpers.vaes import ROWS
 
-FRAME = Size(16, 16)
+FRAME = Size(8, 8)
 
 
 VERY_SMALL = ROWS["seedvr2"].streamed
@@ -50,6 +50,7 @@ def plain_vae() -> SeedVr2Vae:
     return tiny_vae(VERY_SMALL, dtype=torch.float32)
 
 
+@cache
 def fast_vae() -> FastVae:
     return FastVae(VERY_SMALL, plain_vae().state_dict(), dtype=torch.float32)
 
@@ -90,7 +91,7 @@ def shot_of(vae: Vae, restore: Any = unchanged, *, clip: int = 5, **options: Any
 def test_every_frame_comes_out_once_as_in_a_single_pass() -> None:
     vae = plain_vae()
     for count in (1, 2, 5, 9, 14, 16, 21, 30):
-        frames = random_frames(count, 3, 16, 16, dtype=torch.float32)
+        frames = random_frames(count, 3, 8, 8, dtype=torch.float32)
         vae.disable_slicing()
         found = through(shot_of(vae), frames)
         joined, at_once = whole(found), whole(through(shot_of(vae, clip=40), frames))
@@ -107,7 +108,7 @@ def test_every_frame_comes_out_once_as_in_a_single_pass() -> None:
 @cache
 def of_clips(clip: int) -> tuple[Tensor, list[Restored]]:
     """Frames, and what a shot in clips of this length makes of them."""
-    frames = random_frames(78, 3, 16, 16, dtype=torch.float32)
+    frames = random_frames(78, 3, 8, 8, dtype=torch.float32)
     return frames, through(shot_of(fast_vae(), by_place, clip=clip), frames)
 
 
@@ -134,12 +135,12 @@ def test_the_decoder_looks_back_so_far_and_no_less() -> None:
     assert (encoder_reach(VAE), decoder_reach(VAE)) == (28, 37)
     plain = tiny_vae(dtype=torch.float32)  # with residual blocks in all levels
     vae = FastVae(plain.config, plain.state_dict())
-    frames = random_frames(137, 3, 16, 16, dtype=torch.float32)
+    frames = random_frames(121, 3, 8, 8, dtype=torch.float32)
     uninterrupted = whole(through(shot_of(vae), frames))
     before, back = encoder_reach(vae.config), decoder_reach(vae.config)
     for less in (0, 1):
         restart = ClipGrid(5, 2).restart(
-            34, encoder=Lookback(before), decoder=Lookback(back - less)
+            30, encoder=Lookback(before), decoder=Lookback(back - less)
         )
         assert restart.decode_from > 0
         again = shot_of(vae, restart=restart)
@@ -148,7 +149,7 @@ def test_the_decoder_looks_back_so_far_and_no_less() -> None:
         assert same == (less == 0)
 
 
-TILED = Size(160, 16)  # lower than its tiles: three next to each other
+TILED = Size(160, 8)  # lower than its tiles: three next to each other
 
 
 def in_tiles(vae: Vae, frames: Tensor, tiles: list[DecodedTile], **tiling: Any) -> Tensor:
@@ -163,7 +164,7 @@ def in_tiles(vae: Vae, frames: Tensor, tiles: list[DecodedTile], **tiling: Any) 
 
 def test_tiles_are_reported_and_go_on_where_they_stopped() -> None:
     vae = fast_vae()
-    frames = random_frames(25, 3, 16, 160, dtype=torch.float32)
+    frames = random_frames(25, 3, 8, 160, dtype=torch.float32)
     tiles: list[DecodedTile] = []
     tiled = in_tiles(vae, frames, tiles, tile=Size(80, 80))
     assert {tile.tiles for tile in tiles} == {3}
@@ -188,7 +189,7 @@ def tiled_shot(restart: Restart, tilings: dict[str, Tiling]) -> Shot:
 
 @pytest.mark.extended
 def test_tiles_that_go_on_give_the_same_in_spans_of_any_length() -> None:
-    frames = random_frames(49, 3, 16, 160, dtype=torch.float32)
+    frames = random_frames(49, 3, 8, 160, dtype=torch.float32)
     every, once = (
         through(tiled_shot(FROM_START, spans(encode=length, decode=length)), frames)
         for length in (3, 99)
@@ -206,7 +207,7 @@ def test_each_slice_of_a_tile_is_counted() -> None:
         if sum(passed.values()) > limit:
             raise InterruptedError
 
-    frames = random_frames(21, 3, 16, 160, dtype=torch.float32)
+    frames = random_frames(21, 3, 8, 160, dtype=torch.float32)
     for tilings, tiles in ((spans(decode=99), 3), ({}, 1)):
         options = ShotOptions(frame=TILED, grid=ClipGrid(5, 1), **tilings)
         for limit in (6 * 99, 6 * 30):
@@ -226,7 +227,7 @@ def test_tiles_begin_early_at_the_same_latents_wherever_a_job_is_continued(
     count: int, wanted: int, encode: int, decode: int
 ) -> None:
     tilings = spans(warm_up=2, encode=encode, decode=decode)
-    frames = random_frames(count, 3, 16, 160, dtype=torch.float32)
+    frames = random_frames(count, 3, 8, 160, dtype=torch.float32)
     uninterrupted = through(tiled_shot(FROM_START, tilings), frames)
     config = fast_vae().config
     restart = ClipGrid(5, 1).restart(
@@ -296,7 +297,7 @@ def test_clips_by_themselves() -> None:
     for shared in (0, 3):
         options = ShotOptions(frame=FRAME, grid=ClipGrid(9, shared))
         for count in (1, 9, 10, 23):
-            frames = random_frames(count, 3, 16, 16, dtype=torch.float32)
+            frames = random_frames(count, 3, 8, 8, dtype=torch.float32)
             shot = ClippedShot(vae, unchanged, options, lambda tile: None)
             right = whole(through(shot, frames))
             assert right.shape == frames.shape

@@ -18,7 +18,7 @@ from engine.models.swiftvr.plan import SwiftVrPlan, padded_size
 from engine.models.swiftvr.upscaler import SwiftVr, placed
 from engine.models.upscalers import DecodedTile
 from engine.ops.resize import resize
-from tests.helpers.extended import rest_extended
+from tests.helpers.extended import extended, rest_extended
 from tests.helpers.memory import Allocations
 from tests.helpers.seedvr2 import random_frames
 from tests.helpers.swiftvr import write_swiftvr
@@ -72,7 +72,7 @@ def restored(
     return torch.cat(found)[wanted - numbers[0] :]
 
 
-@pytest.mark.parametrize("pieces", [(1,), (7, 30, 2), (FRAMES,)])
+@pytest.mark.parametrize("pieces", [(1,), *extended(((7, 30, 2),)), (FRAMES,)])
 def test_frames_do_not_depend_on_how_they_are_fed(
     model: SwiftVr, whole: Tensor, pieces: tuple[int, ...]
 ) -> None:

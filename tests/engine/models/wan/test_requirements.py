@@ -17,9 +17,9 @@ from tests.helpers.memory import Allocations
 from tests.helpers.wan import tiny_wan, tiny_wan_config
 
 CONFIG = tiny_wan_config("2x", dim=8, dec_dim=8, residual_blocks=1)
-FRAME = Size(192, 160)
+FRAME = Size(112, 104)
 LATENTS = 17  # two visits
-TILE = 112
+TILE = 88
 
 
 @pytest.fixture(scope="module")

@@ -116,7 +116,7 @@ TILES = {"encode_tile": Size(52, 52), "decode_tile": Size(136, 136)}
 def untiled() -> tuple[Size, Tensor, Tensor]:
     """A size of frames, a source, and its film in whole frames."""
     size = Size(78, 75)
-    source = pictures(14, size)
+    source = pictures(10, size)
     return size, source, film(model_of(size), source)
 
 
@@ -134,14 +134,14 @@ def test_tiles_leave_no_trace(tiles: dict[str, Any]) -> None:
 
 def test_tiles_are_reported_with_numbers_of_the_job() -> None:
     size = Size(78, 70)
-    for tiles in ({}, {**TILES, "clip_frames": 8}):
+    for tiles in ({}, {**TILES, "clip_frames": 4}):
         model, reported = model_of(size, **tiles), list[DecodedTile]()
-        found = through(model, pictures(13, size), shot=100, wanted=100, reported=reported)
+        found = through(model, pictures(9, size), shot=100, wanted=100, reported=reported)
         assert found[0].first == 100
-        assert reported[-1].frame == 112
+        assert reported[-1].frame == 108
         assert {one.index for one in reported} == set(range(reported[0].tiles))
         assert (reported[0].tiles > 1) == bool(tiles)
-        covered = sum(one.box.size.pixels for one in reported if one.frame == 112)
+        covered = sum(one.box.size.pixels for one in reported if one.frame == 108)
         assert covered == 160 * 144
 
 

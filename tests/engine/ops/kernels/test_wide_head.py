@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor
 from engine.ops import launches as limits
 from engine.ops.kernels import build, nvrtc, wide_head
 from engine.ops.kernels.wide_head import PROGRAMS, Program, WideHeadKernel
-from tests.helpers.extended import extended
+from tests.helpers.extended import extended, rest_extended
 from tests.helpers.kernels import HostModule
 from tests.helpers.tensors import relative_rms
 
@@ -158,10 +159,13 @@ def test_what_does_not_fit_is_left_to_others(monkeypatch):
     assert wide_head.find(q, k, odd) is None
 
 
+ARCHITECTURES = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"]
+CUBINS = zip(PROGRAMS, (ARCHITECTURES[0], ARCHITECTURES[-1]), strict=True)
+
+
 @pytest.mark.parametrize(
-    "arch", ["sm_75", *extended("sm_80", "sm_86", "sm_89", "sm_90", "sm_100"), "sm_120"]
+    ("channels", "arch"), rest_extended(product(PROGRAMS, ARCHITECTURES), *CUBINS)
 )
-@pytest.mark.parametrize("channels", PROGRAMS)
 def test_the_source_compiles_for_every_gpu(channels, arch):
     cubin = nvrtc.compile_cuda(build.source("wide_head"), arch, PROGRAMS[channels].options())
     assert b"attend" in cubin

@@ -81,7 +81,7 @@ def peak_of(dit: FastDit, shape: tuple[int, int, int], dtype: torch.dtype) -> in
     return found.peak_bytes
 
 
-SHAPES = ((1, 90, 120), (2, 60, 160), (9, 48, 64))
+SHAPES = ((1, 90, 120), (2, 60, 160), (9, 32, 42))
 MORE = [("7b", torch.float32, SHAPES)]
 MORE += [("3b", half, SHAPES[:1]) for half in (torch.bfloat16, torch.float16)]
 

@@ -120,7 +120,7 @@ def each_format() -> Iterator[Any]:
 def test_every_format_computes_as_its_values_say_resident_and_streamed(
     kind: str, model: str, form: Form, path: Path
 ) -> None:
-    config = tiny_dit_config(model)
+    config = tiny_dit_config(model, layers=3)
     FORMATS[kind](path, tensors_of(config))
     dit = load_dit(path, form=form)
     assert isinstance(dit, FastDit) == (form == "fast")
