@@ -15,15 +15,16 @@ if TYPE_CHECKING:
     from tests.helpers.jobs import SmallJob
 
 
-@pytest.fixture(autouse=True, scope="package")
+@pytest.fixture(autouse=True, scope="module")
 def _vaes_are_not_measured() -> Iterator[None]:
+    """For a module at a time: a package without an __init__.py ends with the last test."""
     from tests.helpers.figures import figures_of_published_vaes  # loads torch
 
     with figures_of_published_vaes():
         yield
 
 
-@pytest.fixture(autouse=True, scope="package")
+@pytest.fixture(autouse=True, scope="module")
 def _random_models_are_no_misreading() -> Iterator[None]:
     """What random numbers make looks like nothing: a job would be joined and verified twice."""
     from engine.pipeline import run
