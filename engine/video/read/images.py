@@ -144,7 +144,7 @@ def _photograph_kind(header: bytes) -> str:
 
 
 def _is_animated(header: bytes) -> bool:
-    return header[12:16] == b"VP8X" and bool(header[20] & 2)
+    return header[12:16] == b"VP8X" and any(flags & 2 for flags in header[20:21])
 
 
 def read_picture(path: Path, codec: str = "") -> av.VideoFrame:
@@ -298,7 +298,7 @@ _SUFFIXES_TEXT = """
 """
 _SUFFIXES = frozenset(_SUFFIXES_TEXT.split())
 _PATTERN = re.compile(r"%%|%(?:0(\d{1,3}))?d")
-_NUMBERED = re.compile(r"^(.*?)(\d+)(\D*)$")
+_NUMBERED = re.compile(r"^(.*?)(\d+)(\D*\.\w+)$")  # the last number before the suffix
 
 
 def find_sequence(path: Path) -> tuple[str, int, int] | None:

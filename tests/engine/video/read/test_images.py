@@ -191,9 +191,12 @@ def test_bad_pictures_and_missing_sequences_are_refused(tmp_path: Path) -> None:
     garbage = tmp_path / "garbage.png"
     garbage.write_bytes(path.read_bytes()[:40] + b"\x11" * 500 + b"IEND")
     (tmp_path / "empty").mkdir()
+    stub = tmp_path / "stub.webp"
+    stub.write_bytes(b"RIFF\x16\0\0\0WEBPVP8X\x0a\0\0\0")
     for bad, error in (
         (cut_short(path, tmp_path / "b.png", 0.5), TruncatedMedia),
         (garbage, UnreadableMedia),
+        (stub, TruncatedMedia),
         (tmp_path / "none_%04d.png", SourceMissing),
         (tmp_path / "empty", UnsupportedMedia),
     ):
@@ -251,6 +254,13 @@ def test_numbers_may_outgrow_their_zeros_and_the_longest_sequence_is_taken(tmp_p
     assert found == (str(tmp_path / "p%02d.png"), 9, 93)
     assert find_sequence(tmp_path / "p%02d.png") == found
     assert sequence_file(found[0], 101).name == "p101.png"
+
+
+@pytest.mark.parametrize("suffix", [".jp2", ".j2k"])
+def test_the_digit_of_a_format_is_not_the_number_of_an_image(tmp_path: Path, suffix: str) -> None:
+    for number in range(8, 11):
+        Image.fromarray(number_picture(3, 32, 32)).save(tmp_path / f"a.v2_{number}{suffix}")
+    assert find_sequence(tmp_path) == (str(tmp_path / f"a.v2_%d{suffix}"), 8, 3)
 
 
 def test_sequences_are_in_the_order_of_their_numbers_whatever_their_names(tmp_path: Path) -> None:
