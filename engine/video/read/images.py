@@ -58,6 +58,7 @@ _CHROMAS: tuple[Chroma, ...] = (
     "rgb",
 )  # by colour
 MOST_LOOKS, _MOST_PIXELS = 32, 100_000_000  # images of a sequence that are looked at, and theirs
+MOST_READ = 400 << 20  # bytes of them: seconds for a network
 HEIF = ("heic", "avif")
 
 _MAGIC: tuple[tuple[int, bytes, str], ...] = (
@@ -379,7 +380,8 @@ def _sample_of(files: Sequence[Path], size: Size) -> Iterator[tuple[Path, av.Vid
 
     As many as a second decodes: a count, unlike a time, gives the same answer everywhere.
     """
-    count = min(MOST_LOOKS, _MOST_PIXELS // size.pixels, len(files)) - 1
+    limits = _MOST_PIXELS // size.pixels, MOST_READ // check_readable(files[0])
+    count = min(MOST_LOOKS, *limits, len(files)) - 1
     for number in range(1, count + 1):
         file = files[(len(files) - 1) * number // count]
         with suppress(InputError):

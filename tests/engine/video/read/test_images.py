@@ -327,10 +327,12 @@ def test_images_of_another_size_are_named_before_the_start(tmp_path: Path) -> No
     assert (notice.params["other"], notice.params["share"]) == ("96x64", "25 %")
 
 
+@pytest.mark.parametrize(("limit", "value"), [("MOST_LOOKS", 2), ("MOST_READ", 700)])
 def test_transparency_that_the_look_at_a_sequence_misses_is_a_problem(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
-    monkeypatch.setattr(images, "MOST_LOOKS", 2)
+    """Images that are looked at have a number, and a size on the drive."""
+    monkeypatch.setattr(images, limit, value)
     solid = Image.fromarray(number_picture(3, 32, 32)).quantize(16)
     for number in range(3):
         solid.save(tmp_path / f"{number}.png", **({"transparency": 0} if number == 1 else {}))
