@@ -146,6 +146,7 @@ def test_a_computer_in_the_middle_gets_other_words(waiting: Make, tmp_path: Path
     further = in_thread(middle.folder, lambda: ask(there.address, User(False).show))
     assert raised_by(lambda: further.result(10)).case == "here"
     assert there.user.is_shown.wait(10)
+    assert user.is_shown.wait(10)
     assert user.offers[0].words == middle.user.offers[0].words
     assert user.offers[0].words != there.user.offers[0].words
     user.given.set_result(False)

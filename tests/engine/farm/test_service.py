@@ -222,6 +222,7 @@ def test_another_computer_pairs_with_this_one_while_it_is_shown(
     result = in_thread(tmp_path / "asking", lambda: ask(address, user.show))
     words = heard.wait(m.PairingWords)
     assert words.asks
+    assert user.is_shown.wait(10)
     assert words.words == user.offers[0].words
     confirm(engine, words)
     done = heard.done()
