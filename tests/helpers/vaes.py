@@ -240,20 +240,14 @@ def whole_of(vae: Any, side: str, given: Tensor) -> Tensor:
     return as_frames(vae.decode(given))
 
 
-@cache
-def _of_lanes(name: str, device: str) -> Any:
-    row = ROWS[name]
-    options = {"dtype": torch.float32, "device": device}
-    plain = row.plain(row.streamed, dtype=torch.float32)
-    return row.fast(plain, VaeSwitches(convolution="3d"), **options)
-
-
 def in_lanes(row: VaeRow, side: str, at_once: int, device: str, **options: Any) -> Tensor:
     """A shot of two visits in float32, some tiles at a time; and the tiles that are reported."""
     latents, options = SPAN + 1, {**row.tiled[side].options, **options}
     if "span" in options:
         latents, options["span"] = 3, 2
-    vae = _of_lanes(row.name, device)
+    plain = row.plain(row.streamed, dtype=torch.float32)
+    switches = VaeSwitches(convolution="3d")
+    vae = row.fast(plain, switches, dtype=torch.float32, device=device)
     given = shot_of(row, side, latents, row.tiled[side].frame).float().to(device)
     parking, seen = Parking(10**9), list[float]()
 
