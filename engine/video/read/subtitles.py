@@ -38,7 +38,7 @@ def codec_of(stream: Any) -> str:
 def shown_length(stream: Any, packet: Any) -> float:
     """Time for which a subtitle is shown, in its time base.
 
-    Infinite up to the next one that `begins_anew`, where nothing states an end; 0 of a picture
+    Infinite up to the next one that `replaces_all`, where nothing states an end; 0 of a picture
     that `shows_nothing`.
     """
     if shows_nothing(stream, packet):
@@ -71,7 +71,7 @@ def shows_nothing(stream: Any, packet: Any) -> bool:
     return codec == _DVB and len(_dvb_page(data)) == 2
 
 
-def begins_anew(stream: Any, packet: Any) -> bool:
+def replaces_all(stream: Any, packet: Any) -> bool:
     """Whether a subtitle replaces all that was shown, and does not just change parts of it."""
     codec, data = codec_of(stream), bytes(packet)
     if codec == _PGS:
@@ -124,7 +124,7 @@ class ShownLengths:
         """Add the next packet."""
         start, length = packet.pts, shown_length(stream, packet)
         if start is not None and lasts(stream, packet):
-            if begins_anew(stream, packet):
+            if replaces_all(stream, packet):
                 for number, begun in self._open:
                     self.found[number] = min(self.found[number], max(0, start - begun))
                 self._open.clear()

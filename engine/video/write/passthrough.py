@@ -28,10 +28,10 @@ from engine.video.read.clock import PartClock, StampCheck, film_jumps
 from engine.video.read.media_file import open_input, readable_packets, stream_at
 from engine.video.read.stream_info import title_of
 from engine.video.read.subtitles import (
-    begins_anew,
     codec_of,
     continues,
     lasts,
+    replaces_all,
     seen_from,
     shown_length,
 )
@@ -372,7 +372,7 @@ class CopiedStreams:
         """Keep a subtitle that is shown when a part begins until then."""
         stream = packet.stream
         begun = self._begun.setdefault(stream.index, [])
-        if lasts(stream, packet) and begins_anew(stream, packet):
+        if lasts(stream, packet) and replaces_all(stream, packet):
             begun[:] = [one for one in begun if not lasts(stream, one)]
         is_rest = continues(stream, packet) and not begun  # of one that is over
         if packet.size and not is_rest and packet.pts + shown_length(stream, packet) > 0:

@@ -36,7 +36,7 @@ def dvb(seconds: int, state: int, regions: int = 1) -> bytes:
     return first + bytes([0x0F, 0x10, 0, 1, 0, len(page)]) + page
 
 
-def test_subtitles_last_as_stated_or_up_to_the_next_that_begins_anew() -> None:
+def test_subtitles_last_as_stated_or_up_to_the_next_that_replaces_all() -> None:
     assert lengths_of("subrip", (0, 500, b"a"), (100, 0, b"b"), (200, 900, b"c")) == [500, inf, 900]
     assert lengths_of("subrip", (0, 0, b"a"), (100, 0, b"b")) == [100, inf]
     begins, changes, clears = pgs(0x80), pgs(0), pgs(0, objects=0)
