@@ -210,7 +210,7 @@ def _no_network() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_wait_for_disks() -> Iterator[None]:
-    """What tests write is read again before any power fails; the disk takes seconds of them."""
+    """Replace fsync: no test needs files to survive a power failure, and it takes seconds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _file: None)
         yield

@@ -31,9 +31,7 @@ class Losses:
 
     film: int = 0
     others: int = 0
-    unseen: int = (
-        0  # audio and subtitle streams that begin where nobody looks when a file is opened
-    )
+    unseen: int = 0  # audio and subtitle streams that begin after the part read on opening
 
 
 def losses(media: MediaInfo, control: Control) -> Losses:

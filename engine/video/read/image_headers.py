@@ -73,7 +73,7 @@ def read_exr_header(read: Callable[[int], bytes]) -> ExrHeader:
     """Statements of the header of an EXR file, of which lists of objects may be long.
 
     Args:
-        read: Reads so many bytes from the beginning, or all that there are.
+        read: Returns the first n bytes of the file, or the whole file if it is shorter.
 
     Raises:
         ValueError: It is damaged, or longer than 16 MiB.

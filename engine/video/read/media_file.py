@@ -149,7 +149,7 @@ def open_input(path: Path, *, must_be_whole: bool = True) -> Iterator[InputConta
 
 
 def _with_late_tracks(path: Path, file: SourceFile) -> InputContainer:
-    """An opened file, read further where sound begins late, unless that told nothing before."""
+    """An opened file; probed further for tracks whose first packet comes late, once per process."""
     container = _container(file)
     found, mark = _tracks(container), (path, container.size)
     if any(found) and mark not in _without_late:

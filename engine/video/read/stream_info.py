@@ -266,7 +266,7 @@ def sample_format_of(context: Any) -> str:
     """FFmpeg's name of the format of decoded samples; "" where it is unknown.
 
     A decoder that states it only after its first packet has the usual one in a track that begins
-    late: the header states rate and channels, but nobody reads far enough for a packet.
+    late: the header states rate and channels, and its first packet lies beyond the probed bytes.
     """
     if context.format:
         return str(context.format.name)

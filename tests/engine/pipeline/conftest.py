@@ -26,7 +26,7 @@ def _vaes_are_not_measured() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="module")
 def _random_models_are_no_misreading() -> Iterator[None]:
-    """What random numbers make looks like nothing: a job would be joined and verified twice."""
+    """Pass the likeness of random models' pictures: if it fails, a job is verified twice."""
     from engine.pipeline import run
 
     real = run.verify

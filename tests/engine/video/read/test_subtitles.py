@@ -1,4 +1,4 @@
-"""How long subtitles are shown, and from where those of a moment are read."""
+"""Display times of subtitles, and the place from which those of a given time are read."""
 
 from fractions import Fraction
 from math import inf

@@ -362,7 +362,7 @@ def test_a_part_has_a_copied_text_that_began_long_before(tmp_path: Path, contain
 
 
 def test_texts_that_are_shown_when_a_part_begins_keep_their_order(tmp_path: Path) -> None:
-    """Those without a stated end last up to the next such one, the others for their time."""
+    """Texts without a stated end last up to the next such one, the others for their duration."""
     cues = [(100, 900, "a"), (200, 0, "b"), (300, 0, "c"), (400, 1000, "d"), (1200, 0, "e")]
     source = spoken_in(tmp_path / "a.mkv", cues, frames=50)
     output = tmp_path / "part.mkv"

@@ -1,4 +1,4 @@
-"""What images state about their colours and pixels: kept in a result, or named before the start."""
+"""Statements of images about colours and pixels: kept in a result, or named before the start."""
 
 import struct
 from fractions import Fraction
@@ -193,7 +193,7 @@ def test_primaries_that_are_no_numbers_or_far_too_large_do_not_count(tmp_path: P
 
 
 def test_a_long_header_of_exr_is_read(tmp_path: Path) -> None:
-    """Of masks of objects (Cryptomatte) it lists thousands of names."""
+    """Headers of Cryptomatte (object masks) list thousands of names."""
     source = an_exr(tmp_path / "a.exr", chromaticities=ACES, objects="x" * (2 << 20))
     output, said = job(source, tmp_path / "b.exr")
     assert said == []

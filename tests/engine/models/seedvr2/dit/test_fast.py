@@ -95,7 +95,7 @@ def test_results_and_inputs_belong_to_the_caller() -> None:
 
 
 def rms_errors(exact: SeedVr2Dit, *forms: SeedVr2Dit | FastDit, seeds: int) -> list[float]:
-    """Of some forms against float64 with the same rounded weights."""
+    """RMS errors of some forms against float64 with the same rounded weights."""
     errors = [0.0] * len(forms)
     dtype = forms[0].vid_in.proj.weight.dtype
     for seed in range(seeds):
