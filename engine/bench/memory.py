@@ -84,10 +84,7 @@ def measure_here(run: Run, *, is_alone: bool) -> ProcessMemory:
     work = run.ready()
     with MemoryTraffic():  # torch loads modules the first time
         torch.zeros(1).add_(1)
-    gc.collect()
-    if sys.platform == "linux":  # memory that building the model freed goes back to the system
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).malloc_trim(0)
+    give_back_freed()
     with PeakMemory() as peak, MemoryTraffic() as traffic:
         result = work()
     return ProcessMemory(
@@ -109,6 +106,14 @@ def main_memory_row(run: Run, *, with_result: bool = False) -> Row:
         "traffic_mib": memory.traffic_bytes / _MIB,
     }
     return row if memory.is_alone else row | {"note": message("bench.memory-not-alone")}
+
+
+def give_back_freed() -> None:
+    """Give back to the system what was freed, which would be taken first; nothing off Linux."""
+    gc.collect()
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 class PeakMemory:

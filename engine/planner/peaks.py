@@ -6,7 +6,8 @@ from engine.core.geometry import Size
 from engine.hardware.budget import PROGRAM_BYTES, Budget
 from engine.models import registry
 from engine.models.planning.memory import MemoryRequirement, PhaseMemory
-from engine.protocol.plan import Plan, WorkPlan
+from engine.protocol.media import subsampling
+from engine.protocol.plan import PicturePlan, Plan, WorkPlan
 from engine.video.write.encoders import ENCODERS
 
 _DEINTERLACED = 9  # frames that wait for their cycle of telecine, and for their neighbours
@@ -58,7 +59,6 @@ def stage_peaks(plan: Plan) -> dict[str, PhaseMemory]:
     work, picture = plan.work, plan.picture
     planes_in = plan.source_size.pixels * _PLANES_IN
     planes_out = picture.size.pixels * (3 if picture.bit_depth > 8 else 2)
-    encoder = picture.size.pixels * ENCODERS[picture.encoder].bytes_per_pixel
     needs = registry.family_of(work).needs(work)
     read = 16 + needs.waiting + work.clip_frames * (QUEUE_CLIPS + 2)
     read += _DEINTERLACED if plan.deinterlacing is not None else 0
@@ -67,8 +67,21 @@ def stage_peaks(plan: Plan) -> dict[str, PhaseMemory]:
         **_latents(plan),
         "read": PhaseMemory(0, planes_in * read),
         **_of_model(plan, needs),
-        "write": PhaseMemory(0, encoder + (planes_out + planes_in) * written),
+        "write": PhaseMemory(0, encoder_bytes(picture) + (planes_out + planes_in) * written),
     }
+
+
+def encoder_bytes(picture: PicturePlan) -> int:
+    """Main memory that the encoder keeps: it looks ahead, and each of its threads needs some."""
+    spec = ENCODERS[picture.encoder]
+    across, down = subsampling(picture.chroma)
+    samples = (1 if picture.chroma == "gray" else 1 + 2 / (across * down)) + picture.has_alpha
+    frame = samples * (2 if picture.bit_depth > 8 else 1)
+    options, memory = picture.options, spec.memory
+    preset = options.get("preset") or options.get("cpu-used") or ""
+    per_pixel = memory.per_pixel + memory.frames.get(preset, 0) * frame
+    threads = min(picture.threads, spec.most_threads)
+    return round(picture.size.pixels * per_pixel) + threads * memory.per_thread * 10**6
 
 
 def _together(found: dict[str, PhaseMemory]) -> int:

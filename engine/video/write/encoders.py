@@ -20,6 +20,15 @@ os.environ.setdefault("SVT_LOG", "1")  # SVT-AV1 writes a page to standard error
 Layout = tuple[Chroma, int, bool]  # chroma, bits, alpha
 
 
+@dataclass(frozen=True, slots=True)
+class EncoderMemory:
+    """Main memory that an encoder keeps, as `tools.reports.encoder_memory` measured it."""
+
+    per_pixel: int  # bytes, whatever the pixel format
+    per_thread: int = 0  # MB
+    frames: dict[str, int] = field(default_factory=dict)  # in the result's pixel format, by preset
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncoderSpec:
     """One encoder of FFmpeg."""
@@ -34,7 +43,8 @@ class EncoderSpec:
     largest: Size = Size(16384, 16384)
     speeds: dict[str, str] = field(default_factory=dict)  # its presets by value of `speed`
     crf_scale: float = 1.0  # its CRF over x264's for about the same SSIM, on camera footage
-    bytes_per_pixel: int = 24  # RAM that it keeps per pixel of a frame, measured at 1920x1080
+    memory: EncoderMemory = EncoderMemory(24)
+    most_threads: int = 16
 
     @property
     def has_rate(self) -> bool:
@@ -154,7 +164,7 @@ ENCODERS: dict[str, EncoderSpec] = {
             title="H.264",
             formats=_yuv(("420", "422", "444"), (8, 10)),
             speeds=_X264_SPEEDS,
-            bytes_per_pixel=115,
+            memory=EncoderMemory(36, 1, {"veryfast": 33, "faster": 58, "medium": 97, "slow": 122}),
         ),
         EncoderSpec(
             name="libx265",
@@ -163,7 +173,9 @@ ENCODERS: dict[str, EncoderSpec] = {
             formats=_yuv(("420", "422", "444"), (8, 10, 12)),
             smallest=Size(16, 16),
             speeds=_X265_SPEEDS,
-            bytes_per_pixel=190,
+            memory=EncoderMemory(
+                100, 12, {"superfast": 60, "faster": 90, "medium": 105, "slow": 120}
+            ),
         ),
         EncoderSpec(
             name="libsvtav1",
@@ -174,7 +186,8 @@ ENCODERS: dict[str, EncoderSpec] = {
             largest=Size(16384, 8704),
             speeds=_SVT_SPEEDS,
             crf_scale=0.75,
-            bytes_per_pixel=220,
+            memory=EncoderMemory(190, 60, {"10": 80, "8": 114, "6": 190, "4": 263}),
+            most_threads=4,  # six take twice the memory of four
         ),
         EncoderSpec(
             name="libvpx-vp9",
@@ -183,7 +196,7 @@ ENCODERS: dict[str, EncoderSpec] = {
             formats=_VP9,
             speeds=_VPX_SPEEDS,
             crf_scale=1.2,
-            bytes_per_pixel=160,
+            memory=EncoderMemory(40, 3, dict.fromkeys(_VPX_SPEEDS.values(), 72)),
         ),
         EncoderSpec(
             name="prores_ks",
@@ -191,7 +204,9 @@ ENCODERS: dict[str, EncoderSpec] = {
             title="ProRes",
             formats={**_yuv(("422", "444"), (10,)), **_yuv(("444",), (10,), alpha=True)},
         ),
-        replace(_lossless("ffv1", _FFV1), needs_whole_chroma=False),
+        replace(
+            _lossless("ffv1", _FFV1), needs_whole_chroma=False, memory=EncoderMemory(8, 0, {"": 20})
+        ),
         EncoderSpec(
             name="h264_nvenc",
             codec="h264",
@@ -221,7 +236,7 @@ ENCODERS: dict[str, EncoderSpec] = {
         ),
         _lossless("png", _pictures("be")),
         _lossless("tiff", _pictures("le")),
-        _lossless("exr", _EXR),
+        replace(_lossless("exr", _EXR), memory=EncoderMemory(56)),
         _lossless("dpx", _DPX),
     )
 }
@@ -406,7 +421,8 @@ def with_threads(options: dict[str, str], encoder: str, threads: int) -> dict[st
         own = f"pools={threads}:frame-threads={1 if is_constant else max(1, min(4, threads))}"
         return _joined(options, "x265-params", own)
     if encoder == "libsvtav1":
-        return _joined(options, "svtav1-params", f"lp={max(1, min(6, threads))}")
+        most = ENCODERS[encoder].most_threads
+        return _joined(options, "svtav1-params", f"lp={max(1, min(most, threads))}")
     return dict(options)
 
 

@@ -1,0 +1,139 @@
+"""Table of the main memory that encoders take, beside what plans count for it.
+
+python -m tools.reports.encoder_memory > docs/benchmarks/encoder-memory.md: about 15 minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.bench.memory import PeakMemory, give_back_freed
+from engine.core.geometry import Size
+from engine.planner.peaks import encoder_bytes
+from engine.protocol.media import Chroma, subsampling
+from engine.protocol.plan import PicturePlan
+from engine.video.write.encoders import ENCODERS, ON_PROCESSOR, Rate, encoder_options
+from engine.video.write.segment_writer import SegmentWriter
+
+_HD, _FULL_HD, _UHD = Size(1280, 720), Size(1920, 1080), Size(3840, 2160)
+_HEADER = """# Memory of encoders
+
+Main memory, in MB, that an encoder took in a process of its own while it encoded moving squares
+with noise, and what plans count for it (`engine/planner/peaks.py`). "Threads" is what the encoder
+was asked for. Written by `python -m tools.reports.encoder_memory`.
+
+| encoder | speed | format | size | threads | measured | planned | ratio |
+|---|---|---|---|---|---|---|---|"""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One encoder at work: its speed, pixel layout, size and threads."""
+
+    encoder: str
+    speed: str = "auto"
+    chroma: Chroma = "420"
+    depth: int = 8
+    size: Size = _HD
+    threads: int = 4
+    frames: int = 100
+
+    @property
+    def picture(self) -> PicturePlan:
+        """What a plan says of the encoding."""
+        spec = ENCODERS[self.encoder]
+        layout = (self.chroma, self.depth, False)
+        return PicturePlan(
+            size=self.size,
+            codec=spec.codec,
+            encoder=self.encoder,
+            pixel_format=spec.formats[layout],
+            chroma=self.chroma,
+            bit_depth=self.depth,
+            options=encoder_options(
+                spec, rate=Rate(), speed=self.speed, layout=layout, size=self.size
+            ),
+            threads=self.threads,
+        )
+
+
+def cases() -> Iterator[Case]:
+    """Every speed in 8 and 10 bits, then other chroma, sizes and numbers of threads."""
+    for spec in ON_PROCESSOR.values():
+        if not spec.has_rate:
+            continue
+        depths = [depth for depth in spec.depths("420") if depth <= 10]
+        yield from (Case(spec.name, speed, depth=bits) for speed in spec.speeds for bits in depths)
+        yield from (Case(spec.name, threads=threads) for threads in (1, 2, 16))
+        for size, frames in ((Size(640, 360), 100), (_FULL_HD, 160), (_UHD, 100)):
+            yield Case(spec.name, depth=depths[-1], size=size, threads=16, frames=frames)
+        if "444" in spec.chromas():
+            yield Case(spec.name, chroma="444", depth=depths[-1])
+    for name, chroma, bits in (("ffv1", "420", 8), ("ffv1", "444", 16), ("prores_ks", "444", 10)):
+        yield Case(name, chroma=chroma, depth=bits, frames=40)  # type: ignore[arg-type]
+    for name in ("png", "tiff", "exr", "dpx"):
+        yield Case(name, chroma="rgb", depth=16, frames=20)
+
+
+def measure(case: Case) -> int:
+    """Main memory of one encoder above that of a process of its own before it, bytes."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, context) as process:
+        return process.submit(_measure_here, case).result()
+
+
+def _measure_here(case: Case) -> int:
+    frames = [[*_planes(case, turn)] for turn in range(4)]
+    give_back_freed()
+    with (
+        TemporaryDirectory() as folder,
+        PeakMemory() as peak,
+        SegmentWriter(Path(folder) / "segment", case.picture) as writer,
+    ):
+        for number in range(case.frames):
+            writer.write(frames[number % 4])
+    return peak.above
+
+
+def _planes(case: Case, turn: int) -> Iterator[NDArray[Any]]:
+    """Planes of a frame: squares of 8 px, moved by 3 px each turn, with noise of 4 levels."""
+    noise = np.random.default_rng(turn)
+    across, down = subsampling(case.chroma)
+    for across_, down_ in ((1, 1), (across, down), (across, down)):
+        height, width = case.size.height // down_, case.size.width // across_
+        small = np.random.default_rng(1).integers(60, 190, (height // 8 + 1, width // 8 + 1))
+        squares = small.astype(np.uint8).repeat(8, 0).repeat(8, 1)[:height, :width]
+        plane = np.roll(squares, 3 * turn, 1) + noise.integers(0, 5, squares.shape, np.uint8)
+        yield plane if case.depth == 8 else plane.astype(np.uint16) << (case.depth - 8)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the page."""
+    parser = argparse.ArgumentParser(prog="python -m tools.reports.encoder_memory")
+    parser.add_argument("--only", metavar="ENCODER", help="cases of this encoder alone")
+    only = parser.parse_args(arguments).only
+    print(_HEADER)
+    for case in cases():
+        if only in (None, case.encoder):
+            measured, planned = measure(case) / 1e6, encoder_bytes(case.picture) / 1e6
+            print(
+                f"| {case.encoder} | {case.speed} | {case.picture.pixel_format} | {case.size} "
+                f"| {case.threads} | {measured:.0f} | {planned:.0f} | {planned / measured:.2f} |",
+                flush=True,
+            )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
