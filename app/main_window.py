@@ -9,7 +9,6 @@ from pathlib import Path
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import (
     QCloseEvent,
-    QIcon,
     QKeyEvent,
     QPaintEvent,
 )
@@ -34,13 +33,13 @@ from app.state.log_model import LogModel
 from app.state.queue_model import QueueModel
 from app.state.telemetry_model import TelemetryModel
 from app.status_bar import LogDock, StatusBar
+from app.theme.icons import program_icon
 from app.tool_bar import ToolBar
 from app.ui_state import UiState
 from app.widgets.controls import is_confirmed
 from app.widgets.drop import DropOverlay, DropTarget
 from app.widgets.reveal import bring_into_view
 from app.window_place import SMALLEST, keep_place, place_window
-from engine.core import paths
 from engine.protocol.report import Report
 from engine.settings.schema import JobSettings
 
@@ -82,7 +81,7 @@ class MainWindow(QMainWindow):
         self._shown: object = None
         self._change_later: tuple[str, Callable[[], None]] | None = None  # job_id, what to change
         self.setWindowTitle("Upreel")
-        self.setWindowIcon(QIcon(str(paths.resource("icons", "upreel.ico"))))
+        self.setWindowIcon(program_icon())
         self.setMinimumSize(SMALLEST)
         self._drops = DropTarget(self)
         self.actions_ = Actions(self)

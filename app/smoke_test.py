@@ -33,7 +33,7 @@ FEWEST_COLOURS = 64  # a window that did not paint has one
 PAINT_LIMIT_S, LOAD_LIMIT_S, JOB_LIMIT_S, TELEMETRY_LIMIT_S = 60.0, 120.0, 240.0, 10.0
 LIBRARIES = ("torch", "av", "numpy", "PySide6", "psutil", "pynvml")
 RESOURCES = (
-    ("icons", "upreel.ico"),
+    ("icons", "upreel-128.png"),
     ("icons", "play.svg"),
     ("catalogue.toml",),
     ("runtime.toml",),

@@ -37,7 +37,7 @@ class ToolBar(QWidget):
         self._model = model
         self._fetched, self._is_idle, self._is_tight = "", False, False
         sign = Label()
-        sign.setPixmap(QIcon(str(paths.resource("icons", "upreel-256.png"))).pixmap(QSize(26, 26)))
+        sign.setPixmap(QIcon(str(paths.resource("icons", "upreel-128.png"))).pixmap(QSize(26, 26)))
         self._name, self._chip = named(Label("Upreel"), kind="title"), GpuChip()
         self._switch = named(SegmentedControl(list(LANGUAGES), in_bar=True), "languageSwitch")
         self._switch.set_labels(LANGUAGES)

@@ -189,5 +189,6 @@ class RuntimesModel(KindModel):
 
     def restore_hidden(self, keys: Iterable[str]) -> None:
         """Hide situations that were hidden in earlier runs."""
-        self.hidden = tuple(keys)
-        self.changed.emit()
+        if keys := tuple(keys):
+            self.hidden = keys
+            self.changed.emit()

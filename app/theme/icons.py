@@ -30,6 +30,14 @@ def pixmap(name: str, colour: str, size: int) -> QPixmap:
     return _rendered(name, colour, size, ratio)
 
 
+def program_icon() -> QIcon:
+    """The program's own icon, in sizes that Qt reads when they are asked for; of an .ico, all."""
+    result = QIcon()
+    for file in paths.resource("icons").glob("upreel-*.png"):
+        result.addFile(str(file))
+    return result
+
+
 @functools.lru_cache(maxsize=256)
 def _rendered(name: str, colour: str, size: int, ratio: float) -> QPixmap:
     result = QPixmap(round(size * ratio), round(size * ratio))

@@ -76,20 +76,22 @@ def film(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", WINDOWS)
 def test_films_are_taken_wherever_they_are_dropped_and_only_copied(
-    bench: Bench, name: str, film: Path
+    bench: Bench, film: Path
 ) -> None:
-    window = WINDOWS[name](bench)
-    assert window.isVisible()
-    assert name == "window" or window is not bench.window
-    for event in drag(window, film, window.rect().center()):
-        answer = event.isAccepted(), event.dropAction()  # pytest cannot describe an event
-        assert answer == (True, COPY)
-    bench.hear()
-    assert [row.source.name for row in bench.program.queue.rows] == ["dropped.mkv"]
-    if window is not bench.window:
-        window.close()
+    for name, opened in WINDOWS.items():
+        window = opened(bench)
+        assert window.isVisible(), name
+        assert name == "window" or window is not bench.window, name
+        for event in drag(window, film, window.rect().center()):
+            answer = event.isAccepted(), event.dropAction()  # pytest cannot describe an event
+            assert answer == (True, COPY), name
+        bench.hear()
+        assert [row.source.name for row in bench.program.queue.rows] == ["dropped.mkv"], name
+        if window is not bench.window:
+            window.close()
+        bench.do("remove")
+        assert not bench.program.queue.rows
 
 
 def test_a_text_field_leaves_files_to_the_window(bench: Bench, film: Path) -> None:

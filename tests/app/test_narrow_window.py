@@ -6,7 +6,6 @@ At 150 % of a 1920 x 1080 screen Qt lays out the same 1280 x 720.
 import dataclasses
 from collections.abc import Iterator
 
-import pytest
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton, QWidget
 
@@ -17,8 +16,6 @@ from tests.app.conftest import Bench
 from tests.app.plan.test_plan_card import SMALLER, TOO_MUCH, plan, say_plan
 from tests.app.test_gauges import GPU
 from tests.helpers.plans import on_gpu, pretended
-
-pytestmark = pytest.mark.parametrize("language", ["en", "zh_CN"])
 
 
 def cut_off(parent: QWidget) -> Iterator[str]:
@@ -44,14 +41,17 @@ def settle() -> None:
         QApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
 
 
-def make_narrow(bench: Bench, language: str) -> None:
-    bench.program.use_language(language)
+def languages_of_narrow(bench: Bench) -> Iterator[str]:
+    """Makes the window narrow and shows it in each language."""
     bench.window.resize(1280, 720)
     bench.measure(dataclasses.replace(GPU, spilled_mb=1229))
-    settle()
+    for language in ("zh_CN", "en"):
+        bench.program.use_language(language)
+        settle()
+        yield language
 
 
-def test_gauges_and_a_running_plan_that_became_smaller(bench, language):
+def test_gauges_and_a_running_plan_that_became_smaller(bench):
     job_id = say_plan(bench, on_gpu(plan()))
     bench.do("start")
     bench.engine.advance(80, fps=0.42)
@@ -60,34 +60,33 @@ def test_gauges_and_a_running_plan_that_became_smaller(bench, language):
     bench.engine.sink.emit(
         events.PlanDowngraded(job_id=job_id, plan=on_gpu(plan()), why="spilled", notice=notice)
     )
-    make_narrow(bench, language)
-    assert list(cut_off(bench.window.top)) == []
-    assert list(cut_off(bench.window.decision)) == []
+    for _ in languages_of_narrow(bench):
+        assert list(cut_off(bench.window.top)) == []
+        assert list(cut_off(bench.window.decision)) == []
 
 
-def test_a_refused_plan_with_its_ways_out(bench, language):
+def test_a_refused_plan_with_its_ways_out(bench):
     say_plan(bench, dataclasses.replace(on_gpu(plan(), needed=20.0), notices=(TOO_MUCH,)))
-    make_narrow(bench, language)
-    assert list(cut_off(bench.window.decision)) == []
+    for _ in languages_of_narrow(bench):
+        assert list(cut_off(bench.window.decision)) == []
 
 
-def test_a_pretended_plan_with_its_reasons(bench, language):
+def test_a_pretended_plan_with_its_reasons(bench):
     say_plan(bench, pretended(on_gpu(plan())))
-    make_narrow(bench, language)
-    bench.press("whyThisPlan")
-    settle()
-    assert list(cut_off(bench.window.decision)) == []
-    assert bench.window.decision.height() < 600  # some of the choices stay in sight
-
-
-def test_the_pages(bench, language):
-    make_narrow(bench, language)
-    for page, view in (
-        ("settings", bench.program.settings.dialog),
-        ("bench", bench.program.bench.view),
-    ):
-        bench.do(page)
+    for _ in languages_of_narrow(bench):
+        bench.press("whyThisPlan")
         settle()
-        assert list(cut_off(view)) == [], page
-        assert view.height() <= 640, "below it are a task bar, above it a title"
-        view.close()
+        assert list(cut_off(bench.window.decision)) == []
+        assert bench.window.decision.height() < 600  # some of the choices stay in sight
+        bench.press("whyThisPlan")
+
+
+def test_the_pages(bench):
+    pages = {"settings": bench.program.settings.dialog, "bench": bench.program.bench.view}
+    for language in languages_of_narrow(bench):
+        for page, view in pages.items():
+            bench.do(page)
+            settle()
+            assert list(cut_off(view)) == [], page
+            assert view.height() <= 640, f"{language}: task bar below {page}, a title above it"
+            view.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 
 from PySide6.QtCore import QPoint, QRect
 from PySide6.QtGui import QAccessible, QAccessibleInterface, QColor, QImage, QPainter
@@ -178,5 +179,10 @@ def _contrast(image: QImage, place: QRect) -> float | None:
     counts = Counter(memoryview(seen.constBits()).cast("I"))
     if len(counts) < 2:
         return None
-    ground = f"#{counts.most_common(1)[0][0] & 0xFFFFFF:06X}"
-    return max(tokens.contrast(f"#{colour & 0xFFFFFF:06X}", ground) for colour in counts)
+    ground = counts.most_common(1)[0][0]
+    return max(_contrast_of(colour, ground) for colour in counts)
+
+
+@cache  # thousands of pixels have colours of a few hundred
+def _contrast_of(colour: int, ground: int) -> float:
+    return tokens.contrast(*(f"#{one & 0xFFFFFF:06X}" for one in (colour, ground)))

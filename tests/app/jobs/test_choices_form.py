@@ -321,31 +321,28 @@ def test_the_keyboard_reaches_the_unfolded_rows_right_after_their_button(qtbot):
     assert reached[len(controls)] is after
 
 
-@pytest.mark.parametrize(
-    ("values", "error", "wrong"),
-    [
+def test_a_wrong_time_is_marked_where_it_stands_with_the_reason(bench):
+    job_id = bench.add()
+    bench.window.choices.more.unfold()
+    for values, error, wrong in (
         ({"start": "half past"}, SettingsError("not-a-time", text="half past"), "start"),
         ({"start": "1", "stop": "-4"}, SettingsError("negative-time", text="-4"), "stop"),
         ({"start": "99"}, SettingsError("start-after-film", **AFTER), "start"),
         ({"start": "2", "stop": "1"}, SettingsError("end-before-start", start=2, stop=1), "stop"),
         ({"start": "2"}, SettingsError("result-too-small", size="1x1", side=16), ""),
-    ],
-)
-def test_a_wrong_time_is_marked_where_it_stands_with_the_reason(bench, values, error, wrong):
-    job_id = bench.add()
-    bench.window.choices.more.unfold()
-    bench.choose(**values)
-    bench.emit(PlanFailed(job_id=job_id, error=error.info()))
-    for name in ("start", "stop"):
-        field, reason = bench.find(f"setting-{name}"), bench.find(f"reason-{name}")
-        assert bool(field.property("wrong")) is (name == wrong)
-        assert reason.isVisible() is (name == wrong)
-        assert reason.text() == (error.message if name == wrong else "")
-        assert (error.message in field.accessibleDescription()) is (name == wrong)
-    bench.choose(start="", stop="")
-    for name in ("start", "stop"):
-        assert not bench.find(f"setting-{name}").property("wrong")
-        assert not bench.find(f"reason-{name}").isVisible()
+    ):
+        bench.choose(**values)
+        bench.emit(PlanFailed(job_id=job_id, error=error.info()))
+        for name in ("start", "stop"):
+            field, reason = bench.find(f"setting-{name}"), bench.find(f"reason-{name}")
+            assert bool(field.property("wrong")) is (name == wrong), error
+            assert reason.isVisible() is (name == wrong), error
+            assert reason.text() == (error.message if name == wrong else "")
+            assert (error.message in field.accessibleDescription()) is (name == wrong), error
+        bench.choose(start="", stop="")
+        for name in ("start", "stop"):
+            assert not bench.find(f"setting-{name}").property("wrong"), error
+            assert not bench.find(f"reason-{name}").isVisible(), error
 
 
 def test_a_wrong_time_stays_marked_when_it_is_entered_again(bench):

@@ -1,11 +1,12 @@
 from types import SimpleNamespace
 
 import pytest
-from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtCore import QEvent, QObject, QSize, Qt, Signal
 from PySide6.QtGui import QColor
 from PySide6.QtWidgets import QApplication, QLabel
 
 from app.theme import tokens
+from app.theme.icons import program_icon
 from tests.app.test_narrow_window import settle
 
 LIGHT, DARK = Qt.ColorScheme.Light, Qt.ColorScheme.Dark
@@ -108,3 +109,9 @@ def test_the_window_looks_the_same_after_two_changes_of_theme(bench):
         bench.program.use_theme(theme)
         settle()
     assert bench.window.grab().toImage() == before
+
+
+def test_the_program_has_an_icon_in_each_size_that_was_drawn(qapp):
+    sizes = program_icon().availableSizes()
+    assert sorted({one.width() for one in sizes}) == [16, 20, 24, 32, 40, 48, 64, 128, 256, 512]
+    assert program_icon().pixmap(QSize(20, 20)).size() == QSize(20, 20)
