@@ -326,7 +326,7 @@ def room_of(plan: Plan, which: PassName, budget: Budget, rates: Rates) -> Room:
         budget=budget,
         frames=plan.frames,
         peak=cache(lambda work: peaks.job_peak(registry.with_pass(plan, which, work))),
-        seconds=lambda work: times.model_seconds(work, plan.frames, budget, rates),
+        seconds=cache(lambda work: times.model_seconds(work, plan.frames, budget, rates)),
         processes=max(1, len(plan.workers)),
     )
 

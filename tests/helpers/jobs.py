@@ -307,7 +307,8 @@ def small_plan(kind: str, folder: Path, shots: tuple[int, int, int] = SHOTS) -> 
         folder: For the film, the files of the model and the result.
         shots: Frames of each.
     """
-    size = "60x44" if kind == "wan-2x" else "64x48"
+    # in some other small sizes the first scene has cuts of its own
+    size = "20x12" if kind == "wan-2x" else "24x16"
     film = make_three_shots(folder / "film.mkv", shots, size)
     model = "seedvr2" if kind == "pooled" else kind.removeprefix("cleaned ")
     settings = settings_of(model, folder, **({"colour": "lab"} if kind == "pooled" else {}))

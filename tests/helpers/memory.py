@@ -223,7 +223,7 @@ def random_seedvr2(seed: int) -> tuple[WorkPlan, int]:
         "strength": pick.choice([100, 100, 60]),
     }
     tiles = pick.choice(["none", "decode", "decode", "whole", "encode", "both"])
-    frames = 37
+    frames = 8 * clip + 5  # more of them take no more
     if tiles in ("decode", "both"):
         size = pick.choice([Size(192, 112), Size(128, 192)])
         changes["decode_tile"] = Size(160, 160)

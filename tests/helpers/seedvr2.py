@@ -194,6 +194,7 @@ def make_three_shots(path: Path, frames: tuple[int, int, int], size: str) -> Pat
             graph.link_nodes(
                 graph.add(scene, f"size={size}:rate=25"),
                 graph.add("format", "yuv420p"),
+                graph.add("noise", "c0s=4:c0f=t"),  # else most frames of small films are equal
                 graph.add("buffersink"),
             ).configure()
             for _ in range(count):

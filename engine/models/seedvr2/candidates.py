@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from engine.core.geometry import Size
@@ -267,6 +267,7 @@ class _Search:
         encode = self._spans(longest)
         decode = (USUAL_SPAN,) if plan.decode_tile is None else encode
 
+        @cache
         def fits(first: int, second: int) -> bool:
             one = replace(plan, encode_span=first, decode_span=second)
             return self.room.holds_on_device(one) and self._waiting(one) <= self._most_waiting(one)

@@ -51,7 +51,7 @@ def in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_three_shots(tmp_path_factory.mktemp("films") / "film.mkv", SHOTS, "60x44")
+    return make_three_shots(tmp_path_factory.mktemp("films") / "film.mkv", SHOTS, "20x12")
 
 
 @pytest.fixture(scope="module")

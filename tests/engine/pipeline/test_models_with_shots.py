@@ -28,7 +28,7 @@ from tests.helpers.program import NEEDS_FFMPEG, ffmpeg
 from tests.helpers.seedvr2 import make_three_shots, write_seedvr2
 from tests.helpers.wan import tiny_wan_config, write_wan
 
-SHOTS = (10, 7, 15)
+SHOTS = (6, 5, 14)
 LOSSLESS = {"codec": "ffv1", "segment_seconds": 0.5}
 JOINED = {"clip_frames": 13, "join_frames": 3}
 Lossless = Callable[..., JobSettings]  # settings of a model, with changes
@@ -36,7 +36,7 @@ Lossless = Callable[..., JobSettings]  # settings of a model, with changes
 
 @pytest.fixture(scope="module")
 def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_three_shots(tmp_path_factory.mktemp("films") / "three shots.mkv", SHOTS, "60x44")
+    return make_three_shots(tmp_path_factory.mktemp("films") / "three shots.mkv", SHOTS, "20x12")
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +66,10 @@ def test_a_shot_comes_out_as_if_alone(lossless: Lossless, film: Path, tmp_path: 
     for source in (film, alone):
         plan = plan_of(source, tmp_path / f"{source.stem} out.mkv", settings)
         events = run(plan, tmp_path / source.stem)
-        assert {e.canvas for e in events if isinstance(e, TileDone)} == {Size(120, 88)}
+        assert {e.canvas for e in events if isinstance(e, TileDone)} == {Size(40, 24)}
         found.append(planes_of(plan.output))
     assert len(found[0]) == sum(SHOTS)
-    assert {plane.shape for plane in found[0]} == {(88, 120)}
+    assert {plane.shape for plane in found[0]} == {(24, 40)}
     assert worst(found[0][SHOTS[0] : sum(SHOTS[:2])], found[1]) == 0
 
 
@@ -137,7 +137,7 @@ def pictures(
             {"colour": "none", "padding": "black", "noise_order": "reference"},
             {"working_size": 84},
             {"strength": 40, "shots": "off", "clip_frames": 5},
-            {"join": "none", "clip_frames": 9},
+            {"join": "none", "clip_frames": 5},
             {"input_noise": 30, "latent_noise": 40, "seed": 7},
             {"encode_tile": 192, "decode_tile": 192, "height": 264, "stop": "0.12"},
             {"blocks_on_device": 1},
@@ -153,7 +153,7 @@ def pictures(
 def test_every_choice_changes_the_pictures(
     pictures: Callable[..., list[np.ndarray]], changes: dict[str, Any]
 ) -> None:
-    small = {name: changes.get(name, usual) for name, usual in (("height", 66), ("stop", "0.4"))}
+    small = {name: changes.get(name, usual) for name, usual in (("height", 18), ("stop", "0.4"))}
     usual, other = pictures(**small), pictures(**{**small, **changes})
     assert len(usual) == (3 if "encode_tile" in changes else 10)
     assert (worst(usual, other) > 0) == (changes.keys() != {"blocks_on_device"})

@@ -98,9 +98,9 @@ def in_tiles(work: Any, width: int) -> Any:
 def test_a_job_with_a_model_of_frames(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = job(tmp_path, "480x360", 5, settings_of(kind, tmp_path, scale=2))
+    plan = job(tmp_path, "320x240", 5, settings_of(kind, tmp_path, scale=2))
     assert_predicted(plan, tmp_path, monkeypatch)
-    plan = replace(plan, work=in_tiles(plan.work, 288), output=tmp_path / "tiled.mkv")
+    plan = replace(plan, work=in_tiles(plan.work, 192), output=tmp_path / "tiled.mkv")
     assert_predicted(plan, tmp_path, monkeypatch)
 
 
@@ -109,7 +109,7 @@ def test_a_job_with_a_model_that_sees_neighbours(
     steadiness: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with another_lite(tmp_path / "three.safetensors", LiteConfig(scale=2, frames=3)):
-        plan = job(tmp_path, "480x360", 5, replace(LITE, scale=2, steadiness=steadiness))
+        plan = job(tmp_path, "240x180", 5, replace(LITE, scale=2, steadiness=steadiness))
         assert_predicted(plan, tmp_path, monkeypatch)
 
 
@@ -118,7 +118,7 @@ def test_a_job_with_the_larger_network_that_sees_neighbours(
 ) -> None:
     config = LiteConfig(scale=2, channels=64, layers=4, frames=3)
     with another_lite(tmp_path / "three.safetensors", config):
-        plan = job(tmp_path, "160x120", 9, replace(LITE, model="lite-plus"))
+        plan = job(tmp_path, "112x84", 9, replace(LITE, model="lite-plus"))
         assert_predicted(plan, tmp_path, monkeypatch)
 
 
@@ -128,10 +128,10 @@ def test_a_job_with_a_first_pass(
 ) -> None:
     """Of few features the model takes most, of many the first pass does."""
     first = write_network(tmp_path / "1x.pth", upscale=1, num_feat=features, num_conv=0)
-    plan = job(tmp_path, "320x240", 5, replace(LITE, first_model=str(first)))
+    plan = job(tmp_path, "160x120", 5, replace(LITE, first_model=str(first)))
     assert_predicted(plan, tmp_path, monkeypatch)
     assert plan.first_pass is not None
-    cut = in_tiles(plan.first_pass, 192)
+    cut = in_tiles(plan.first_pass, 96)
     plan = replace(plan, first_pass=cut, output=tmp_path / "tiled.mkv")
     assert_predicted(plan, tmp_path, monkeypatch)
 
@@ -171,7 +171,7 @@ def test_a_job_that_blends_frames(
 ) -> None:
     """Waiting frames and neighbours of restore show where the model takes little, as in tiles."""
     settings = replace(LITE, treatment=treatment, steadiness="mild", tile=tile)
-    plan = job(tmp_path, "320x240", clip + 5, settings)
+    plan = job(tmp_path, "160x120", clip + 5, settings)
     plan = replace(plan, work=replace(plan.work, clip_frames=clip, dtype="float32"))
     assert plan.work.sees_neighbours == (treatment == "restore")
     found, peaks = taken(plan, tmp_path, monkeypatch), stage_peaks(plan)
