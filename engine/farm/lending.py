@@ -23,6 +23,7 @@ from engine.farm.endpoint import Endpoint, reachable
 from engine.farm.errors import AlreadyLent, MachineUnreachable
 from engine.farm.fit import Lent, LentDevice, own_devices
 from engine.farm.identity import Peers, fingerprints_in
+from engine.hardware.process import load_for_good
 
 logger = logging.getLogger(__name__)
 
@@ -203,9 +204,7 @@ class Lending:
 
 def _lent_process(lent: Lent, parent: Connection) -> None:
     """The main function of a process of a device; before anything loads torch."""
-    from engine.runtimes import start
-
-    start.activate()
+    load_for_good("engine.farm.lent")
     from engine.farm.lent import work
 
     work(lent, parent)

@@ -309,9 +309,6 @@ def _serve(pipe: Connection, preloaded: tuple[str, ...]) -> None:
     log.note_crashes()
     for name in preloaded:
         importlib.import_module(name)
-    from engine.runtimes import start
-
-    start.activate()
     prepared()
     _Server(pipe).run()
 

@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-import gc
-import importlib
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.core.log import job_log
-from engine.hardware.process import at_work
+from engine.hardware.process import at_work, load_for_good
 from engine.jobs.checkpoint import Checkpoint
 from engine.protocol.report import Report
 
 if TYPE_CHECKING:
     from engine.pipeline.context import JobContext
 
-_PIPELINE = "engine.pipeline.run"  # with torch and av
-
 
 def prepared() -> None:
-    """Load the heavy libraries into memory: the first job then starts without delay.
-
-    Their 300,000 objects live as long as the process. Without `gc.freeze` each full collection
-    traverses them: 130 ms with the interpreter's lock held, in which the window does not react.
-    """
-    if _PIPELINE in sys.modules:
-        return
-    was_enabled = gc.isenabled()
-    gc.disable()  # three full collections while loading, and almost no garbage
-    try:
-        importlib.import_module(_PIPELINE)
-        gc.freeze()  # before the next collection, which would traverse all that is new
-    finally:
-        if was_enabled:
-            gc.enable()
+    """Load the heavy libraries into memory: the first job then starts without delay."""
+    load_for_good("engine.pipeline.run")  # with torch and av
 
 
 def run_here(

@@ -35,7 +35,7 @@ from distributed.comm.registry import backends
 from distributed.comm.tcp import TLS, TLSBackend, TLSListener
 from distributed.security import Security
 
-from engine.hardware.process import OwnProcess, OwnProcesses
+from engine.hardware.process import OwnProcess, OwnProcesses, load_for_good
 from engine.workers.pending_connections import FIRST_BYTE_S, PendingConnections, plain_address
 
 logger = logging.getLogger(__name__)
@@ -70,7 +70,16 @@ _POLL_S = 0.05
 
 
 class WorkerProcess(OwnProcess):
-    """A process that loads this module first: its class is what it unpickles first."""
+    """A process that loads this module first: it unpickles a function of it before all else."""
+
+    def __reduce__(self) -> tuple[Callable[[], WorkerProcess], tuple[()], dict[str, Any]]:
+        return _loaded, (), self.__dict__
+
+
+def _loaded() -> WorkerProcess:
+    """A process without attributes; the classes of those would load the same libraries."""
+    load_for_good("engine.workers.worker")
+    return WorkerProcess.__new__(WorkerProcess)
 
 
 class _Context(OwnProcesses):
@@ -93,14 +102,6 @@ def adapt() -> None:
 def _resync(clock: metrics._WindowsTime) -> None:
     """Read both clocks once, which is not less exact."""
     clock.delta = clock.base_timer() - time.perf_counter()
-
-
-def dask_setup(worker: object) -> None:
-    """Choose the build of torch in a worker process; Dask calls it by its name, first of all."""
-    from engine.runtimes import start
-
-    del worker
-    start.activate()
 
 
 async def end_worker(cluster: LocalCluster, worker: int) -> None:

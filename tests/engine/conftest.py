@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.core import paths
-from engine.farm import identity
+from engine.farm import identity, pairing, pairing_port
 from engine.files.catalogue import PublishedFile
 from engine.files.model_files import Store
 from tests.helpers.farm import Waiting, folder_of_thread
@@ -70,6 +70,8 @@ def heard() -> Any:
 def waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Waiting]]:
     """Makes computers that wait to be paired."""
     monkeypatch.setattr(identity, "_folder", folder_of_thread)
+    for module in (pairing, pairing_port):
+        monkeypatch.setattr(module, "_LOOK_S", 0.01)
     made: list[Waiting] = []
 
     def make(name: str = "waiting", answer: bool | None = True) -> Waiting:

@@ -37,6 +37,9 @@ def main() -> None:
 def _go_wrong(folder: Path) -> None:
     """In the process that computes: let go wrong what the file names, each time it is asked."""
     from engine.core.serialization import to_plain
+    from engine.hardware.process import load_for_good
+
+    load_for_good("engine.farm.lent")  # as the process does itself
     from engine.farm import lent
     from engine.ops.conv import temporal_conv
     from engine.video.write import segment_writer

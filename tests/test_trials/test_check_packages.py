@@ -55,8 +55,8 @@ def test_the_error_of_a_step_has_its_output(capsys):
 
 def test_only_the_tree_that_passed_counts(tmp_path, monkeypatch):
     monkeypatch.setattr(check_packages, "_RECORD", tmp_path / "passed.json")
-    assert not check_packages.passed_before("quick")
     monkeypatch.setattr(check_packages, "tree_hash", lambda root: "one")
+    assert not check_packages.passed_before("quick")
     check_packages._write_record(["quick"], "one", {"lock": 2})
     assert check_packages.passed_before("quick")
     assert not check_packages.passed_before("whole")

@@ -75,8 +75,8 @@ def test_only_a_crash_after_an_allocation_that_ffmpeg_was_refused_is_one_of_ffmp
 
 def test_the_harness_notices_each_failure_and_goes_on() -> None:
     outcomes: dict[int, Outcome] = {}
-    run_cases(WrongCases, range(10), outcomes.__setitem__)
-    assert [outcomes[n].kind for n in range(10)] == [*WrongCases.rows, *WrongCases.rows]
+    run_cases(WrongCases, range(6), outcomes.__setitem__)
+    assert [outcomes[n].kind for n in range(6)] == [*WrongCases.rows, OK]
     assert "KeyError: 'missing'" in outcomes[1].detail
     assert "Aborted" in outcomes[2].detail
     assert "time.sleep" in outcomes[3].detail or "in run" in outcomes[3].detail

@@ -29,6 +29,7 @@ ERRORS = {
     if isinstance(kind, type) and issubclass(kind, errors.EngineError)
 }
 ERROR_CODES = {kind.code for kind in ERRORS.values()}
+NAMED = re.compile(rf"\b(?:Notice|message|Message|{'|'.join(ERRORS)})\(")
 
 
 def placeholders(entry: dict[str, str]) -> set[str]:
@@ -43,9 +44,13 @@ def calls() -> list[tuple[str, ast.Call]]:
 
 def _calls() -> Iterator[tuple[str, ast.Call]]:
     for path in sorted((ROOT / "engine").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Call):
-                yield f"{path.relative_to(ROOT)}:{node.lineno}", node
+        text, place = path.read_text("utf-8"), path.relative_to(ROOT)
+        if NAMED.search(text):
+            yield from (
+                (f"{place}:{node.lineno}", node)
+                for node in ast.walk(ast.parse(text))
+                if isinstance(node, ast.Call)
+            )
 
 
 def literal(node: ast.expr | None) -> str | None:

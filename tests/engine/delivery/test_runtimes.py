@@ -10,6 +10,7 @@ from engine.core.control import Control
 from engine.core.messages import message
 from engine.delivery import runtimes as runtime_store
 from engine.delivery.runtimes import RuntimeStore
+from engine.files import artifacts
 from engine.files.artifacts import ArtifactFolder
 from engine.files.transfer import Listener, RetryPolicy
 from engine.runtimes import installation as folders
@@ -94,7 +95,10 @@ def test_a_full_disk_leaves_what_was_downloaded_and_nothing_else(
     assert wheels[0].is_file(), "the download is kept"
 
 
-def test_a_second_download_at_the_same_time_is_refused(store: RuntimeStore) -> None:
+def test_a_second_download_at_the_same_time_is_refused(
+    store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifacts, "_TRY_S", 0.1)
     store.download("cu999", listener())
     with RuntimeStore(store.catalogue).files.held("cu999"):
         assert store.state("cu999").state == "busy"

@@ -15,6 +15,7 @@ from engine.core import errors, paths
 from engine.core.control import Control
 from engine.delivery import updates as store_module
 from engine.delivery.updates import UpdateStore
+from engine.files import artifacts
 from engine.files.artifacts import ArtifactFolder, Locks
 from engine.files.hashing import sha256_of
 from engine.files.transfer import Listener, RetryPolicy
@@ -290,6 +291,7 @@ def test_a_folder_that_cannot_be_written(store: UpdateStore) -> None:
 def test_a_held_setup_or_a_full_disk_is_reported_before_the_download(
     release: Release, checked: UpdateStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(artifacts, "_TRY_S", 0.1)
     locks = Locks(checked.folder / ".locks")
     with locks.held(f"upreel-{NEWER}-setup.exe"), pytest.raises(errors.UpdateBusy):
         checked.download(listener())

@@ -1,4 +1,5 @@
 import pytest
+import zeroconf
 
 from tests.helpers.command_line import CommandLine
 
@@ -7,6 +8,13 @@ from tests.helpers.command_line import CommandLine
 def deaths(expected_log_errors: list[str]) -> None:
     """Dask logs workers that die and computers that go."""
     expected_log_errors += ["distributed.", "tornado."]
+
+
+@pytest.fixture
+def quick_announcements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zeroconf sends each message three times, so many ms apart."""
+    for name in ("_CHECK_TIME", "_REGISTER_TIME", "_UNREGISTER_TIME"):
+        monkeypatch.setattr(zeroconf._core, name, 20)
 
 
 @pytest.fixture

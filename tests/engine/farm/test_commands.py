@@ -156,6 +156,7 @@ def test_a_script_confirms_nothing(command_line: CommandLine, waiting: Make) -> 
     assert ended.status == 2
 
 
+@pytest.mark.usefixtures("quick_announcements")
 def test_a_computer_waits_until_a_pairing_is_confirmed(
     command_line: CommandLine,
     waiting: Make,
@@ -163,6 +164,7 @@ def test_a_computer_waits_until_a_pairing_is_confirmed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(commands, "_READING_S", 0.0)
+    monkeypatch.setattr(commands, "_WAIT_S", 0.01)
     monkeypatch.setattr(sys, "stdin", Terminal("y\ny\n"))
     said, other = io.StringIO(), tmp_path / "other"
     monkeypatch.setattr(sys, "stderr", said)

@@ -29,6 +29,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.usefixtures("quick_announcements")
 def test_a_computer_is_found_while_it_announces_itself(tmp_path: Path) -> None:
     other = identity_of(tmp_path / "other")
     with Browser(HERE) as browser, announced(jobs_port=1, interfaces=HERE):

@@ -47,7 +47,7 @@ def test_a_machine_that_lacks_something_learns_what(offer: MachineOffer, why: st
 def test_a_plan_is_carried_out_with_the_files_that_are_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = planned("seedvr2", tmp_path)
+    plan = planned("swiftvr", tmp_path)
     needs, there = fit.requirements_of(plan), tmp_path / "there"
     assert len(needs.files) == 3
     monkeypatch.setenv("UPREEL_MODELS", str(there))

@@ -8,11 +8,11 @@ import ssl
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from engine.farm import lending
+from engine.farm import lending, lent
 from engine.farm.discovery import Announced
 from engine.farm.endpoint import Endpoint, own_endpoint, reachable
 from engine.farm.fit import LentDevice
@@ -136,3 +136,11 @@ def test_an_address_at_which_a_stranger_waits_holds_up_no_other_one(tmp_path: Pa
         assert reachable(("no address", *hosts), own_endpoint()) == (hosts[-1],)
         assert time.monotonic() - begun < len(deaf), "seconds"
         there.result(10).close()
+
+
+def test_a_process_loads_its_libraries_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(lending, "load_for_good", done.append)
+    monkeypatch.setattr(lent, "work", lambda *_: done.append("work"))
+    lending._lent_process(cast(Any, None), cast(Any, None))
+    assert done == [lent.__name__, "work"]

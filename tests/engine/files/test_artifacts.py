@@ -11,7 +11,7 @@ import pytest
 
 from engine.core.control import Control
 from engine.core.errors import Cancelled, DiskFull, EngineError, HashMismatch
-from engine.files import transfer
+from engine.files import artifacts, transfer
 from engine.files.artifacts import ArtifactFolder, ArtifactKind, Locks, ensure, is_complete
 from engine.files.hashing import PartFile
 from engine.files.transfer import Listener, RemoteFile, RetryPolicy, Transfer
@@ -66,7 +66,10 @@ def test_a_wrong_file_is_quarantined_and_downloaded_again(
     assert folder.files_of("tiny.bin") == set()
 
 
-def test_a_held_file_is_busy_or_waited_for(folder: ArtifactFolder, remote: RemoteFile) -> None:
+def test_a_held_file_is_busy_or_waited_for(
+    folder: ArtifactFolder, remote: RemoteFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifacts, "_TRY_S", 0.1)
     control = Control()
     with folder.held("tiny"):
         assert folder.is_held("tiny")

@@ -10,6 +10,7 @@ import pytest
 
 from engine.core import errors
 from engine.core.control import Control
+from engine.files import artifacts
 from engine.files.artifacts import Locks
 from engine.files.catalogue import PublishedFile
 from engine.files.formats.file_map import FileMap
@@ -265,7 +266,10 @@ def test_a_folder_that_can_only_be_read_is_used_and_read_each_time(
     assert path.read_bytes() == b"wrong"
 
 
-def test_a_busy_file_is_waited_for_before_it_is_loaded(store: Store, file: PublishedFile) -> None:
+def test_a_busy_file_is_waited_for_before_it_is_loaded(
+    store: Store, file: PublishedFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(artifacts, "_TRY_S", 0.1)
     put(store)
     with store.held("tiny"):
         assert store.state("tiny").state == "busy"

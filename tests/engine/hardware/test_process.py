@@ -1,4 +1,5 @@
 import ast
+import gc
 import shutil
 import subprocess
 import sys
@@ -75,6 +76,24 @@ def test_started_programs_open_no_console() -> None:
                     options = {word.arg for word in node.keywords}
                     assert "creationflags" in options, (path, node.lineno)
     assert found
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_what_is_loaded_for_good_is_traversed_by_no_collection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collects: bool
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    name = f"heavy_{collects}".lower()
+    (tmp_path / f"{name}.py").write_text("import gc\nseen, heap = gc.isenabled(), [{}]\n")
+    (gc.enable if collects else gc.disable)()
+    try:
+        process.load_for_good(name)
+        assert gc.isenabled() == collects
+    finally:
+        gc.enable()
+    module = sys.modules.pop(name)
+    assert not module.seen, "collections while it loads"
+    assert not any(one is module.heap for one in gc.get_objects())
 
 
 linux_only = pytest.mark.skipif(sys.platform == "win32", reason="Windows has a call for it")

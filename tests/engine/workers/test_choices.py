@@ -6,26 +6,17 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from distributed import Worker
 
 from engine.jobs.checkpoint import Checkpoint
 from engine.pipeline.run import run_job
 from engine.protocol.events import Warned
 from engine.workers.hand_out import hand_out
-from engine.workers.worker import SpanWorker
+from tests.engine.workers.other_device import OtherDevice
 from tests.engine.workers.test_hand_out import job_of
-from tests.helpers.choices import as_device, devices, kept
+from tests.helpers.choices import devices, kept
 from tests.helpers.jobs import Events, run, segment_files, small_plan
 
 IN_PLACE = "onednn on cpu: sums in place"
-
-
-class OtherDevice(SpanWorker):
-    """The second worker cannot add in place, and would prefer not to."""
-
-    def setup(self, worker: Worker) -> None:
-        super().setup(worker)
-        as_device(pytest.MonkeyPatch(), adds_in_place=self._number != 1)
 
 
 def made_by_workers(folder: Path, *, has_begun_with: bool) -> Events:

@@ -263,10 +263,14 @@ def test_layers_of_a_text_are_one_text() -> None:
     assert [*texts.take_before(inf)] == [(0, 9, {"Hi": layers[0]})]
 
 
-def spoken_in(path: Path, *tracks: Cues, late_ms: int = 0, frames: int = 100) -> Path:
+FIVE = Fraction(5)  # frames per second: few in 15 s
+
+
+def spoken_in(path: Path, *tracks: Cues, late_ms: int = 0, **film: Any) -> Path:
     """A video with subtitles, stored later than they begin but for the first."""
-    film = make_clip(path.with_name("film.mkv"), frames=frames, audio_tracks=1, b_frames=0)
-    with av.open(str(film)) as old, av.open(str(path), "w") as new:
+    given = {"frames": 100, "audio_tracks": 1, "b_frames": 0} | film
+    made = make_clip(path.with_name("film.mkv"), **given)
+    with av.open(str(made)) as old, av.open(str(path), "w") as new:
         added = {one: new.add_stream_from_template(one, opaque=True) for one in old.streams}
         packets = [packet for packet in old.demux() if packet.dts is not None]
         stored = [(float(one.dts * one.time_base), added[one.stream], one) for one in packets]
@@ -339,7 +343,10 @@ def test_a_part_in_mp4_has_the_texts_that_are_shown_in_it(tmp_path: Path) -> Non
 
 def test_a_part_has_a_text_that_began_long_before(tmp_path: Path) -> None:
     cues = [(500, 14_000, "long"), (12_500, 500, "short")]
-    source, output = spoken_in(tmp_path / "a.mkv", cues, frames=375), tmp_path / "part.mp4"
+    source, output = (
+        spoken_in(tmp_path / "a.mkv", cues, frames=75, rate=FIVE),
+        tmp_path / "part.mp4",
+    )
     plan = make_identity(source, output, FAST, start=Fraction(12), stop=Fraction(15))
     assert shown(output) == [(0, 0.5, "long"), (0.5, 1, "long short"), (1, 2.5, "long")]
     assert faults(probe(source), output, plan) == {}
@@ -350,12 +357,12 @@ def test_a_part_has_a_copied_text_that_began_long_before(tmp_path: Path, contain
     """Copied into MKV, converted packet by packet into WebM."""
     begun, short = (500, 14_000, "long"), (12_500, 500, "short")
     cues = [begun, (1000, 500, "over"), short]
-    source = spoken_in(tmp_path / "a.mkv", cues, frames=375)
+    source = spoken_in(tmp_path / "a.mkv", cues, frames=75, rate=FIVE)
     outputs = [tmp_path / f"{name}.{container}" for name in ("part", "lossy")]
     plan = make_identity(source, outputs[0], FAST, start=Fraction(12), stop=Fraction(15))
     assert shown(outputs[0]) == [(0, 2.5, "long"), (0.5, 1, "short")]
     assert faults(probe(source), outputs[0], plan) == {}
-    without = spoken_in(tmp_path / "b.mkv", [short], frames=375)
+    without = spoken_in(tmp_path / "b.mkv", [short], frames=75, rate=FIVE)
     make_identity(without, outputs[1], FAST, start=Fraction(12), stop=Fraction(15))
     found = faults(probe(source), outputs[1], plan)
     assert "1 of 2 packets missing at 0.000 s" in found["stream-content"]

@@ -180,13 +180,16 @@ def test_a_trimmed_job_starts_at_0_with_everything_cut(tmp_path: Path) -> None:
         assert texts[0] == pytest.approx(0.0, abs=0.001)
 
 
+FIVE = Fraction(5)  # frames per second: few in 15 s
+
+
 @pytest.mark.parametrize("suffix", [".mkv", ".m2ts"])
 def test_pictures_of_subtitles_that_are_shown_when_a_part_begins_are_in_it(
     tmp_path: Path, suffix: str
 ) -> None:
     """Also those that are made of several packets; in M2TS each segment is a packet."""
     made = [(0, 0x80, 1), (0.2, 0, 0), (0.4, 0x80, 1), (0.44, 0, 1), (13, 0, 0), (13.2, 0x80, 1)]
-    film = make_clip(tmp_path / "film.mkv", frames=375, b_frames=0, gop=25, audio_tracks=1)
+    film = make_clip(tmp_path / "film.mkv", rate=FIVE, frames=75, b_frames=0, gop=5, audio_tracks=1)
     source, output = tmp_path / f"a{suffix}", tmp_path / "part.mkv"
     with_pictures(film, source, made)
     media, plan = probe(source), make_identity(source, output, FAST, start=Fraction(12))
@@ -205,7 +208,7 @@ def test_a_picture_that_is_over_when_a_part_begins_is_not_in_it_and_not_missing(
     tmp_path: Path, suffix: str
 ) -> None:
     """Its end, a picture without parts, is read or not, as the start is near to it or far."""
-    film = make_clip(tmp_path / "film.mkv", frames=375, b_frames=0, gop=25, audio_tracks=1)
+    film = make_clip(tmp_path / "film.mkv", rate=FIVE, frames=75, b_frames=0, gop=5, audio_tracks=1)
     source = tmp_path / f"a{suffix}"
     with_pictures(film, source, [(0, 0x80, 1), (0.4, 0, 0), (13, 0x80, 1), (14, 0, 0)])
     for start in (1, 12):
