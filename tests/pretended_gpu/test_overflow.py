@@ -19,7 +19,7 @@ from engine.protocol.events import PlanDowngraded
 from engine.protocol.plan import Plan
 from tests.helpers import jobs
 from tests.helpers.figures import figures_of_published_vaes
-from tests.helpers.jobs import FEW, SmallJob, small_job
+from tests.helpers.jobs import SmallJob, small_job
 from tests.helpers.seedvr2 import SeedVr2Files, write_seedvr2
 from tests.pretended_gpu.machine import pretended_gpu
 from tests.pretended_gpu.test_jobs import SWITCHES, exact
@@ -77,7 +77,7 @@ def planted_job(planted: Planted, folder: Path, monkeypatch: pytest.MonkeyPatch)
         return files
 
     monkeypatch.setattr(jobs, "write_seedvr2", written)
-    return small_job("seedvr2", folder, FEW)
+    return small_job("seedvr2", folder, (1, 1, 1))
 
 
 def on_gpu(plan: Plan, card: str) -> Plan:
