@@ -78,7 +78,7 @@ def offer_text(values: dict[str, Any], settings: JobSettings) -> str:
     name, value = next(iter(values.items()))
     if name in ("precision", "matmul"):
         return tr("Use {choice}", choice=choice_text(name, str(value)))
-    if value == "auto" and name != "deinterlace":
+    if value == "auto" and name not in ("deinterlace", "speed"):
         return tr("Choose automatically")
     return tr("{setting}: {choice}", setting=setting_title(name), choice=choice_text(name, value))
 

@@ -16,6 +16,7 @@ from engine.settings.assignments import with_text
 from engine.settings.schema import JobSettings
 
 _HEIGHTS = (2160, 1440, 1080, 720, 540, 480, 360, 240)  # px, of a result
+_SPEEDS = ("slow", "medium", "auto", "fast")  # of encoders: each keeps fewer frames in RAM
 _WORTH_IT = 0.7  # of the time takes, at most, what is offered as faster
 _WORKING_SIZE = 70  # %, the smallest that is offered
 Fits = Callable[[JobSettings], bool]
@@ -52,6 +53,9 @@ def _offers(
     precision = family.smaller_file(settings)
     if precision and _fits(replace(settings, precision=precision), fits):
         yield f"precision={precision}", message("advice.smaller-file", precision=precision)
+    quicker = [replace(settings, speed=one) for one in _SPEEDS[_SPEEDS.index(settings.speed) + 1 :]]
+    for one in first_fit(quicker, lambda one: _fits(one, fits))[:1]:
+        yield f"speed={one.speed}", message("advice.quicker-encoding")
     lower = [replace(settings, height=height, width=0) for height in _heights(*sizes)]
     for one in first_fit(lower, lambda one: _fits(one, fits))[:1]:
         yield f"height={one.height},width=0", message("advice.lower-result", height=one.height)

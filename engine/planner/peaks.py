@@ -77,11 +77,10 @@ def encoder_bytes(picture: PicturePlan) -> int:
     across, down = subsampling(picture.chroma)
     samples = (1 if picture.chroma == "gray" else 1 + 2 / (across * down)) + picture.has_alpha
     frame = samples * (2 if picture.bit_depth > 8 else 1)
-    options, memory = picture.options, spec.memory
-    preset = options.get("preset") or options.get("cpu-used") or ""
-    per_pixel = memory.per_pixel + memory.frames.get(preset, 0) * frame
+    frames = spec.frames + spec.speed_of(picture.options).frames
     threads = min(picture.threads, spec.most_threads)
-    return round(picture.size.pixels * per_pixel) + threads * memory.per_thread * 10**6
+    per_pixel = spec.bytes_per_pixel + frames * frame
+    return round(picture.size.pixels * per_pixel) + threads * spec.mb_per_thread * 10**6
 
 
 def _together(found: dict[str, PhaseMemory]) -> int:

@@ -15,6 +15,7 @@ from engine.planner import gpu_speed, rates, sharing, workers
 from engine.planner.gpu_speed import Case
 from engine.planner.rates import Learned, Rates, Spread
 from engine.protocol.plan import Plan, WorkPlan
+from engine.video.write.encoders import ENCODERS
 
 _MOST_CORES = 16  # that work can be spread over
 _READ_THREADS = 2  # of the decoder
@@ -320,7 +321,8 @@ def _processor(plan: Plan, known: Rates) -> dict[str, float]:
             taken = _on_processor(work, plan.frames, known).items()
             found |= {_of_pass(plan, work, stage): seconds for stage, seconds in taken}
         found["restore"] = output * known.cost("restore") + _resizing(plan, known)
-    found["write"] = output * known.cost(picture.encoder)
+    speed = ENCODERS[picture.encoder].speed_of(picture.options)
+    found["write"] = output * speed.cost * known.cost(picture.encoder)
     segments = -(-plan.frames // plan.segment_frames)
     found["write"] += segments * known.cost(f"open-{picture.encoder}")
     decoding = known.cost(f"decode-{picture.encoder}") - known.cost("decode-libx264")

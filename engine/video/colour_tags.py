@@ -1,4 +1,4 @@
-"""Colour tags of a stream in FFmpeg's names, and the location of its chroma samples.
+"""Colour tags of a stream in FFmpeg's names, as read and as written, and its chroma location.
 
 PyAV gives the code points of ITU-T H.273. It has no property for the chroma location: an H.264 or
 HEVC stream states it in its sequence parameter set, which is parsed here.
@@ -114,6 +114,37 @@ def assumed_transfer(video: VideoInfo) -> str:
     """Transfer of an untagged picture: sRGB for stills, which have full range, else BT.709."""
     is_full = (video.tags.range or assumed_range(video)) == "pc"
     return "iec61966-2-1" if is_full else "bt709"
+
+
+# Values that FFmpeg's options spell otherwise than its probe.
+_OPTION_VALUES = {
+    "transfer": {"bt470m": "gamma22", "bt470bg": "gamma28"},
+    "matrix": {"gbr": "rgb"},
+    "primaries": {"ebu3213": "jedec-p22"},
+}
+_OPTION_NAMES = {
+    "matrix": "colorspace",
+    "range": "color_range",
+    "primaries": "color_primaries",
+    "transfer": "color_trc",
+    "chroma_location": "chroma_sample_location",
+}
+
+
+def colour_options(tags: ColourTags) -> dict[str, str]:
+    """Options by which any encoder of FFmpeg, and the file around it, carry the tags."""
+    options = {}
+    for name, option in _OPTION_NAMES.items():
+        value: str = getattr(tags, name)
+        if value and value not in ("unknown", "unspecified", "reserved"):
+            options[option] = _OPTION_VALUES.get(name, {}).get(value, value)
+    return options
+
+
+def tag_like(frame: Any, context: Any) -> None:
+    """Give a frame the colours of an open encoder: some read those of frames."""
+    for name in ("colorspace", "color_range", "color_primaries", "color_trc"):
+        setattr(frame, name, int(getattr(context, name)))
 
 
 _LOCATIONS = ("left", "center", "topleft", "top", "bottomleft", "bottom")

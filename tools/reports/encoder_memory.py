@@ -51,7 +51,7 @@ class Case:
 
     @property
     def picture(self) -> PicturePlan:
-        """What a plan says of the encoding."""
+        """The encoding as a plan describes it."""
         spec = ENCODERS[self.encoder]
         layout = (self.chroma, self.depth, False)
         return PicturePlan(

@@ -9,11 +9,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 from engine.core.errors import OutOfMemory, memory_ran_out
 from engine.core.geometry import Size
-from engine.protocol.media import Chroma, ColourTags, HdrMetadata, subsampling
+from engine.protocol.media import Chroma, HdrMetadata, subsampling
 
 os.environ.setdefault("SVT_LOG", "1")  # SVT-AV1 writes a page to standard error otherwise
 
@@ -21,12 +20,12 @@ Layout = tuple[Chroma, int, bool]  # chroma, bits, alpha
 
 
 @dataclass(frozen=True, slots=True)
-class EncoderMemory:
-    """Main memory that an encoder keeps, as `tools.reports.encoder_memory` measured it."""
+class Speed:
+    """Preset of an encoder for a value of the setting `speed`, and what it takes."""
 
-    per_pixel: int  # bytes, whatever the pixel format
-    per_thread: int = 0  # MB
-    frames: dict[str, int] = field(default_factory=dict)  # in the result's pixel format, by preset
+    preset: str
+    cost: float  # CPU seconds over those of "auto"
+    frames: int  # kept in RAM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +40,24 @@ class EncoderSpec:
     needs_whole_chroma: bool = True  # refuses sizes with a part of a chroma sample
     smallest: Size = Size(2, 2)  # limits of both sides, px
     largest: Size = Size(16384, 16384)
-    speeds: dict[str, str] = field(default_factory=dict)  # its presets by value of `speed`
+    speeds: dict[str, Speed] = field(default_factory=dict)  # by value of `speed`
     crf_scale: float = 1.0  # its CRF over x264's for about the same SSIM, on camera footage
-    memory: EncoderMemory = EncoderMemory(24)
+    # Kept in RAM, with the frames of its speed; docs/benchmarks/encoder-memory.md.
+    bytes_per_pixel: int = 24
+    frames: int = 0
+    mb_per_thread: int = 0
     most_threads: int = 16
 
     @property
     def has_rate(self) -> bool:
         """Whether quality, bit rate and speed count; not for codecs of single frames."""
         return bool(self.speeds)
+
+    def speed_of(self, options: dict[str, str]) -> Speed:
+        """The speed that options ask for; "auto" where they do not say."""
+        preset = options.get("preset", options.get("cpu-used"))
+        found = (one for one in self.speeds.values() if one.preset == preset)
+        return next(found, self.speeds.get("auto", Speed("", 1, 0)))
 
     def chromas(self) -> tuple[Chroma, ...]:
         """Chroma formats it can write, in the order of the table."""
@@ -148,11 +156,12 @@ def _lossless(codec: str, formats: dict[Layout, str]) -> EncoderSpec:
     )
 
 
-_X264_SPEEDS = {"fast": "veryfast", "auto": "faster", "medium": "medium", "slow": "slow"}
-_X265_SPEEDS = {"fast": "superfast", "auto": "faster", "medium": "medium", "slow": "slow"}
-_VPX_SPEEDS = {"fast": "6", "auto": "5", "medium": "3", "slow": "1"}
-_SVT_SPEEDS = {"fast": "10", "auto": "8", "medium": "6", "slow": "4"}
-_NVENC_SPEEDS = {"fast": "p2", "auto": "p5", "medium": "p6", "slow": "p7"}
+def _speeds(*rows: tuple[str, float, int]) -> dict[str, Speed]:
+    values = ("fast", "auto", "medium", "slow")
+    return {value: Speed(*row) for value, row in zip(values, rows, strict=True)}
+
+
+_NVENC_SPEEDS = _speeds(("p2", 1, 0), ("p5", 1, 0), ("p6", 1, 0), ("p7", 1, 0))
 _P010: dict[Layout, str] = {**_yuv(("420",), (8,)), ("420", 10, False): "p010le"}
 
 ENCODERS: dict[str, EncoderSpec] = {
@@ -163,8 +172,10 @@ ENCODERS: dict[str, EncoderSpec] = {
             codec="h264",
             title="H.264",
             formats=_yuv(("420", "422", "444"), (8, 10)),
-            speeds=_X264_SPEEDS,
-            memory=EncoderMemory(36, 1, {"veryfast": 33, "faster": 58, "medium": 97, "slow": 122}),
+            speeds=_speeds(
+                ("veryfast", 0.5, 33), ("faster", 1, 58), ("medium", 1.4, 97), ("slow", 1.9, 122)
+            ),
+            bytes_per_pixel=46,
         ),
         EncoderSpec(
             name="libx265",
@@ -172,10 +183,11 @@ ENCODERS: dict[str, EncoderSpec] = {
             title="HEVC",
             formats=_yuv(("420", "422", "444"), (8, 10, 12)),
             smallest=Size(16, 16),
-            speeds=_X265_SPEEDS,
-            memory=EncoderMemory(
-                100, 12, {"superfast": 60, "faster": 90, "medium": 105, "slow": 120}
+            speeds=_speeds(
+                ("superfast", 0.7, 60), ("faster", 1, 90), ("medium", 1.4, 105), ("slow", 3.7, 120)
             ),
+            bytes_per_pixel=100,
+            mb_per_thread=12,
         ),
         EncoderSpec(
             name="libsvtav1",
@@ -184,9 +196,10 @@ ENCODERS: dict[str, EncoderSpec] = {
             formats=_yuv(("420",), (8, 10)),
             smallest=Size(16, 16),
             largest=Size(16384, 8704),
-            speeds=_SVT_SPEEDS,
+            speeds=_speeds(("10", 0.6, 70), ("8", 1, 114), ("6", 1.9, 190), ("4", 3.2, 263)),
             crf_scale=0.75,
-            memory=EncoderMemory(190, 60, {"10": 80, "8": 114, "6": 190, "4": 263}),
+            bytes_per_pixel=190,
+            mb_per_thread=60,
             most_threads=4,  # six take twice the memory of four
         ),
         EncoderSpec(
@@ -194,9 +207,10 @@ ENCODERS: dict[str, EncoderSpec] = {
             codec="vp9",
             title="VP9",
             formats=_VP9,
-            speeds=_VPX_SPEEDS,
+            speeds=_speeds(("6", 0.2, 72), ("5", 1, 72), ("3", 1.2, 72), ("1", 1.7, 72)),
             crf_scale=1.2,
-            memory=EncoderMemory(40, 3, dict.fromkeys(_VPX_SPEEDS.values(), 72)),
+            bytes_per_pixel=40,
+            mb_per_thread=3,
         ),
         EncoderSpec(
             name="prores_ks",
@@ -204,9 +218,7 @@ ENCODERS: dict[str, EncoderSpec] = {
             title="ProRes",
             formats={**_yuv(("422", "444"), (10,)), **_yuv(("444",), (10,), alpha=True)},
         ),
-        replace(
-            _lossless("ffv1", _FFV1), needs_whole_chroma=False, memory=EncoderMemory(8, 0, {"": 20})
-        ),
+        replace(_lossless("ffv1", _FFV1), needs_whole_chroma=False, bytes_per_pixel=8, frames=20),
         EncoderSpec(
             name="h264_nvenc",
             codec="h264",
@@ -236,42 +248,12 @@ ENCODERS: dict[str, EncoderSpec] = {
         ),
         _lossless("png", _pictures("be")),
         _lossless("tiff", _pictures("le")),
-        replace(_lossless("exr", _EXR), memory=EncoderMemory(56)),
+        replace(_lossless("exr", _EXR), bytes_per_pixel=56),
         _lossless("dpx", _DPX),
     )
 }
 ON_PROCESSOR = {e.codec: e for e in ENCODERS.values() if not e.name.endswith("_nvenc")}
 ON_GPU = {e.codec: e for e in ENCODERS.values() if e.name.endswith("_nvenc")}
-
-# Values that FFmpeg's options spell otherwise than its probe.
-_OPTION_VALUES = {
-    "transfer": {"bt470m": "gamma22", "bt470bg": "gamma28"},
-    "matrix": {"gbr": "rgb"},
-    "primaries": {"ebu3213": "jedec-p22"},
-}
-_OPTION_NAMES = {
-    "matrix": "colorspace",
-    "range": "color_range",
-    "primaries": "color_primaries",
-    "transfer": "color_trc",
-    "chroma_location": "chroma_sample_location",
-}
-
-
-def colour_options(tags: ColourTags) -> dict[str, str]:
-    """Options by which any encoder of FFmpeg, and the file around it, carry the tags."""
-    options = {}
-    for name, option in _OPTION_NAMES.items():
-        value: str = getattr(tags, name)
-        if value and value not in ("unknown", "unspecified", "reserved"):
-            options[option] = _OPTION_VALUES.get(name, {}).get(value, value)
-    return options
-
-
-def tag_like(frame: Any, context: Any) -> None:
-    """Give a frame the colours of an open encoder: some read those of frames."""
-    for name in ("colorspace", "color_range", "color_primaries", "color_trc"):
-        setattr(frame, name, int(getattr(context, name)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +285,7 @@ def encoder_options(
     """
     if not encoder.has_rate:
         return _intra_options(encoder, layout, size, source_bits)
-    preset = encoder.speeds[speed]
+    preset = encoder.speeds[speed].preset
     if encoder.name.endswith("_nvenc"):
         control = "cbr" if rate.constant else "vbr"
         return {"preset": preset, "tune": "hq", "rc": control, **_bits(encoder, rate)}

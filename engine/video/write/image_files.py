@@ -22,10 +22,10 @@ from engine.core.file_access import reading
 from engine.core.zip_reader import UnreadableZip, ZipReader
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import PicturePlan, Plan
+from engine.video.colour_tags import colour_options, tag_like
 from engine.video.read.images import sequence_file
 from engine.video.read.picture_data import PictureData, read_picture_data
 from engine.video.write.containers import output_suffix, picture_name
-from engine.video.write.encoders import colour_options, tag_like
 from engine.video.write.picture_data import kept, with_picture_data
 from engine.video.write.segment_file import SegmentFile, writing
 

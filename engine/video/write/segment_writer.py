@@ -19,16 +19,15 @@ from engine.core import atomic_file
 from engine.core.errors import EncoderMissing, OutOfMemory, memory_ran_out
 from engine.protocol.media import VideoInfo
 from engine.protocol.plan import PicturePlan
+from engine.video.colour_tags import colour_options, tag_like
 from engine.video.planes import frame_of
 from engine.video.write.containers import IMAGE_CODECS
 from engine.video.write.encoders import (
     ENCODERS,
     Layout,
     Rate,
-    colour_options,
     encoder_options,
     own_scheduling,
-    tag_like,
     with_threads,
 )
 from engine.video.write.image_files import ImageSegment

@@ -132,6 +132,9 @@ def test_a_plan_that_does_not_fit_offers_what_would(bench, qtbot):
     assert "20.0 GB" in bench.find("primaryAction").toolTip()
     taken = JobSettings(model="lite", height=1080)
     assert offers_of(TOO_MUCH, taken)[0].text == "Choose automatically"
+    quicker = dataclasses.replace(TOO_MUCH, params={"offers": "speed=auto"})
+    (offer,) = offers_of(quicker, JobSettings(speed="slow"))
+    assert offer.text == "Encoder speed: Automatic"
     offered["Change to 1080p"].click()
     bench.hear()
     changed = bench.asked(commands.ChangeJob)

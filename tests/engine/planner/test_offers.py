@@ -95,3 +95,18 @@ def test_a_size_that_memory_lowers_is_told(name: str, wanted: int) -> None:
     assert f"{value} instead of {wanted}" in lowered.message
     assert not notices(planned(LARGE, **{name: wanted}), "setting-lowered")
     assert not notices(planned(SMALL), "setting-lowered")
+
+
+def test_faster_encoding_is_offered_where_the_encoder_takes_too_much() -> None:
+    wanted = JobSettings(model="lite", codec="av1", bit_depth=10, speed="slow", scale=2)
+    media = a_media(size=Size(1920, 1080))
+    plan = plan_job(Request(media=media, settings=wanted), a_budget(ram_bytes=6 * GIB), Rates())
+    (refusal,) = notices(plan, "plan-does-not-fit")
+    offers = str(refusal.params["offers"]).split(";")
+    assert offers[:2] == ["speed=auto", "height=1440,width=0"]
+    assert refusal.hint == 'A faster "Encoder speed" fits; the file becomes larger.'
+    taken = with_text(wanted, [offers[0]])
+    assert plan_job(Request(media=media, settings=taken), a_budget(ram_bytes=6 * GIB), Rates()).fits
+    gpu = planned(SMALL, speed="slow", height=4320)
+    (refusal,) = notices(gpu, "plan-does-not-fit")
+    assert "speed=" not in str(refusal.params["offers"]), "the GPU is what limits it"

@@ -22,7 +22,7 @@ from engine.models.video_vae.slicing import slices
 from engine.models.wan.vae import streams
 from engine.planner import peaks
 from engine.protocol.media import Deinterlacing
-from engine.protocol.plan import LatentPlan, Plan, WeightsPlan, WorkerPlan, WorkPlan
+from engine.protocol.plan import LatentPlan, PicturePlan, Plan, WeightsPlan, WorkerPlan, WorkPlan
 from tests.helpers.extended import rest_extended
 from tests.helpers.memory import (
     Allocations,
@@ -84,6 +84,17 @@ STAGES: list[tuple[RoundPlan, dict[str, Any], dict[str, float]]] = [
         {"read": 108, "clean": 282, "encode": 240, "decode": 346, "restore": 557, "write": 652},
     ),
 ]
+ROUND_ENCODERS = {"libx264": 115, "libx265": 190, "libsvtav1": 220, "prores_ks": 24}  # bytes/px
+
+
+@pytest.fixture
+def round_encoders(monkeypatch: pytest.MonkeyPatch) -> None:
+    def taken(picture: PicturePlan) -> int:
+        return ROUND_ENCODERS[picture.encoder] * picture.size.pixels
+
+    monkeypatch.setattr(peaks, "encoder_bytes", taken)
+
+
 LATENT = LatentPlan(vae=WeightsPlan(path=Path("vae")), model="any", normalised=False)
 TOGETHER = 96 + 275 + 556  # a process reads, restores and writes at the same time
 
@@ -95,7 +106,7 @@ def round_plan(work: WorkPlan, **changes: Any) -> Plan:
     return replace(plan, picture=replace(plan.picture, **{"size": LARGE, **own}), **changes)
 
 
-@pytest.mark.usefixtures("round_family")
+@pytest.mark.usefixtures("round_family", "round_encoders")
 @pytest.mark.parametrize(("work", "changes", "wanted"), STAGES)
 def test_bytes_of_each_stage(work: RoundPlan, changes: Any, wanted: dict[str, float]) -> None:
     found = peaks.stage_peaks(round_plan(work, **changes))
@@ -112,7 +123,7 @@ def test_bytes_of_each_stage(work: RoundPlan, changes: Any, wanted: dict[str, fl
     }
 
 
-@pytest.mark.usefixtures("round_family")
+@pytest.mark.usefixtures("round_family", "round_encoders")
 def test_main_memory_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     takes = replace(round_needs(0, decode=1500), hosts={"decode": 500 * MB})
     three = {"workers": (WorkerPlan(),) * 3}

@@ -143,6 +143,15 @@ def test_blending_frames_takes_time_and_leaves_the_time_measured():
         assert (off.is_measured, mild.is_measured) == (True, True)
 
 
+def test_slower_encoding_takes_longer():
+    taken = []
+    for speed in ("fast", "auto", "medium", "slow"):
+        plan = planned(speed=speed, codec="hevc")
+        taken.append({stage.stage: stage.seconds for stage in plan.stages}["write"])
+    assert taken == sorted(set(taken))
+    assert taken[-1] > 3 * taken[1]
+
+
 def test_what_the_speed_test_measured_counts_on_its_own_gpu_alone():
     here, other = (pretended_budget(gpu_specs()[n], ram_bytes=64 * GB) for n in (-1, 0))
     rates = Rates(gpus={here.title: {"vae-float16": 1.0, "transformer-bfloat16": 1.0}})

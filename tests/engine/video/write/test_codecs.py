@@ -10,6 +10,7 @@ from engine.core.errors import ContainerMismatch, EncoderMissing, SettingsError
 from engine.core.geometry import Size
 from engine.protocol.media import ChapterInfo, ColourTags, MediaInfo, StreamInfo
 from engine.settings.schema import CODECS, JobSettings
+from engine.video.colour_tags import colour_options
 from engine.video.planes import layout_of
 from engine.video.write import codecs
 from engine.video.write.codecs import (
@@ -21,7 +22,7 @@ from engine.video.write.codecs import (
     plan_picture,
 )
 from engine.video.write.containers import CONTAINERS, plan_streams
-from engine.video.write.encoders import ENCODERS, ON_PROCESSOR, colour_options
+from engine.video.write.encoders import ENCODERS, ON_PROCESSOR
 from engine.video.write.stream_notices import stream_notices
 from tests.helpers.clips import copied, make_clip
 from tests.helpers.plans import a_media

@@ -20,7 +20,14 @@ from engine.video.planes import planes_of
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.probe import probe
 from engine.video.write.codecs import plan_picture
-from engine.video.write.encoders import ENCODERS, ON_PROCESSOR, Rate, encoder_options, opens
+from engine.video.write.encoders import (
+    ENCODERS,
+    ON_PROCESSOR,
+    Rate,
+    encoder_options,
+    opens,
+    with_threads,
+)
 from engine.video.write.segment_writer import LosslessWriter, SegmentWriter
 from tests.helpers.plans import a_media
 from tests.helpers.program import ROOT, film_stream
@@ -79,6 +86,13 @@ def test_an_encoder_leaves_no_thread_in_real_time_scheduling(tmp_path: Path) -> 
     assert write(tmp_path / "s", picture_of("av1"), 7)
     threads = [int(task.name) for task in Path("/proc/self/task").iterdir()]
     assert {os.sched_getscheduler(thread) for thread in threads} == {os.SCHED_OTHER}
+
+
+@pytest.mark.parametrize(("threads", "most"), [(1, 1), (4, 4), (16, 4)])
+def test_av1_works_on_four_levels_at_most(threads: int, most: int) -> None:
+    """Six take twice the memory."""
+    options = with_threads({"preset": "8"}, "libsvtav1", threads)
+    assert options["svtav1-params"] == f"lp={most}"
 
 
 def test_ffv1_takes_odd_sizes_of_every_chroma(tmp_path: Path) -> None:
