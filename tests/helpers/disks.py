@@ -47,7 +47,7 @@ class FailingReads:
     seen: int = 0
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> FailingReads:
-        """Let files opened from now on behave so; without pauses, and read by 4 KiB."""
+        """Let files opened from now on behave so; without pauses, and read by 1 KiB."""
         real = Path.open
 
         def opened(path: Path, *args: Any, **options: Any) -> Any:
@@ -56,7 +56,7 @@ class FailingReads:
 
         monkeypatch.setattr(Path, "open", opened)
         monkeypatch.setattr(file_access, "PAUSES_S", (0.0, 0.0))
-        monkeypatch.setattr(media_file, "_BUFFER_BYTES", 4096)
+        monkeypatch.setattr(media_file, "_BUFFER_BYTES", 1024)
         return self
 
 

@@ -113,7 +113,7 @@ class Listener:
         return [event for event in self.seen if isinstance(event, kind)]
 
 
-FRAMES = 30  # of the source of `tests/engine/jobs`
+FRAMES = 9  # of the source of `tests/engine/jobs`, in three segments of half a second
 Run = tuple[Engine, Listener]
 
 

@@ -107,8 +107,9 @@ def normalise(x: Tensor, scale: Tensor, shift: Tensor, out: Tensor, *, silu: boo
     _check(x, 1, out)
     rows = rows_of(x)
     scratch = None if out.dtype == scale.dtype == x.dtype else scratch_of(x)
+    scale, shift = scale[..., None, None], shift[..., None, None]
     for t in range(x.shape[0]):
-        factors = scale[t][:, None, None], shift[t][:, None, None]
+        factors = scale[t], shift[t]
         for block, target in zip(blocks(x[t], rows), blocks(out[t], rows), strict=True):
             _normalise_block(block, factors, (target, scratch), silu)
 

@@ -1,8 +1,9 @@
-"""A source of a second, and an engine that runs jobs."""
+"""A source of a second and a half, and an engine that runs jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ from tests.helpers.jobs import FRAMES, Run, running_engine
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    return make_clip(tmp_path / "film.mkv", Clip(frames=FRAMES, size=(64, 48)))
+    clip = Clip(frames=FRAMES, rate=Fraction(6), size=(64, 48))
+    return make_clip(tmp_path / "film.mkv", clip)
 
 
 @pytest.fixture

@@ -252,7 +252,7 @@ def test_a_result_that_was_deleted_before_it_had_its_name_is_made_again(source, 
     [
         (Checkpoint, "add", 1),
         (Checkpoint, "complete", 0),
-        (SegmentWriter, "write", 15),
+        (SegmentWriter, "write", 4),
         (run, "mux", 0),
         (Checkpoint, "add_publication", 0),
     ],
@@ -408,7 +408,7 @@ def test_frames_that_were_read_wrongly_once_are_made_again(source, engine, monke
     def misread(decoder: VideoDecoder) -> Iterator[PlanarFrame]:
         is_wrong = next(once, False)
         for number, frame in enumerate(read(decoder)):
-            if is_wrong and number == 17:
+            if is_wrong and number == 4:
                 if wrongly == "lost":
                     continue
                 frame.planes[0][:] = 0

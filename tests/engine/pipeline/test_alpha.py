@@ -64,14 +64,24 @@ def disc(hidden: tuple[int, int, int] | None = None) -> Codes:
     return codes.astype(np.uint16)
 
 
-def settings_of(model: str, folder: Path, **wanted: object) -> JobSettings:
+@pytest.fixture(scope="module")
+def networks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Files of networks that take three or four channels; each is measured once."""
+    folder = tmp_path_factory.mktemp("networks")
+    return {
+        name: write_network(folder / f"{count}.pth", "ESRGAN", scale=2, in_nc=count, out_nc=count)
+        for name, count in (("three channels", 3), ("four channels", 4))
+    }
+
+
+def settings_of(
+    model: str, folder: Path, networks: dict[str, Path], **wanted: object
+) -> JobSettings:
     if model == "lite":
         return JobSettings(model=model, **wanted)
     if model == "seedvr2":
         return write_seedvr2(folder / "models").settings(codec="auto", **wanted)
-    channels = {"in_nc": 4, "out_nc": 4} if model == "four channels" else {}
-    file = write_network(folder / "model.pth", "ESRGAN", scale=2, **channels)
-    return JobSettings(model="community", model_file=str(file), **wanted)
+    return JobSettings(model="community", model_file=str(networks[model]), **wanted)
 
 
 def made(folder: Path, codes: Codes, settings: JobSettings, depth: int = 16) -> Codes:
@@ -96,9 +106,9 @@ def enlarged_alpha(codes: Codes, size: Size) -> NDArray[np.float64]:
     "height", rest_extended([2 * SIZE.height, SIZE.height * 3 // 2], SIZE.height * 3 // 2)
 )
 def test_colours_beneath_transparent_pixels_change_nothing(
-    model: str, height: int, tmp_path: Path
+    model: str, height: int, tmp_path: Path, networks: dict[str, Path]
 ) -> None:
-    settings = settings_of(model, tmp_path, height=height)
+    settings = settings_of(model, tmp_path, networks, height=height)
     noise, black = (
         made(tmp_path / name, codes, settings)
         for name, codes in (("noise", disc()), ("black", disc((0, 0, 0))))
@@ -117,11 +127,13 @@ def test_no_edge_has_a_colour_from_beneath(settings: dict[str, int], tmp_path: P
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("depth", [8, 16])
-def test_alpha_is_enlarged_by_itself_in_its_depth(model: str, depth: int, tmp_path: Path) -> None:
+def test_alpha_is_enlarged_by_itself_in_its_depth(
+    model: str, depth: int, tmp_path: Path, networks: dict[str, Path]
+) -> None:
     codes = disc()
     if depth == 8:
         codes = (codes >> 8) * 257
-    found = made(tmp_path / "a", codes, settings_of(model, tmp_path, scale=2), depth)
+    found = made(tmp_path / "a", codes, settings_of(model, tmp_path, networks, scale=2), depth)
     off = found[..., 3] - enlarged_alpha(codes, SIZE.scaled(2))
     step = 1 if depth == 16 else 257
     assert np.abs(off).max() <= step

@@ -17,15 +17,21 @@ from tests.helpers.jobs import plan_of, planes_of, run
 BLACK, WHITE, NOISE = 16, 235, 6
 
 
-def _settings(kind: str, folder: Path) -> JobSettings:
-    """Settings of a built-in treatment, or of community models that copy pixels."""
-    if not kind.startswith("community"):
-        return JobSettings(model="lite", treatment=kind, codec="ffv1")
-    files = []
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Community models that copy pixels, once and twice as large; each is measured once."""
+    folder, found = tmp_path_factory.mktemp("models"), []
     for scale in (1, 2):
         state = network("Compact", upscale=scale).state_dict()
         zeros = {name: torch.zeros_like(value) for name, value in state.items()}
-        files.append(str(write_state(folder / f"copies_x{scale}.pth", zeros)))
+        found.append(str(write_state(folder / f"copies_x{scale}.pth", zeros)))
+    return found
+
+
+def _settings(kind: str, files: list[str]) -> JobSettings:
+    """Settings of a built-in treatment, or of community models."""
+    if not kind.startswith("community"):
+        return JobSettings(model="lite", treatment=kind, codec="ffv1")
     first = files[0] if kind != "community" else ""
     return JobSettings(model="community", model_file=files[1], first_model=first, codec="ffv1")
 
@@ -33,7 +39,7 @@ def _settings(kind: str, folder: Path) -> JobSettings:
 @pytest.mark.parametrize("level", [BLACK, WHITE + 12])
 @pytest.mark.parametrize("kind", ["faithful", "restore", "community", "community after another"])
 def test_noise_around_black_and_lights_above_white_keep_their_level(
-    kind: str, level: int, tmp_path: Path
+    kind: str, level: int, tmp_path: Path, files: list[str]
 ) -> None:
     """Cut off at black, its mean would be 2 levels brighter: a grey veil over each fade."""
     rng = np.random.default_rng(1)
@@ -43,7 +49,7 @@ def test_noise_around_black_and_lights_above_white_keep_their_level(
         for _ in range(4)
     ]
     film = write_planes(tmp_path / "film.mkv", frames, "yuv420p")
-    settings = _settings(kind, tmp_path)
+    settings = _settings(kind, files)
     plan = plan_of(film, tmp_path / "out.mkv", settings)
     run(plan, tmp_path / "job")
     for made, given in zip(planes_of(plan.output), planes_of(film), strict=True):

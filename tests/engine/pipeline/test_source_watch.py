@@ -27,12 +27,12 @@ from tests.helpers.clips import Clip, make_clip, make_pictures
 from tests.helpers.jobs import Events, plan_of, segment_files, settings_of
 
 Change = Callable[[Path], None]
-FILM = Clip(frames=12, size=(32, 32), audio_tracks=1)
+FILM = Clip(frames=12, size=(16, 16), audio_tracks=1)
 
 
 def replaced(source: Path) -> None:
     """Another file takes its place; who has it open reads on in the old one."""
-    make_clip(source.with_name("new.mkv"), Clip(frames=12, size=(32, 32))).replace(source)
+    make_clip(source.with_name("new.mkv"), Clip(frames=12, size=(16, 16))).replace(source)
 
 
 def other_of_equal_size(source: Path) -> None:

@@ -28,7 +28,7 @@ from tests.helpers.community import write_network
 from tests.helpers.extended import rest_extended
 from tests.helpers.jobs import plan_of, planes_of, run
 
-FRAMES, SIZE, NOISE = 10, Size(64, 48), 4.0
+FRAMES, SIZE, NOISE = 10, Size(32, 24), 4.0
 STEP = 2  # px of the original that the moving shot moves by in a frame
 
 
