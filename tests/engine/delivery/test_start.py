@@ -25,12 +25,9 @@ import json, sys
 import engine
 from engine.runtimes import start
 choice = start.current()
-found = {"why": str(choice.why), "runtime": choice.runtime, "fallback": choice.is_fallback}
-if {load}:
-    import torch
-    found["file"], found["version"] = torch.__file__, torch.__version__
-    found["loader"] = type(torch.__loader__).__name__
-print(json.dumps(found))
+import torch
+found = {"why": str(choice.why), "file": torch.__file__, "version": torch.__version__}
+print(json.dumps(found | {"loader": type(torch.__loader__).__name__}))
 """
 
 
@@ -54,22 +51,26 @@ def process(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def look(*, load: bool = True, **environment: str) -> dict[str, Any]:
-    done = process(LOOK.replace("{load}", str(load)), **environment)
+def look(**environment: str) -> dict[str, Any]:
+    done = process(LOOK, **environment)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-def test_a_checkout_has_its_own_torch_until_it_is_asked(store: RuntimeStore) -> None:
+def test_a_checkout_has_its_own_torch_until_it_is_asked(
+    store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = store.use("cu999")
-    assert "from source" in look(load=False)["why"]
+    assert "from source" in str(start.choice().why)
     found = look(UPREEL_RUNTIME="installed")
+    assert "cu999" in found["why"]
     assert found["version"] == runtimes.VERSION
     assert Path(found["file"]).parents[1] == folder
     assert found["loader"] == "SourceFileLoader", "others see the usual loader"
     assert look(UPREEL_RUNTIME="cu999")["version"] == runtimes.VERSION
-    assert "selects the built-in torch" in look(load=False, UPREEL_RUNTIME="bundled")["why"]
+    monkeypatch.setenv("UPREEL_RUNTIME", "bundled")
+    assert "selects the built-in torch" in str(start.choice().why)
 
 
 def test_a_packaged_program_takes_the_chosen_one(
