@@ -419,7 +419,8 @@ def as_it_should_be(source: Path, result: Path, change: Any = lambda planes: pla
 
 
 def test_lost_transparency_cropping_and_shape_are_seen(tmp_path: Path) -> None:
-    clear = half_clear(tmp_path / "a.webm", "libvpx-vp9", "yuva420p", **{"auto-alt-ref": "0"})
+    quick = {"auto-alt-ref": "0", "deadline": "realtime", "cpu-used": "8"}
+    clear = half_clear(tmp_path / "a.webm", "libvpx-vp9", "yuva420p", **quick)
     size, margins = Size(192, 108), Margins(16, 8, 16, 8)
     whole = make_clip(tmp_path / "b.mkv", size=(192, 108))
     cropped = crop_mkv(make_clip(tmp_path / "c.mkv", size=(192, 108)), size, margins)
