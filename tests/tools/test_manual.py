@@ -4,6 +4,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -31,10 +32,13 @@ def texts(table: dict[str, Any]) -> Iterator[str]:
             yield value
 
 
+texts_in_code = cache(texts_of_the_window)  # of all languages
+
+
 def shown_texts(language: str) -> list[re.Pattern[str]]:
     """All that the window may show in a language; anything may stand in a place of a value."""
     translated = read_catalogue(language)
-    shown = {translated.get(text, text) for text in texts_of_the_window()}
+    shown = {translated.get(text, text) for text in texts_in_code()}
     messages = tomllib.loads(paths.resource("messages", f"{language}.toml").read_text("utf-8"))
     kept = (text for text in shown.union(texts(messages)) if WORD.search(VALUE.sub("", text)))
     return [re.compile(PLACE.sub(r"[\\w., ]+", re.escape(text))) for text in kept]
@@ -59,7 +63,8 @@ def test_every_quoted_text_is_one_of_the_window(language):
     quoted = list(bold(language))
     assert len(quoted) > 50
     assert [text for text in quoted if not any(one.fullmatch(text) for one in known)] == []
-    assert "**" not in manual.html(language), "bold that Markdown did not see"
+    page = (manual.folder(language) / "index.html").read_text("utf-8")
+    assert "**" not in page, "bold that Markdown did not see"
 
 
 def test_every_picture_is_a_state_that_was_rendered_and_no_other_is_kept(language):

@@ -21,7 +21,7 @@ from tests.helpers.extended import rest_extended
 from tools.memory_table import VAES, changed, table_text, uses
 
 USES = {name: list(uses(name)) for name in VAES}
-LENGTHS = (1, 5, 9, 21)
+CLIP_SIZES = {Size(608, 352): (1, 5, 21), Size(96, 416): (1, 9)}  # and numbers of frames
 CLIPS = [name for name in VAES if name != "swiftvr"]  # that goes latent by latent, never in clips
 SLOW = VaeSwitches().changed("ring_buffers", False)
 _PICK = Random(6)
@@ -83,7 +83,8 @@ FOLDS = {
 def test_clips_of_every_length_take_the_operations_that_are_planned(name: str, fold: str) -> None:
     """One frame was a tenth of what it takes, or 2.9 times; longer clips were right."""
     vae, config, use = VAES[name].vae, VAES[name].config, FOLDS[fold]
-    for side, size, frames in product(get_args(Side), (Size(608, 352), Size(96, 416)), LENGTHS):
+    clips = [(size, frames) for size, lengths in CLIP_SIZES.items() for frames in lengths]
+    for side, (size, frames) in product(get_args(Side), clips):
         counted = clip_use(vae, config, use, side, size, frames)
         planned = vae.work(config, f"{side}_slice", use, size).total(frames, 4)
         what = f"{side} {size} {frames}"

@@ -25,12 +25,9 @@ import json, sys
 import engine
 from engine.runtimes import start
 choice = start.current()
-found = {"why": str(choice.why), "runtime": choice.runtime, "fallback": choice.is_fallback}
-if {load}:
-    import torch
-    found["file"], found["version"] = torch.__file__, torch.__version__
-    found["loader"] = type(torch.__loader__).__name__
-print(json.dumps(found))
+import torch
+found = {"why": str(choice.why), "file": torch.__file__, "version": torch.__version__}
+print(json.dumps(found | {"loader": type(torch.__loader__).__name__}))
 """
 
 
@@ -54,22 +51,26 @@ def process(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def look(*, load: bool = True, **environment: str) -> dict[str, Any]:
-    done = process(LOOK.replace("{load}", str(load)), **environment)
+def look(**environment: str) -> dict[str, Any]:
+    done = process(LOOK, **environment)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-def test_a_checkout_has_its_own_torch_until_it_is_asked(store: RuntimeStore) -> None:
+def test_a_checkout_has_its_own_torch_until_it_is_asked(
+    store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = store.use("cu999")
-    assert "from source" in look(load=False)["why"]
+    assert "from source" in str(start.choice().why)
     found = look(UPREEL_RUNTIME="installed")
+    assert "cu999" in found["why"]
     assert found["version"] == runtimes.VERSION
     assert Path(found["file"]).parents[1] == folder
     assert found["loader"] == "SourceFileLoader", "others see the usual loader"
     assert look(UPREEL_RUNTIME="cu999")["version"] == runtimes.VERSION
-    assert "selects the built-in torch" in look(load=False, UPREEL_RUNTIME="bundled")["why"]
+    monkeypatch.setenv("UPREEL_RUNTIME", "bundled")
+    assert "selects the built-in torch" in str(start.choice().why)
 
 
 def test_a_packaged_program_takes_the_chosen_one(
@@ -109,26 +110,29 @@ def test_a_damaged_runtime_is_not_used(
             path.write_bytes(whole)
 
 
-def test_one_that_does_not_load_is_not_tried_again(store: RuntimeStore) -> None:
+def test_one_that_does_not_load_is_not_tried_again(
+    store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPREEL_RUNTIME", "installed")
     folder = store.use("cu999")
     module = folder / "torch/__init__.py"
     good = module.read_bytes()
     module.write_bytes(b"import no_such_library".ljust(len(good)))
-    done = process("import engine; import torch", UPREEL_RUNTIME="installed")
+    done = process("import engine; import torch")
     assert "RuntimeBroken" in done.stderr
     assert "Restart Upreel" not in done.stdout
-    assert "no_such_library" in look(load=False, UPREEL_RUNTIME="installed")["why"]
+    assert "no_such_library" in str(start.choice().why)
     folders.forgive(folder)
     module.write_bytes(b"raise ImportError('Cannot allocate memory')".ljust(len(good)))
-    assert "RuntimeBroken" in process("import engine, torch", UPREEL_RUNTIME="installed").stderr
+    assert "RuntimeBroken" in process("import engine, torch").stderr
     assert folders.broken(folder) is None, "a lack of memory passes"
     module.write_bytes(b"import os; os._exit(3)".ljust(len(good)))
     for _ in range(2):  # it ends the program
-        assert process("import engine, torch", UPREEL_RUNTIME="installed").returncode == 3
-    assert "crashed twice" in look(load=False, UPREEL_RUNTIME="installed")["why"]
+        assert process("import engine, torch").returncode == 3
+    assert "crashed twice" in str(start.choice().why)
     module.write_bytes(good)
     folders.forgive(folder)
-    assert look(UPREEL_RUNTIME="installed")["version"] == runtimes.VERSION
+    assert look()["version"] == runtimes.VERSION
     assert not list(folder.glob(".loading-*"))
 
 
@@ -142,16 +146,17 @@ raise error
 def test_one_that_windows_refuses_is_not_broken_and_tried_again_when_the_policy_changes(
     store: RuntimeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("UPREEL_RUNTIME", "installed")
     folder = store.use("cu999")
     module = folder / "torch/__init__.py"
     good = module.read_bytes()
     module.write_bytes(BLOCKED.encode().ljust(len(good)))
-    done = process("import engine; import torch", UPREEL_RUNTIME="installed")
+    done = process("import engine; import torch")
     assert "RuntimeBlocked" in done.stderr
     assert not (folder / "broken.json").exists()
-    fallback = look(load=False, UPREEL_RUNTIME="installed")
-    assert fallback["fallback"], "the start after it has the program's own torch"
-    assert "a security policy of Windows blocks" in fallback["why"]
+    fallback = start.choice()
+    assert fallback.is_fallback, "the start after it has the program's own torch"
+    assert "a security policy of Windows blocks" in str(fallback.why)
     state = store.state("cu999")
     assert (state.state, "c10_cuda.dll" in str(state.why)) == ("blocked", True)
     assert "downloading it again does not help" in str(state.why.hint)
@@ -161,7 +166,7 @@ def test_one_that_windows_refuses_is_not_broken_and_tried_again_when_the_policy_
     monkeypatch.setattr(folders, "smart_app_control", lambda: "on")
     assert "Smart App Control" in str(folders.note_blocked(folder, "x"))
     module.write_bytes(good)
-    assert look(UPREEL_RUNTIME="installed")["version"] == runtimes.VERSION
+    assert look()["version"] == runtimes.VERSION
     assert not folders.was_blocked(folder), "it has loaded"
 
 

@@ -135,7 +135,7 @@ def test_languages_of_tracks_are_kept_or_named(new: str, speaking: Path, tmp_pat
         assert after.language == before.language or (
             before.language in (*usual, *named.values()) and after.language in usual
         )
-    assert verify(source, result).passed
+    assert verify(was, result).passed
 
 
 def test_a_language_that_is_lost_is_missed(speaking: Path, tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ def video_of(chroma: str = "444", bit_depth: int = 8, **changes: Any) -> VideoIn
     return a_media(**{**how, **changes}).video
 
 
-def scene(seed: int, width: int = 3 * WIDTH) -> Picture:
-    """A wide picture of soft blobs with hard edges; another seed is another scene."""
+def scene(seed: int, width: int = WIDTH) -> Picture:
+    """A picture of soft blobs with hard edges; another seed is another scene."""
     random = np.random.default_rng(seed)
     y, x = np.mgrid[:HEIGHT, :width] / 25.0
     planes = np.full((3, HEIGHT, width), 0.5)
@@ -37,7 +37,7 @@ def scene(seed: int, width: int = 3 * WIDTH) -> Picture:
 
 
 def pan(seed: int, frames: int, step: int = 2) -> list[Picture]:
-    whole = scene(seed)
+    whole = scene(seed, WIDTH + frames * step)
     return [whole[:, :, i * step : i * step + WIDTH] for i in range(frames)]
 
 
@@ -48,7 +48,8 @@ def frames_of(
     kind = np.uint8 if peak == 255 else np.uint16
     frames = []
     for pts, picture in enumerate(pictures):
-        noisy = (picture + random.normal(0, grain, picture.shape)).clip(0, 1)
+        noise = random.normal(0, grain, picture.shape) if grain else 0.0
+        noisy = (picture + noise).clip(0, 1)
         planes = tuple(np.rint(plane * peak).astype(kind) for plane in noisy)
         frames.append(PlanarFrame(planes=planes, pts=pts))
     return frames
@@ -76,8 +77,8 @@ def test_three_shots_are_found_exactly_also_with_grain_and_in_the_dark():
 
 
 def test_what_is_a_cut_and_what_is_not():
-    single = [scene(seed)[:, :, :WIDTH] for seed in range(10)]
-    still, moved = single[4], scene(4)[:, :, 12 : 12 + WIDTH]
+    single = [scene(seed) for seed in range(10)]
+    still, moved = single[4], scene(4, 12 + WIDTH)[:, :, 12:]
     black, grey = (np.full((3, HEIGHT, WIDTH), value) for value in (0.5, 0.3))
     black[0] = 0.06
     for what, pictures, grain, expected in (
@@ -108,7 +109,7 @@ def test_other_depths_and_kinds_of_planes_give_the_same():
 
 
 def test_animation_is_no_cut_with_any_duration_of_a_drawing():
-    background, figure = scene(6)[:, :, :WIDTH], scene(7)
+    background, figure = scene(6), scene(7)
     for hold in (1, 2, 3):
         pictures = []
         for i in range(30):

@@ -3,6 +3,7 @@
 import time
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -211,6 +212,7 @@ def test_fields_that_change_are_named(tmp_path, parts, what):
     assert {change.what for change in media.findings.changes} == what
 
 
+@cache
 def _scroll(width: int, height: int, across: int, down: int) -> np.ndarray:
     """Frames [n, h, w] of strokes as letters have, which move evenly."""
     rng = np.random.default_rng(width)
@@ -222,6 +224,7 @@ def _scroll(width: int, height: int, across: int, down: int) -> np.ndarray:
     return np.stack([page[n * down :, n * across :][:height, :width] for n in range(30)])
 
 
+@cache
 def _pattern(name: str, width: int, height: int) -> np.ndarray:
     """The luma of a test pattern of FFmpeg."""
     graph = Graph()
@@ -231,6 +234,7 @@ def _pattern(name: str, width: int, height: int) -> np.ndarray:
     return np.stack([graph.pull().to_ndarray() for _ in range(30)])
 
 
+@cache
 def _noise(width: int, height: int) -> np.ndarray:
     rng = np.random.default_rng(height)
     return np.clip(rng.normal(110, 6, (30, height, width)), 0, 255).astype(np.uint8)

@@ -13,7 +13,7 @@ from tests.helpers.clips import half_clear
 WIDTH, HEIGHT = 160, 90
 
 
-VPX = {"auto-alt-ref": "0"}
+VPX = {"auto-alt-ref": "0", "deadline": "realtime", "cpu-used": "8"}
 CODECS = [
     ("a.webm", "libvpx", "yuva420p", VPX),
     ("a.webm", "libvpx-vp9", "yuva420p", VPX),
