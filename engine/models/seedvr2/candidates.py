@@ -231,6 +231,8 @@ class _Search:
         """Plans with the tiles and spans that take least time among those that fit, if any do."""
         small, longest = self._smallest(base), self._longest_span(base)
         encode = self._tiles("encode", self.encode, small, longest)
+        if not encode:
+            return
         decode = self._tiles("decode", self.decode[base.decodes_whole_tiles], small, longest)
         for first in encode:
             for second in decode:
