@@ -94,7 +94,7 @@ class Store(ArtifactFolder):
         self, model_id: str
     ) -> tuple[PublishedState, PublishedState, PublishedState] | None:
         """Transformer, VAE and text embedding to use, or None when one is not here."""
-        return catalogue.best_present(model_id, self._all())
+        return catalogue.best_present(model_id, self._all(model_id))
 
     def has_all_of(self, model_id: str) -> bool:
         """Whether there is a file of each kind that a model was published with."""
@@ -105,7 +105,7 @@ class Store(ArtifactFolder):
 
     def best_vae(self, model_id: str) -> PublishedState:
         """The VAE of a model that needs nothing else; an installed one if there is one."""
-        return catalogue.best_vae(model_id, self._all())
+        return catalogue.best_vae(model_id, self._all(model_id))
 
     def path_of(self, file_id: str) -> Path:
         """Path of a file, without reading it; before it is loaded use `ready`.
@@ -243,9 +243,9 @@ class Store(ArtifactFolder):
                     path.unlink(missing_ok=True)
                 self._hashes.forget(mine | linked)
 
-    def _all(self) -> list[PublishedState]:
-        """Returns `states`, but never "busy"."""
-        published = [file.as_state() for file in self.catalogue]
+    def _all(self, model_id: str = "") -> list[PublishedState]:
+        """Returns `states`, but never "busy"; only published files of a model where it is named."""
+        published = [file.as_state() for file in self.catalogue if model_id in ("", *file.models)]
         found = file_states(self, published, self._hashes.records())
         return [s for s in found if s.is_here or not (s.spare or _has_python(s))]
 

@@ -197,17 +197,20 @@ def _amount(value: Any) -> float:
 # --- candidates that fit
 
 
-def first_fit(values: Sequence[T], fits: Callable[[T], bool]) -> Sequence[T]:
+def first_fit(values: Sequence[T], fits: Callable[[T], bool], near: int = 0) -> Sequence[T]:
     """All values from the largest one that fits on, by bisection; empty where none fits.
 
     Args:
         values: Values, the one that takes most memory first. That one may be of another kind than
             the rest, which take less and less.
         fits: Whether a value fits; asked for a few of them only.
+        near: Place where that value is expected; it and the one before are asked for first.
     """
-    if not values or fits(values[0]):
-        return values
-    return values[bisect_left(values, True, 1, key=fits) :]
+    low, high = 0, len(values)
+    for place in (near, near - 1):
+        if low <= place < high:
+            low, high = (low, place) if fits(values[place]) else (place + 1, high)
+    return values[bisect_left(values, True, low, high, key=fits) :]
 
 
 def pairs_within(

@@ -10,9 +10,10 @@ frames wait for the encoder while features wait for the decoder, so spans do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import islice
 from typing import Any
 
 from engine.core.geometry import Size
@@ -128,6 +129,7 @@ class _Search:
         self.blocks: tuple[int | None, ...] = axes["blocks"].down(plan)
         self.encode: tuple[Size | None, ...] = axes["encode"].down(plan)
         self.decode = {is_whole: self._decoder_tiles(is_whole) for is_whole in (False, True)}
+        self.near: dict[str, int] = {}  # place of the tile that fitted last, by direction
 
     def best(self) -> SeedVr2Plan | None:
         """The fastest of the best class that is not given up; None where nothing fits."""
@@ -192,13 +194,13 @@ class _Search:
         clips = [clip for clip in self.clips if self.classes[clip] == quality.clips]
         blocks = dict.fromkeys((self.blocks[0], self.blocks[-1])) if self.on_gpu else self.blocks
         for stay in blocks:
-            usable = list(self._usable(clips, quality, stay))
-            for plan in dict.fromkeys((*usable[:1], *usable[-1:])):
+            ends = (self._usable(some, quality, stay) for some in (clips, reversed(clips)))
+            for plan in dict.fromkeys(one for end in ends for one in islice(end, 1)):
                 for warm_up in (0, WARM_UP) if self.on_gpu else (self.plan.warm_up,):
                     yield replace(plan, warm_up=warm_up)
 
     def _usable(
-        self, clips: list[int], quality: Quality, blocks: int | None
+        self, clips: Iterable[int], quality: Quality, blocks: int | None
     ) -> Iterator[SeedVr2Plan]:
         """Plans of lengths that leave room for the smallest tiles."""
         for clip in clips:
@@ -221,15 +223,19 @@ class _Search:
             encode_span=span,
             decodes_whole_tiles=False,
             blocks_on_device=None,
+            warm_up=0,
         )
         return self.room.seconds(whole)
 
     def _filled(self, base: SeedVr2Plan) -> Iterator[SeedVr2Plan]:
         """Plans with the tiles and spans that take least time among those that fit, if any do."""
         small, longest = self._smallest(base), self._longest_span(base)
-        decode = self.decode[base.decodes_whole_tiles]
-        for first in self._tiles("encode", self.encode, small, longest):
-            for second in self._tiles("decode", decode, small, longest):
+        encode = self._tiles("encode", self.encode, small, longest)
+        if not encode:
+            return
+        decode = self._tiles("decode", self.decode[base.decodes_whole_tiles], small, longest)
+        for first in encode:
+            for second in decode:
                 plan = replace(base, encode_tile=first, decode_tile=second)
                 if self.on_gpu and None in (first, second):
                     yield from self._spanned(replace(plan, parks=False), longest)
@@ -255,11 +261,15 @@ class _Search:
         if None in tiles and fits(USUAL_SPAN, None):
             found[None] = None
         cut = [tile for tile in tiles if tile is not None]
+        near = self.near.get(direction, 0)
         for span in dict.fromkeys((longest, USUAL_SPAN)):
-            largest = first_fit(cut, partial(fits, span))[:1]
+            largest = first_fit(cut, partial(fits, span), near)[:1]
             found |= dict.fromkeys(largest)
             if largest:  # smaller ones are not the largest for a shorter span either
-                cut = cut[: cut.index(largest[0]) + 1]
+                cut = cut[: cut.index(largest[0])]
+            if span == longest:
+                self.near[direction] = len(cut)
+            near = len(cut) - 1
         return found
 
     def _spanned(self, plan: SeedVr2Plan, longest: int) -> Iterator[SeedVr2Plan]:

@@ -75,7 +75,7 @@ class MeasuredVae(VaeCode):
 
     def weights(self, config: Any, use: VaeUse) -> int:
         """Bytes of the tables that are kept; slices do not count."""
-        return _weights(self, config, replace(use, slice_frames=4))
+        return _weights(self, config, use)
 
     def measuring(self, config: Any, use: VaeUse) -> int:
         """Bytes that a process keeps after it has measured a use; 0 for entries of the table."""
@@ -143,6 +143,7 @@ def with_margin(found: CallMemory) -> CallMemory:
 
 @lru_cache(maxsize=512)
 def _weights(vae: MeasuredVae, config: Any, use: VaeUse) -> int:
+    use = replace(use, slice_frames=4)
     stored = _stored(config, use)
     if stored is not None:
         return stored.weights

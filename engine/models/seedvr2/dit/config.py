@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from engine.core.errors import UnknownKeys
 from engine.files.formats.keymap import KeyMap
@@ -209,8 +209,7 @@ _USUAL_TOKENS = 45 * 80  # of a frame at 720p
 _LONGEST = 30  # tokens in time that count
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """A box of tokens: `t0 <= t < t1`, and so on."""
 
     t0: int
@@ -288,9 +287,10 @@ def token_count(config: DitConfig, latent: Grid) -> int:
     return time * height * width
 
 
-def layer_windows(config: DitConfig, latent: Grid, *, shifted: bool) -> list[Window]:
+@lru_cache(maxsize=64)
+def layer_windows(config: DitConfig, latent: Grid, *, shifted: bool) -> tuple[Window, ...]:
     """Windows of the even or, shifted, of the odd layers."""
-    return windows(_token_grid(config, latent), config.window, shifted)
+    return tuple(windows(_token_grid(config, latent), config.window, shifted))
 
 
 def _token_grid(config: DitConfig, latent: Grid) -> Grid:
