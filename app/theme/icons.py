@@ -31,7 +31,7 @@ def pixmap(name: str, colour: str, size: int) -> QPixmap:
 
 
 def program_icon() -> QIcon:
-    """The program's own icon, in sizes that Qt reads when they are asked for; of an .ico, all."""
+    """The program's own icon; Qt reads a PNG when its size is wanted, and an .ico as a whole."""
     result = QIcon()
     for file in paths.resource("icons").glob("upreel-*.png"):
         result.addFile(str(file))

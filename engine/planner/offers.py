@@ -16,7 +16,7 @@ from engine.settings.assignments import with_text
 from engine.settings.schema import JobSettings
 
 _HEIGHTS = (2160, 1440, 1080, 720, 540, 480, 360, 240)  # px, of a result
-_SPEEDS = ("slow", "medium", "auto", "fast")  # of encoders: each keeps fewer frames in RAM
+_SPEEDS = ("slow", "medium", "auto", "fast")  # of encoders: none keeps more than the one before
 _WORTH_IT = 0.7  # of the time takes, at most, what is offered as faster
 _WORKING_SIZE = 70  # %, the smallest that is offered
 Fits = Callable[[JobSettings], bool]

@@ -15,6 +15,7 @@ QUEUE_CLIPS = 2  # waiting between two stages; pipeline.run makes the queues of 
 _THREADS = ("read", "write")  # stages with a thread of their own
 _PLANES_IN = 4  # bytes of a px as decoded: up to 4:4:4 of 16 bit, less for most
 _FLOAT = 4
+_COPIES = 3  # of a frame that an encoder is given, at most
 _FILLED = 33  # bytes of a px while colours beneath transparent ones are filled in
 # large frames become smaller in bands: lines of the result in each, its filter's reach included
 _REDUCED_LINES = 70
@@ -67,20 +68,32 @@ def stage_peaks(plan: Plan) -> dict[str, PhaseMemory]:
         **_latents(plan),
         "read": PhaseMemory(0, planes_in * read),
         **_of_model(plan, needs),
-        "write": PhaseMemory(0, encoder_bytes(picture) + (planes_out + planes_in) * written),
+        "write": PhaseMemory(
+            0,
+            encoder_bytes(picture, min(plan.frames, plan.segment_frames))
+            + (planes_out + planes_in) * written,
+        ),
     }
 
 
-def encoder_bytes(picture: PicturePlan) -> int:
-    """Main memory that the encoder keeps: it looks ahead, and each of its threads needs some."""
+def encoder_bytes(picture: PicturePlan, given: int) -> int:
+    """Main memory that an encoder keeps at most: frames that it looks ahead, and its own.
+
+    Args:
+        picture: The encoding.
+        given: Frames that the encoder gets: those of a segment.
+    """
     spec = ENCODERS[picture.encoder]
     across, down = subsampling(picture.chroma)
-    samples = (1 if picture.chroma == "gray" else 1 + 2 / (across * down)) + picture.has_alpha
+    samples = 1 if picture.chroma == "gray" else 1 + 2 / (across * down)
+    encoders = 2 if picture.has_alpha and spec.has_alpha_apart else 1
+    samples += picture.has_alpha and encoders == 1
+    frames = spec.frames + min(spec.speed_of(picture.options).frames, _COPIES * given)
     frame = samples * (2 if picture.bit_depth > 8 else 1)
-    frames = spec.frames + spec.speed_of(picture.options).frames
-    threads = min(picture.threads, spec.most_threads)
-    per_pixel = spec.bytes_per_pixel + frames * frame
-    return round(picture.size.pixels * per_pixel) + threads * spec.mb_per_thread * 10**6
+    own = spec.megabytes + min(picture.threads, spec.most_threads) * spec.megabytes_per_thread
+    return encoders * (
+        round(picture.size.pixels * (spec.bytes_per_pixel + frames * frame)) + own * 10**6
+    )
 
 
 def _together(found: dict[str, PhaseMemory]) -> int:

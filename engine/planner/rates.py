@@ -15,8 +15,8 @@ from engine.core import atomic_file, paths
 from engine.core.serialization import from_plain, read_json, set_aside
 from engine.hardware import devices
 
-# 3: factors of jobs are those of seconds that are predicted otherwise than those of 2.
-_VERSION = 3  # of the file; another one is not used, and replaced by the next job
+# 4: factors of jobs are those of seconds that are predicted otherwise than those of 3.
+_VERSION = 4  # of the file; another one is not used, and replaced by the next job
 _LEAST, _MOST = 0.05, 20.0  # that a factor can be
 _FIRST_ERROR = 0.1  # how far one job alone may be off, as a share
 _KEPT = 20  # jobs of a kind whose memory is known

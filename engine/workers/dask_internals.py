@@ -77,7 +77,7 @@ class WorkerProcess(OwnProcess):
 
 
 def _loaded() -> WorkerProcess:
-    """A process without attributes; the classes of those would load the same libraries."""
+    """Load the libraries; returns a process to which pickle adds its attributes."""
     load_for_good("engine.workers.worker")
     return WorkerProcess.__new__(WorkerProcess)
 

@@ -33,13 +33,13 @@ Main memory, in MB, that an encoder took in a process of its own while it encode
 with noise, and what plans count for it (`engine/planner/peaks.py`). "Threads" is what the encoder
 was asked for. Written by `python -m tools.reports.encoder_memory`.
 
-| encoder | speed | format | size | threads | measured | planned | ratio |
-|---|---|---|---|---|---|---|---|"""
+| encoder | speed | rate | format | size | threads | frames | measured | planned | ratio |
+|---|---|---|---|---|---|---|---|---|---|"""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One encoder at work: its speed, pixel layout, size and threads."""
+    """One encoder at work."""
 
     encoder: str
     speed: str = "auto"
@@ -48,12 +48,15 @@ class Case:
     size: Size = _HD
     threads: int = 4
     frames: int = 100
+    has_alpha: bool = False
+    megabits: int = 0  # a second, all the time; 0 for a quality
 
     @property
     def picture(self) -> PicturePlan:
         """The encoding as a plan describes it."""
         spec = ENCODERS[self.encoder]
-        layout = (self.chroma, self.depth, False)
+        layout = (self.chroma, self.depth, self.has_alpha)
+        rate = Rate(constant=self.megabits * 10**6)
         return PicturePlan(
             size=self.size,
             codec=spec.codec,
@@ -61,15 +64,21 @@ class Case:
             pixel_format=spec.formats[layout],
             chroma=self.chroma,
             bit_depth=self.depth,
+            has_alpha=self.has_alpha,
             options=encoder_options(
-                spec, rate=Rate(), speed=self.speed, layout=layout, size=self.size
+                spec, rate=rate, speed=self.speed, layout=layout, size=self.size
             ),
             threads=self.threads,
         )
 
+    @property
+    def planned(self) -> int:
+        """Bytes that a plan counts."""
+        return encoder_bytes(self.picture, self.frames)
+
 
 def cases() -> Iterator[Case]:
-    """Every speed in 8 and 10 bits, then other chroma, sizes and numbers of threads."""
+    """Every speed in 8 and 10 bits, then other threads, sizes, lengths, rates and layouts."""
     for spec in ON_PROCESSOR.values():
         if not spec.has_rate:
             continue
@@ -78,12 +87,24 @@ def cases() -> Iterator[Case]:
         yield from (Case(spec.name, threads=threads) for threads in (1, 2, 16))
         for size, frames in ((Size(640, 360), 100), (_FULL_HD, 160), (_UHD, 100)):
             yield Case(spec.name, depth=depths[-1], size=size, threads=16, frames=frames)
+        yield from (Case(spec.name, depth=depths[-1], frames=few) for few in (1, 5))
+        yield Case(spec.name, depth=depths[-1], megabits=10)
         if "444" in spec.chromas():
             yield Case(spec.name, chroma="444", depth=depths[-1])
+    yield Case("libvpx-vp9", has_alpha=True)
     for name, chroma, bits in (("ffv1", "420", 8), ("ffv1", "444", 16), ("prores_ks", "444", 10)):
         yield Case(name, chroma=chroma, depth=bits, frames=40)  # type: ignore[arg-type]
     for name in ("png", "tiff", "exr", "dpx"):
         yield Case(name, chroma="rgb", depth=16, frames=20)
+
+
+def row(case: Case, measured: int) -> str:
+    """A row of the page."""
+    rate = f"{case.megabits} Mbit/s" if case.megabits else "quality"
+    about = [case.encoder, case.speed, rate, case.picture.pixel_format, case.size, case.threads]
+    taken = [f"{size / 1e6:.0f}" for size in (measured, case.planned)]
+    cells = [*about, case.frames, *taken, f"{case.planned / measured:.2f}"]
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def measure(case: Case) -> int:
@@ -110,7 +131,8 @@ def _planes(case: Case, turn: int) -> Iterator[NDArray[Any]]:
     """Planes of a frame: squares of 8 px, moved by 3 px each turn, with noise of 4 levels."""
     noise = np.random.default_rng(turn)
     across, down = subsampling(case.chroma)
-    for across_, down_ in ((1, 1), (across, down), (across, down)):
+    whole = (1, 1)
+    for across_, down_ in (whole, (across, down), (across, down), whole)[: 3 + case.has_alpha]:
         height, width = case.size.height // down_, case.size.width // across_
         small = np.random.default_rng(1).integers(60, 190, (height // 8 + 1, width // 8 + 1))
         squares = small.astype(np.uint8).repeat(8, 0).repeat(8, 1)[:height, :width]
@@ -126,12 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(_HEADER)
     for case in cases():
         if only in (None, case.encoder):
-            measured, planned = measure(case) / 1e6, encoder_bytes(case.picture) / 1e6
-            print(
-                f"| {case.encoder} | {case.speed} | {case.picture.pixel_format} | {case.size} "
-                f"| {case.threads} | {measured:.0f} | {planned:.0f} | {planned / measured:.2f} |",
-                flush=True,
-            )
+            print(row(case, measure(case)), flush=True)
     return 0
 
 

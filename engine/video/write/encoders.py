@@ -25,7 +25,7 @@ class Speed:
 
     preset: str
     cost: float  # CPU seconds over those of "auto"
-    frames: int  # kept in RAM
+    frames: int  # kept in RAM, copies included, once it was given enough
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,11 +42,13 @@ class EncoderSpec:
     largest: Size = Size(16384, 16384)
     speeds: dict[str, Speed] = field(default_factory=dict)  # by value of `speed`
     crf_scale: float = 1.0  # its CRF over x264's for about the same SSIM, on camera footage
-    # Kept in RAM, with the frames of its speed; docs/benchmarks/encoder-memory.md.
+    # Kept in RAM from the first frame on; docs/benchmarks/encoder-memory.md.
+    megabytes: int = 0
+    megabytes_per_thread: int = 0
     bytes_per_pixel: int = 24
     frames: int = 0
-    mb_per_thread: int = 0
     most_threads: int = 16
+    has_alpha_apart: bool = False  # alpha is encoded by a second encoder
 
     @property
     def has_rate(self) -> bool:
@@ -57,7 +59,9 @@ class EncoderSpec:
         """The speed that options ask for; "auto" where they do not say."""
         preset = options.get("preset", options.get("cpu-used"))
         found = (one for one in self.speeds.values() if one.preset == preset)
-        return next(found, self.speeds.get("auto", Speed("", 1, 0)))
+        speed = next(found, self.speeds.get("auto", Speed("", 1, 0)))
+        looks_ahead = _SVT_CONSTANT not in options.get("svtav1-params", "")
+        return speed if looks_ahead else replace(speed, frames=0)
 
     def chromas(self) -> tuple[Chroma, ...]:
         """Chroma formats it can write, in the order of the table."""
@@ -173,9 +177,10 @@ ENCODERS: dict[str, EncoderSpec] = {
             title="H.264",
             formats=_yuv(("420", "422", "444"), (8, 10)),
             speeds=_speeds(
-                ("veryfast", 0.5, 33), ("faster", 1, 58), ("medium", 1.4, 97), ("slow", 1.9, 122)
+                ("veryfast", 0.5, 33), ("faster", 1, 58), ("medium", 1.4, 103), ("slow", 1.9, 130)
             ),
-            bytes_per_pixel=46,
+            megabytes=12,
+            bytes_per_pixel=40,
         ),
         EncoderSpec(
             name="libx265",
@@ -184,10 +189,10 @@ ENCODERS: dict[str, EncoderSpec] = {
             formats=_yuv(("420", "422", "444"), (8, 10, 12)),
             smallest=Size(16, 16),
             speeds=_speeds(
-                ("superfast", 0.7, 60), ("faster", 1, 90), ("medium", 1.4, 105), ("slow", 3.7, 120)
+                ("superfast", 0.7, 60), ("faster", 1, 90), ("medium", 1.4, 108), ("slow", 3.7, 125)
             ),
-            bytes_per_pixel=100,
-            mb_per_thread=12,
+            megabytes_per_thread=12,
+            bytes_per_pixel=104,
         ),
         EncoderSpec(
             name="libsvtav1",
@@ -198,8 +203,8 @@ ENCODERS: dict[str, EncoderSpec] = {
             largest=Size(16384, 8704),
             speeds=_speeds(("10", 0.6, 70), ("8", 1, 114), ("6", 1.9, 190), ("4", 3.2, 263)),
             crf_scale=0.75,
+            megabytes_per_thread=80,
             bytes_per_pixel=190,
-            mb_per_thread=60,
             most_threads=4,  # six take twice the memory of four
         ),
         EncoderSpec(
@@ -207,10 +212,12 @@ ENCODERS: dict[str, EncoderSpec] = {
             codec="vp9",
             title="VP9",
             formats=_VP9,
-            speeds=_speeds(("6", 0.2, 72), ("5", 1, 72), ("3", 1.2, 72), ("1", 1.7, 72)),
+            speeds=_speeds(("6", 0.2, 0), ("5", 1, 0), ("3", 1.2, 0), ("1", 1.7, 0)),
             crf_scale=1.2,
-            bytes_per_pixel=40,
-            mb_per_thread=3,
+            megabytes=50,
+            bytes_per_pixel=15,
+            frames=72,
+            has_alpha_apart=True,
         ),
         EncoderSpec(
             name="prores_ks",
@@ -298,7 +305,7 @@ def encoder_options(
         # without it the same frames give other bytes in another run: a resumed job would differ
         "libx264": ("x264-params", "cpu-independent=1", "nal-hrd=cbr:threads=1"),
         "libx265": ("x265-params", _x265_params(size), _X265_CONSTANT),
-        "libsvtav1": ("svtav1-params", "", "rc=2:pred-struct=1"),
+        "libsvtav1": ("svtav1-params", "", f"rc=2:{_SVT_CONSTANT}"),
     }
     name, always, constant = parameters[encoder.name]
     options = _joined({"preset": preset, **_bits(encoder, rate)}, name, always)
@@ -351,6 +358,7 @@ def _x265_params(size: Size) -> str:
 
 
 # With several frames or rows at once, a constant rate gives other bytes in another run.
+_SVT_CONSTANT = "pred-struct=1"  # no frame waits for later ones
 _X265_CONSTANT = "strict-cbr=1:frame-threads=1:no-wpp=1"
 
 # Option, name of the light level, parts of 1 and of 1 cd/m2 in which values are given.

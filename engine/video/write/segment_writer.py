@@ -48,7 +48,7 @@ class SegmentWriter:
 
     Videos become a Matroska file with the time stamp n ms for its frame n, pictures a zip file of
     finished pictures. The file appears under its name when it is complete and on the disk; until
-    then it ends in ".part". Memory: that of the encoder, about 40 frames.
+    then it ends in ".part". Memory: see `planner.peaks.encoder_bytes`.
 
     Args:
         path: Path of the segment; an older file of that name is replaced.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -104,9 +105,13 @@ def test_faster_encoding_is_offered_where_the_encoder_takes_too_much() -> None:
     (refusal,) = notices(plan, "plan-does-not-fit")
     offers = str(refusal.params["offers"]).split(";")
     assert offers[:2] == ["speed=auto", "height=1440,width=0"]
-    assert refusal.hint == 'A faster "Encoder speed" fits; the file becomes larger.'
+    assert refusal.hint == "Faster encoding fits, at some cost in file size or quality."
     taken = with_text(wanted, [offers[0]])
     assert plan_job(Request(media=media, settings=taken), a_budget(ram_bytes=6 * GIB), Rates()).fits
+    image = replace(media, video=replace(media.video, frame_count=1, frame_count_is_exact=True))
+    assert plan_job(
+        Request(media=image, settings=wanted), a_budget(ram_bytes=6 * GIB), Rates()
+    ).fits
     gpu = planned(SMALL, speed="slow", height=4320)
     (refusal,) = notices(gpu, "plan-does-not-fit")
     assert "speed=" not in str(refusal.params["offers"]), "the GPU is what limits it"

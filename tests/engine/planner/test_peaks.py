@@ -89,7 +89,8 @@ ROUND_ENCODERS = {"libx264": 115, "libx265": 190, "libsvtav1": 220, "prores_ks":
 
 @pytest.fixture
 def round_encoders(monkeypatch: pytest.MonkeyPatch) -> None:
-    def taken(picture: PicturePlan) -> int:
+    def taken(picture: PicturePlan, given: int) -> int:
+        assert given == 120, "frames of a segment"
         return ROUND_ENCODERS[picture.encoder] * picture.size.pixels
 
     monkeypatch.setattr(peaks, "encoder_bytes", taken)

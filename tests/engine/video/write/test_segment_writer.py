@@ -23,6 +23,7 @@ from engine.video.write.codecs import plan_picture
 from engine.video.write.encoders import (
     ENCODERS,
     ON_PROCESSOR,
+    EncoderSpec,
     Rate,
     encoder_options,
     opens,
@@ -86,6 +87,18 @@ def test_an_encoder_leaves_no_thread_in_real_time_scheduling(tmp_path: Path) -> 
     assert write(tmp_path / "s", picture_of("av1"), 7)
     threads = [int(task.name) for task in Path("/proc/self/task").iterdir()]
     assert {os.sched_getscheduler(thread) for thread in threads} == {os.SCHED_OTHER}
+
+
+@pytest.mark.parametrize("spec", [one for one in ENCODERS.values() if one.has_rate])
+def test_a_speed_is_known_by_its_options(spec: EncoderSpec) -> None:
+    layout = next(iter(spec.formats))
+    for name, speed in spec.speeds.items():
+        of = {"speed": name, "layout": layout, "size": Size(640, 360)}
+        assert spec.speed_of(encoder_options(spec, rate=Rate(), **of)) is speed
+    assert spec.speed_of({"preset": "of another version"}) is spec.speeds["auto"]
+    constant = encoder_options(spec, rate=Rate(constant=10**6), **of)
+    kept = 0 if spec.codec == "av1" else speed.frames  # AV1 does not look ahead then
+    assert spec.speed_of(constant).frames == kept
 
 
 @pytest.mark.parametrize(("threads", "most"), [(1, 1), (4, 4), (16, 4)])
