@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 SpanFuture = Future[PreviewReady | None]
 
-PRELOADED = [dask_internals.__name__]  # modules that a worker loads first
+PRELOADED: list[str] = []  # modules that a worker loads first
 _SHORT_S = 0.2  # of a span, on average: some times as long as messages to another computer take
 _FORGOTTEN = 8  # finished spans at a time; some have images
 _LONGEST_CHOICE, _MOST_CHOICES = 500, 5000  # characters of a key; keys of a job

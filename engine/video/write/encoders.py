@@ -357,8 +357,8 @@ def _x265_params(size: Size) -> str:
     return f"log-level=error:open-gop=0{tiny}"
 
 
+_SVT_CONSTANT = "pred-struct=1"  # at a constant rate: no frame waits for later ones
 # With several frames or rows at once, a constant rate gives other bytes in another run.
-_SVT_CONSTANT = "pred-struct=1"  # no frame waits for later ones
 _X265_CONSTANT = "strict-cbr=1:frame-threads=1:no-wpp=1"
 
 # Option, name of the light level, parts of 1 and of 1 cd/m2 in which values are given.
