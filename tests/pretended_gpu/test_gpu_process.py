@@ -20,6 +20,7 @@ from engine.core.errors import Cancelled, GpuLost
 from engine.hardware import budget, devices
 from engine.hardware.budget import measure_budget
 from engine.hardware.gpu_table import named
+from engine.hardware.process import OwnProcesses
 from engine.jobs import gpu_process
 from engine.jobs.checkpoint import Checkpoint
 from engine.jobs.gpu_process import PROCESS, run_in
@@ -30,6 +31,7 @@ from engine.protocol import events as e
 from engine.protocol.plan import Plan
 from engine.settings.schema import EngineSettings
 from engine.video.read.probe import probe
+from tests.helpers.forks import Forks
 from tests.helpers.jobs import (
     FEW,
     KINDS,
@@ -60,6 +62,8 @@ def lose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lose]:
     folder.mkdir()
     monkeypatch.setenv(LOSSES, str(folder))
     monkeypatch.setattr(gpu_process, "PRELOADED", [HERE])
+    loaded = "engine.pipeline.run", "tests.pretended_gpu.machine", "torch._dynamo"
+    monkeypatch.setattr(gpu_process, "OwnProcesses", lambda: Forks(loaded))
     monkeypatch.setattr(PROCESS, "is_used", True)
     here = devices.as_gpus([named(NAME)])
     monkeypatch.setattr(devices, "gpus", lambda: here)
@@ -136,6 +140,7 @@ def test_a_lost_gpu_costs_a_piece_of_the_job_and_no_more(tmp_path: Path, lose: L
 def test_a_process_stays_for_the_next_job_and_ends_without_one(
     tmp_path: Path, lose: Lose, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(gpu_process, "OwnProcesses", OwnProcesses)  # loads its libraries
     plan = planned("lite", tmp_path)
     pids = []
     for name in ("one", "two"):
