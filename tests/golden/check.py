@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+import torch
+
 from tests.golden import (
     cases_dit,
     cases_frames,
@@ -149,4 +151,5 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)  # tensors are tiny: a second thread waits longer than it works
     raise SystemExit(main())

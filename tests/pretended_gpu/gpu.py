@@ -268,7 +268,7 @@ class PretendedGpu:
             if memory.tensors:
                 return
             del self.memory[key]
-            self._addresses.remove((memory.address, key))
+            del self._addresses[bisect.bisect_left(self._addresses, (memory.address, key))]
             self.allocator.give(memory.block)
             history = memory.history
             home = next(s for s in self.streams if s.name == history.home)

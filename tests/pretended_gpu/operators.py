@@ -63,7 +63,9 @@ class Call:
     def _computed(self, name: str, has_values: bool) -> Any:
         first = next(x for x in (*self.args, None) if isinstance(x, Tensor) or x is None)
         is_half = first is not None and first.dtype in HALF
-        if not (has_values and name in _PRODUCTS and is_half):
+        if not has_values:
+            return self._shaped()
+        if not (name in _PRODUCTS and is_half):
             return self.func(*self.args, **self.kwargs)
         kwargs = {key: value for key, value in self.kwargs.items() if key != "out"}
         args, kwargs = mapped(_widened, (self.args, kwargs))
@@ -72,6 +74,40 @@ class Call:
             overload = getattr(torch.ops.aten, name).default
         result = overload(*args, **kwargs).to(first.dtype)
         return self.kwargs["out"].copy_(result) if "out" in self.kwargs else result
+
+    def _shaped(self) -> Any:
+        """The result without values; that of later calls with like arguments is a copy of it."""
+        if is_view(self.func):
+            return self.func(*self.args, **self.kwargs)
+        given = self.args, self.kwargs
+        key = self.func, _described(given)
+        known = _SHAPES.get(key)
+        if known is None:
+            result = self.func(*self.args, **self.kwargs)
+            if isinstance(result, Tensor) and result.is_meta and key[1] == _described(given):
+                places = [place for place, x in enumerate(tensors(given)) if x is result]
+                shape = result.shape, result.stride(), result.dtype
+                _SHAPES[key] = places[0] if places else shape
+            return result
+        if isinstance(known, int):
+            return tensors(given)[known]
+        shape, stride, dtype = known
+        return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
+
+
+_Shape = tuple[torch.Size, tuple[int, ...], torch.dtype]
+_SHAPES: dict[Any, _Shape | int] = {}  # of a new result; or which argument the result is
+
+
+def _described(tree: Any) -> Any:
+    """Arguments as a key: of tensors what a result without values depends on."""
+    if isinstance(tree, Tensor):
+        return tree.shape, tree.stride(), tree.dtype, tree.device.type
+    if isinstance(tree, (tuple, list)):
+        return tuple(map(_described, tree))
+    if isinstance(tree, dict):
+        return tuple((name, _described(value)) for name, value in tree.items())
+    return type(tree), tree
 
 
 def tensors(tree: Any) -> list[Tensor]:
@@ -190,8 +226,12 @@ def _attention(name: str, args: Any, kwargs: dict[str, Any]) -> Any:
     q, k, v = args[:3]
     scale = kwargs.get("scale")
     factor = q.shape[-1] ** -0.5 if scale is None else scale
-    weights = torch.softmax((q.float() @ k.float().transpose(-1, -2)) * factor, -1)
-    found = (weights @ v.float()).to(q.dtype).transpose(1, 2).contiguous().transpose(1, 2)
+    if q.is_meta:
+        found = q.new_empty(*q.shape[:-1], v.shape[-1])
+    else:
+        weights = torch.softmax((q.float() @ k.float().transpose(-1, -2)) * factor, -1)
+        found = (weights @ v.float()).to(q.dtype)
+    found = found.transpose(1, 2).contiguous().transpose(1, 2)
     empty = q.new_empty(0)
     if "efficient" in name:
         return found, empty, empty, empty
