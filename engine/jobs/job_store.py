@@ -41,6 +41,7 @@ _EXCERPTS = "excerpts"
 _LONGEST_NAME = 200  # bytes of a job's
 _OLD_NS = 2 * 86_400 * 10**9  # of excerpts: no program is at them any more
 _VARIANTS = {WorkPlan: registry.plan_class}
+_NAMING_S = 10.0  # a plan takes less
 _TRY_S, _POLL_S = 0.2, 0.01  # a look whether a job is held holds it for an instant
 
 
@@ -200,6 +201,23 @@ class JobStore:
                 return False
         except JobBusy:
             return True
+
+    @contextlib.contextmanager
+    def naming(self) -> Iterator[None]:
+        """While one program plans and saves a job, others wait with theirs; a little while."""
+        record = paths.data_folder() / "names.lock"
+        with contextlib.ExitStack() as stack:
+            try:
+                record.parent.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(filelock.FileLock(record, timeout=_NAMING_S))
+            except OSError as err:  # a program that stalls, or a folder without locks
+                logger.warning("another program may take the name of a result, too: %s", err)
+            yield
+
+    def results_elsewhere(self, job_id: str) -> frozenset[Path]:
+        """Results of the jobs that programs are at, but for one job."""
+        others = (one for one in self.readable() if one.id != job_id and self.is_held(one.id))
+        return frozenset(one.plan.output for one in others)
 
     def ids(self) -> list[str]:
         """Names of all jobs that are not finished, oldest first."""

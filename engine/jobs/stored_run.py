@@ -141,16 +141,23 @@ def _run(job: Job, store: JobStore, machine: Machine, events: e.EventSink, send:
     else:
         job.media = examined_source(job.media)
         source = SourceWatch(job.media)
-        settings = with_model_of(job.settings, job.plan)
-        job.plan = make_plan(job.media, settings, job.output, machine)
-        if stored is not None:
-            about = stored, job.settings, job.plan
-            job.plan = with_fate_of_segments(*about, checkpoint.frames)
-        events.emit(e.PlanChosen(job_id=job.id, plan=job.plan, media=job.media))
-    check_plan(job.media, job.plan, overwrite=overwrite)
-    if not goes_on:
-        checkpoint.clear()
-    folder = store.save(job, source.fingerprint)
+    with store.naming():
+        taken = machine.taken | store.results_elsewhere(job.id)
+        if goes_on and publication is None and job.plan.output in taken:
+            job.plan = replace(job.plan, output=paths.numbered(job.plan.output, taken))
+            events.emit(e.PlanChosen(job_id=job.id, plan=job.plan))
+        if not goes_on:
+            settings = with_model_of(job.settings, job.plan)
+            here = replace(machine, taken=taken)
+            job.plan = make_plan(job.media, settings, job.output, here)
+            if stored is not None:
+                about = stored, job.settings, job.plan
+                job.plan = with_fate_of_segments(*about, checkpoint.frames)
+            events.emit(e.PlanChosen(job_id=job.id, plan=job.plan, media=job.media))
+        check_plan(job.media, job.plan, overwrite=overwrite)
+        if not goes_on:
+            checkpoint.clear()
+        folder = store.save(job, source.fingerprint)
     done = checkpoint.frames
     events.emit(e.JobStarted(job_id=job.id, done=done, total=max(done, job.plan.frames)))
     prepared()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import filelock
 import pytest
 
 from engine.api import unfinished
 from engine.core.errors import ContainerMismatch, OutputNameUnusable
+from engine.core.paths import data_folder
+from engine.jobs import stored_run
 from engine.jobs.job import Job
 from engine.jobs.job_service import _with_result
 from engine.jobs.job_store import JobStore, StoredJob
@@ -134,6 +138,60 @@ def test_a_job_that_another_program_has_finished_meanwhile_begins_anew(
     assert engine[1].wait(e.JobRejected).error.code == "unknown-job"
     engine[0].send(c.AdoptJob(job_id="a", otherwise=add(source)))
     assert engine[1].wait(e.PlanChosen).plan.output == result(source)
+
+
+# --- several programs at once
+
+
+def paused(heard: Run, *commands: c.Command) -> None:
+    """Lets a job "a" rest after its first part, as long as its engine runs."""
+    started(heard, *commands).wait(e.SegmentDone)
+    heard[0].send(c.PauseJob(job_id="a"))
+    heard[1].wait(e.JobPaused)
+
+
+def finished(heard: Run) -> Path:
+    """The result of a job "a" that was paused."""
+    heard[0].send(c.ResumeJob(job_id="a"))
+    return heard[1].finished_job().report.output
+
+
+def test_jobs_of_several_programs_have_results_of_their_own(source: Path, engine: Run) -> None:
+    paused(engine, add(source))
+    with running_engine(source.parent / "jobs") as other:
+        done = started(other, replace(add(source), job_id="b")).finished_job()
+    second = source.with_name("out (2).mkv")
+    assert done.report.output == second
+    assert finished(engine) == result(source)
+    assert len(planes_of(second)) == len(planes_of(result(source))) == FRAMES
+
+
+def test_a_job_that_goes_on_leaves_the_name_to_one_that_runs(source: Path, engine: Run) -> None:
+    with running_engine(source.parent / "jobs") as stopped:
+        started(stopped, replace(add(source), job_id="b")).wait(e.SegmentDone)
+    paused(engine, add(source))
+    with running_engine(source.parent / "jobs") as other:
+        done = started(other, c.AdoptJob(job_id="b")).finished_job()
+    assert done.report.output == source.with_name("out (2).mkv")
+    assert finished(engine) == result(source)
+
+
+def test_one_program_at_a_time_chooses_a_name(
+    source: Path, engine: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts: list[bool] = []
+
+    def begins(*_: Any, **__: Any) -> None:
+        lock = filelock.FileLock(data_folder() / "names.lock", timeout=0)
+        with contextlib.suppress(filelock.Timeout), lock:
+            attempts.append(True)
+            return
+        attempts.append(False)
+
+    monkeypatch.setattr(stored_run, "check_plan", begins)
+    assert started(engine, add(source)).finished_job().report.output == result(source)
+    begins()
+    assert attempts == [False, True]
 
 
 # --- names that a drive takes
