@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -16,6 +17,7 @@ from engine.models.load import shapes_alone
 
 _BASE_REACH = 2  # source px that the bicubic base looks to each side
 _HAS_FUSED = hasattr(torch.ops.mkldnn, "_convolution_pointwise")  # not on every CPU
+_ASKED = {torch.bfloat16: "_is_mkldnn_bf16_supported", torch.float16: "_is_mkldnn_fp16_supported"}
 
 
 class LiteNet(nn.Module):
@@ -100,7 +102,7 @@ class LiteNet(nn.Module):
         for convolution in hidden:
             features = _rectified(convolution, features)
             self.between()
-        return torch.as_tensor(last(features))
+        return _convolved(last, features)
 
 
 def _nothing() -> None:
@@ -109,11 +111,36 @@ def _nothing() -> None:
 
 def _rectified(convolution: nn.Module, features: Tensor) -> Tensor:
     """Convolution and ReLU; on a CPU in one operator, which saves a pass over the memory."""
-    if features.device.type != "cpu" or torch.is_grad_enabled() or not _HAS_FUSED:
-        return F.relu(convolution(features), inplace=True)
+    is_usual = features.device.type != "cpu" or torch.is_grad_enabled() or not _HAS_FUSED
+    if is_usual or _is_widened(features):
+        return F.relu(_convolved(convolution, features), inplace=True)
     weight, bias = convolution.get_parameter("weight"), convolution.get_parameter("bias")
     fused = torch.ops.mkldnn._convolution_pointwise
     return torch.as_tensor(fused(features, weight, bias, [0, 0], [1, 1], [1, 1], 1, "relu", [], ""))
+
+
+def _convolved(convolution: nn.Module, features: Tensor) -> Tensor:
+    if not _is_widened(features):
+        return torch.as_tensor(convolution(features))
+    weight, bias = convolution.get_parameter("weight"), convolution.get_parameter("bias")
+    return F.conv2d(features.float(), weight.float(), bias.float()).to(features.dtype)
+
+
+def _is_widened(features: Tensor) -> bool:
+    """Whether 16-bit features are convolved in float32, and rounded.
+
+    TRAP: a CPU without AVX-512 has no fast convolution for them, and the fused operator raises an
+    error. A job that began in bfloat16 on another computer goes on with the same rounding.
+    """
+    return features.device.type == "cpu" and not _has_convolution(features.dtype)
+
+
+@cache
+def _has_convolution(dtype: torch.dtype) -> bool:
+    if dtype not in _ASKED:
+        return True
+    asks = getattr(torch.ops.mkldnn, _ASKED[dtype], None)  # builds without oneDNN have none
+    return asks is not None and bool(asks())
 
 
 def _shuffled(phases: Tensor, scale: int) -> Tensor:

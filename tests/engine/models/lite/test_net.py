@@ -16,11 +16,11 @@ from safetensors.torch import save_file
 from engine.core.errors import Cancelled, UnknownKeys, WeightsMissing
 from engine.core.geometry import Size
 from engine.models.lite import files
+from engine.models.lite import net as lite_net
 from engine.models.lite.family import FAMILY
 from engine.models.lite.files import LiteConfig
 from engine.models.lite.net import LiteNet, load_lite
 from engine.models.lite.plan import LitePlan
-from tests.helpers.memory import BFLOAT16
 from tools.training.generated.scenes import Surfaces, random_picture
 
 PATHS = [files.weights_path(file.name) for file in files.FILES]
@@ -71,7 +71,7 @@ def test_result_is_scale_times_as_large(scale: int) -> None:
         assert result.dtype == torch.float32
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=BFLOAT16)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("scale", [2, 4])
 def test_shorter_way_without_gradients_changes_no_bit(scale: int, dtype: torch.dtype) -> None:
     with torch.inference_mode(False):
@@ -169,7 +169,20 @@ def test_a_job_on_a_processor_ends_between_layers_of_its_model() -> None:
     assert FAMILY.load_frames(work).upscale(torch.rand(1, 3, 8, 8)).shape[-1] == 16
 
 
-@BFLOAT16
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_16_bits_are_rounded_alike_where_onednn_has_no_convolution_for_them(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net, frames, found = load_lite(PATHS[0], dtype=dtype), torch.rand(1, 3, 9, 14), []
+    for has_one in (True, False):
+        monkeypatch.setattr(lite_net, "_has_convolution", lambda _, has=has_one: has)
+        with torch.enable_grad():  # torch's own, which every CPU has
+            slow = net(frames).detach()
+        found.append(slow if has_one else net(frames))
+    assert float((found[0] - found[1]).abs().max()) < 0.5 / 255
+    assert not torch.equal(found[1], load_lite(PATHS[0])(frames))
+
+
 def test_bfloat16_residual_costs_little() -> None:
     frames = torch.rand(1, 3, 32, 32)
     exact = load_lite(PATHS[0])(frames)
