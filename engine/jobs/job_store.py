@@ -216,13 +216,18 @@ class JobStore:
 
     def results_elsewhere(self, job_id: str) -> frozenset[Path]:
         """Results of the jobs that programs are at, but for one job."""
-        others = (one for one in self.readable() if one.id != job_id and self.is_held(one.id))
-        return frozenset(one.plan.output for one in others)
+        found = set()
+        for one in self.readable():
+            with contextlib.suppress(EngineError):  # a drive that takes no lock: nobody is at it
+                if one.id != job_id and self.is_held(one.id):
+                    found.add(one.plan.output)
+        return frozenset(found)
 
     def ids(self) -> list[str]:
         """Names of all jobs that are not finished, oldest first."""
         found = [folder for root in self._roots for folder in _begun(root)]
-        return [f.name for f in sorted(found, key=lambda f: ((f / _FILE).stat().st_mtime, f.name))]
+        # one that ends meanwhile has no time any more
+        return [f.name for f in sorted(found, key=lambda f: (state_of(f / _FILE)[1], f.name))]
 
     def readable(self) -> list[StoredJob]:
         """All jobs that are not finished, newest first, but for those that cannot be read."""

@@ -11,7 +11,7 @@ import filelock
 import pytest
 
 from engine.api import unfinished
-from engine.core.errors import ContainerMismatch, OutputNameUnusable
+from engine.core.errors import ContainerMismatch, OutputNameUnusable, OutputUnwritable
 from engine.core.paths import data_folder
 from engine.jobs import stored_run
 from engine.jobs.job import Job
@@ -174,6 +174,19 @@ def test_a_job_that_goes_on_leaves_the_name_to_one_that_runs(source: Path, engin
         done = started(other, c.AdoptJob(job_id="b")).finished_job()
     assert done.report.output == source.with_name("out (2).mkv")
     assert finished(engine) == result(source)
+
+
+def test_a_drive_that_takes_no_lock_keeps_no_other_job_from_its_start(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = JobStore(source.parent / "jobs")
+    store.save(Job(id="b", media=a_media(), settings=FAST, output=None, plan=a_plan()))
+
+    def refused(*_: object) -> bool:
+        raise OutputUnwritable("folder", name="b")
+
+    monkeypatch.setattr(JobStore, "is_held", refused)
+    assert store.results_elsewhere("a") == frozenset()
 
 
 def test_one_program_at_a_time_chooses_a_name(
