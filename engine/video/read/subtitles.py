@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,8 @@ _NO_END_MS = (1 << 32) - 1
 _CUE, _CUE_TIME, _CUE_PLACE, _CUE_TRACK, _CUE_DURATION = 0xBB, 0xB3, 0xB7, 0xF7, 0xB2
 _TRACK, _TRACK_NUMBER, _TRACK_TYPE, _SCALE = 0xAE, 0xD7, 0x83, 0x2AD7B1
 _OF_SUBTITLES = 0x11
-_STEPS = 64  # packets that a picture may be built of, each of which changes the one before
-_STEP_S = 5  # between two of them, at most
+_STEPS = 64  # packets of which a picture may be built, each of which changes the one before
+_STEP_S = 5  # between two that are read at once, at most
 
 
 def codec_of(stream: Any) -> str:
@@ -138,7 +139,7 @@ def seen_from(
     """Latest time from which a file can be read to see all subtitles that are shown at a time.
 
     MP4 and MOV are read from the texts on that are shown; the index of Matroska states the length
-    of each text.
+    of each text. Pictures are read back to the one that replaces all before it.
 
     Args:
         path: Path of the file.
@@ -161,7 +162,7 @@ def seen_from(
 def _cued(
     path: Path, file: InputContainer, indices: Collection[int], time: Fraction
 ) -> list[Fraction] | None:
-    """Starts of the subtitles that may be shown at a time; None where they are not all cued."""
+    """Starts of the subtitles that may be shown at a time, s; None where no index tells."""
     with RetryingFile(path) as opened:
         parts = MatroskaParts(opened)
         info, tracks, cues = (parts.part(name) for name in (INFO, TRACKS, CUES))
@@ -179,41 +180,59 @@ def _cued(
     is_whole = len(cues) < MOST_BYTES and len(numbers) == len(streams) and any(cued.values())
     if not is_whole:
         return None
-    at = time * 10**9 / scale
-    found: list[int] = []
+    unit = scale / Fraction(10**9)
+    found: list[Fraction] = []
     for number, stream in zip(numbers, streams, strict=True):
-        before = [entry for entry in cued[number] if entry[0] < at]
         if stream.index not in indices:
             continue
-        without_end = [start for start, length in before if not length]
-        if without_end and codec_of(stream) not in PICTURES:
-            return None
-        steps = without_end[-1:]
-        for start in reversed(without_end[-_STEPS:-1]):
-            if (steps[-1] - start) * scale > _STEP_S * 10**9:
-                break
-            steps.append(start)
-        if steps and not _is_over(path, stream.index, steps[0] * scale / Fraction(10**9)):
-            found += steps
-        found += [start for start, length in before if length and start + length > at]
-    return [start * scale / Fraction(10**9) for start in found]
+        entries = [(start * unit, length * unit) for start, length in cued[number]]
+        before = [entry for entry in entries if entry[0] < time]
+        shown = [start for start, length in before if not length or start + length > time]
+        if codec_of(stream) not in PICTURES:
+            if not all(length for _, length in before):
+                return None
+            found += shown
+        elif shown:
+            begun = _picture_begun(path, stream.index, [start for start, _ in before])
+            if begun is None:
+                return None
+            found += begun
+    return found
 
 
-def _is_over(path: Path, index: int, time: Fraction) -> bool:
-    """Whether the last subtitle that is stored at a time, s, shows nothing."""
-    is_over = False
+def _picture_begun(path: Path, index: int, starts: Sequence[Fraction]) -> list[Fraction] | None:
+    """Start of the picture that the last packet of a stream shows or changes, s; [] for none.
+
+    None where the last 64 packets only change it.
+
+    Args:
+        path: Path of the file.
+        index: Stream of pictures.
+        starts: Times of its packets, s, rising.
+    """
+    begun, is_over, last = None, False, starts[-1]
+    far = starts[0] - 2 * _STEP_S
     with open_input(path) as file:
         timed = [stream for stream in file.streams if stream.type != "attachment"]
-        file.seek(int(time * av.time_base))
-        for packet in readable_packets(path, file, timed):
-            if packet.pts is None or packet.time_base is None:
-                continue
-            seconds = packet.pts * packet.time_base
-            if seconds > time + 1:
-                break
-            if packet.stream.index == index and seconds == time:
-                is_over = shows_nothing(packet.stream, packet)
-    return is_over
+        for first, before in pairwise([*reversed(starts[-_STEPS:]), far]):
+            if first - before <= _STEP_S:
+                continue  # it is read with the one before it
+            file.seek(int(first * av.time_base))
+            for packet in readable_packets(path, file, timed):
+                if packet.pts is None or packet.time_base is None:
+                    continue
+                seconds = packet.pts * packet.time_base
+                if seconds > last + 1:
+                    break
+                is_of_stream = packet.stream.index == index and first <= seconds <= last
+                if is_of_stream and replaces_all(packet.stream, packet):
+                    begun, is_over = seconds, shows_nothing(packet.stream, packet)
+                elif is_of_stream and not continues(packet.stream, packet):
+                    is_over = False  # a change of it
+            if begun is not None:
+                return [] if is_over and last == starts[-1] else [begun]
+            last = first
+    return None
 
 
 def _cue_points(cues: bytes) -> Iterator[tuple[int, int, int]]:

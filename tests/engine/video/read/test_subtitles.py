@@ -9,6 +9,7 @@ from typing import Any
 import av
 import pytest
 
+from engine.video.read import subtitles
 from engine.video.read.subtitles import ShownLengths, seen_from
 from tests.helpers.clips import make_clip
 
@@ -103,13 +104,14 @@ def test_a_file_is_read_from_its_beginning_where_its_index_has_no_texts(tmp_path
 
 @pytest.mark.parametrize(
     ("time", "expected"),
-    [(50, 2), (100, 100), (205, 200), (260, 250), (310, 300), (320.2, 320)],
+    [(50, 2), (100, 100), (205, 200), (240, 200), (260, 250), (310, 300), (320.2, 320)],
 )
 def test_a_file_is_read_from_the_picture_on_that_is_shown(
-    tmp_path: Path, time: float, expected: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, time: float, expected: int
 ) -> None:
-    """Its changes follow it within seconds; one without parts ends it."""
-    pictures = [(2, pgs(0x80)), (3, pgs(0)), (90, pgs(0, 0)), (200, pgs(0x80)), (250, pgs(0x80))]
+    """Its changes follow it sooner or later; one without parts ends it."""
+    pictures = [(2, pgs(0x80)), (3, pgs(0)), (90, pgs(0, 0)), (200, pgs(0x80))]
+    pictures += [(207, pgs(0)), (208, pgs(0)), (230, pgs(0)), (250, pgs(0x80))]
     pictures += [(300, pgs(0, 0)), (300, pgs(0x80)), (320, pgs(0x80)), (320.4, pgs(0, 0))]
     path = tmp_path / "a.mkv"
     film = make_clip(tmp_path / "film.mkv", frames=5)
@@ -127,3 +129,5 @@ def test_a_file_is_read_from_the_picture_on_that_is_shown(
             new.mux_one(picture)
     with av.open(str(path)) as file:
         assert seen_from(path, file, [1], Fraction(time)) == expected
+        monkeypatch.setattr(subtitles, "_STEPS", 2)  # 230 s is the third after 200 s
+        assert seen_from(path, file, [1], Fraction(time)) == (None if time == 240 else expected)
