@@ -10,6 +10,7 @@ from engine.video.read.digest import StreamDigest
 
 SHIFT_S = 0.010  # tolerance of sound and subtitles
 EDGE_S = 0.25  # around the ends of a part, where a packet may be on either side
+_MS_BITS = 28  # of a stamp: three days
 
 # How two streams differ, and the packets of both that are the same.
 Alignment = tuple[Message | None, tuple[NDArray[np.intp], NDArray[np.intp]]]
@@ -37,6 +38,37 @@ def align(old: StreamDigest, new: StreamDigest, times: NDArray[np.float64]) -> A
             return message("check.stream-content.missing", **about), together
         return message("check.stream-content.surplus", **about), together
     return message("check.stream-content.differ", number=head + 1, **about), together
+
+
+def stamps_of(
+    digest: StreamDigest, times: NDArray[np.float64], taken: NDArray[np.bool_] | None = None
+) -> NDArray[np.int64]:
+    """One number for the checksum and the time of each packet, rising.
+
+    Args:
+        digest: Packets.
+        times: Times of them, s; one before 0, or none, counts as 0.
+        taken: Which packets count; None for all.
+    """
+    ms = np.rint(np.fmax(times, 0) * 1000).astype(np.int64)
+    stamps = np.frombuffer(digest.crcs, np.uint32).astype(np.int64) << _MS_BITS | ms
+    return np.sort(stamps if taken is None else stamps[taken])
+
+
+def likeness(old: NDArray[np.int64], new: NDArray[np.int64]) -> float:
+    """Share of packets that two streams have at one time; 1 where neither has any."""
+    if not old.size or not new.size:
+        return float(old.size == new.size)
+    after = np.searchsorted(old, new)
+    off = (abs(new - old[np.clip(after + step, 0, old.size - 1)]) for step in (-1, 0))
+    together = np.count_nonzero(np.minimum(*off) <= SHIFT_S * 1000)
+    return 2 * together / (old.size + new.size)
+
+
+def shared_part(old: StreamDigest, new: StreamDigest) -> float:
+    """Share of the result's packets that the source has at any time."""
+    a, b = crcs_of(old, new)
+    return float(np.isin(b, a).mean()) if b.size else 0.0
 
 
 def crcs_of(old: StreamDigest, new: StreamDigest) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:

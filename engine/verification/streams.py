@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,9 @@ from engine.verification.packets import (
     align_shown,
     crcs_of,
     kept_of,
+    likeness,
+    shared_part,
+    stamps_of,
 )
 from engine.verification.sound import Track, compare_encoded, compare_sound
 from engine.video.read.clock import PartClock, StampCheck
@@ -109,7 +113,7 @@ def compare_streams(
         control: Checked between packets.
     """
     expected, left_out = _expected(source.media, result.media, plan)
-    found = _match(source, result, expected)
+    found = _match(source, result, expected, part_s)
     missing = [name_of(source.media, s) for s in expected if s.index not in found]
     dropped = {entry.index: entry.dropped for entry in plan.streams} if plan else {}
     pairs = []
@@ -182,24 +186,30 @@ def _expected(
 
 
 def _match(
-    source: ComparedFile, result: ComparedFile, expected: list[StreamInfo]
+    source: ComparedFile, result: ComparedFile, expected: list[StreamInfo], part_s: float | None
 ) -> dict[int, StreamInfo]:
-    """Stream of the result for each of the source: by content first, then by order."""
+    """Stream of the result for each of the source: the likest pairs first, of equals the first.
+
+    Packets at their times count most, then packets, then the name: tracks may share packets, and a
+    part may have none of some.
+    """
+    old = {s.index: _stamps(source, s, part_s) for s in expected if s.index in source.packets}
+    new = {s.index: _stamps(result, s, None) for s in result.media.streams}
+    ranks = []
+    for stream, other in product(expected, result.media.streams):
+        if stream.index not in old or _kind(stream) != _kind(other):
+            continue
+        one, two = source.packets[stream.index], result.packets[other.index]
+        is_same = 0 < one.size == two.size and one.crc == two.crc
+        content = likeness(old[stream.index], new[other.index]), is_same, shared_part(one, two)
+        is_of_codec = stream.codec == other.codec
+        if max(content[1:]) > 0.5 or is_of_codec or _may_be_its_sound(stream, other):
+            names = (stream.language == other.language) + (stream.title == other.title)
+            ranks.append(((*content, is_of_codec, names), stream, other))
     found: dict[int, StreamInfo] = {}
-    free = list(result.media.streams)
-    for rule in (_is_same, _is_alike, _is_of_its_kind, _may_be_its_sound):
-        for stream in expected:
-            if stream.index in found:
-                continue
-            entry = source.packets.get(stream.index)
-            for candidate in free:
-                other = result.packets.get(candidate.index)
-                if entry is None or other is None or _kind(stream) != _kind(candidate):
-                    continue
-                if rule(stream, candidate, entry, other):
-                    found[stream.index] = candidate
-                    free.remove(candidate)
-                    break
+    for _, stream, other in sorted(ranks, key=lambda one: one[0], reverse=True):
+        if stream.index not in found and other not in found.values():
+            found[stream.index] = other
     return found
 
 
@@ -207,20 +217,19 @@ def _kind(stream: StreamInfo) -> str:
     return _GROUP.get(stream.kind, stream.kind)
 
 
-def _is_same(_a: StreamInfo, _b: StreamInfo, one: StreamDigest, other: StreamDigest) -> bool:
-    return one.size == other.size and one.crc == other.crc
+def _stamps(file: ComparedFile, stream: StreamInfo, part_s: float | None) -> NDArray[np.int64]:
+    """Stamps of a stream's packets, those of a part if one was taken."""
+    entry = file.packets[stream.index]
+    if _kind(stream) == "attachment":
+        return stamps_of(entry, np.zeros(len(entry)))
+    begins = file.times(stream.index)
+    if part_s is None:
+        return stamps_of(entry, begins)
+    ends = file.ends(stream.index) if stream.kind == "subtitle" else begins
+    return stamps_of(entry, begins, (ends >= 0) & (begins < part_s))
 
 
-def _is_alike(_a: StreamInfo, _b: StreamInfo, one: StreamDigest, other: StreamDigest) -> bool:
-    known = set(one.crcs)
-    return 2 * sum(crc in known for crc in other.crcs) > len(other)
-
-
-def _is_of_its_kind(a: StreamInfo, b: StreamInfo, _one: object, _other: object) -> bool:
-    return a.codec == b.codec
-
-
-def _may_be_its_sound(a: StreamInfo, b: StreamInfo, _one: object, _other: object) -> bool:
+def _may_be_its_sound(a: StreamInfo, b: StreamInfo) -> bool:
     if _is_encoded(a, b) or _is_text(a, b):
         return True
     return _is_converted(a, b) and (a.channels, a.sample_rate) == (b.channels, b.sample_rate)

@@ -9,12 +9,14 @@ from fractions import Fraction
 
 import numpy as np
 
+from engine.core.control import Control
 from engine.core.messages import message
 from engine.protocol.media import Deinterlacing, StreamInfo
 from engine.verification import frames, streams
 from engine.verification.frames import DecodedFile, FrameComparison
-from engine.verification.streams import StreamPair
+from engine.verification.streams import ComparedFile, StreamPair
 from engine.verification.thumbnails import Thumbnail
+from engine.video.read.digest import StreamDigest
 from tests.helpers.plans import a_media
 
 MS = Fraction(1, 1000)
@@ -123,3 +125,37 @@ def test_sound_may_be_less_than_10_ms_off() -> None:
         pair = StreamPair(name=message("stream.audio"), source=sound, result=sound, **off)
         fault = streams._timing_fault(pair)
         assert fault is None if not case else fault.code == f"check.sound-timing.{case}", off
+
+
+def spoken(*tracks: Sequence[tuple[str, int]], languages: Sequence[str] = ()) -> ComparedFile:
+    """A video with tracks of subtitles, by text and start, ms; each text is shown for 100 ms."""
+    found, packets = [], {}
+    for index, texts in enumerate(tracks, 1):
+        language = languages[index - 1] if languages else "und"
+        found.append(StreamInfo(index=index, kind="subtitle", codec="subrip", language=language))
+        packets[index] = StreamDigest(index=index, lengths=[100] * len(texts))
+        for text, start in texts:
+            packets[index].add(text.encode(), start)
+    media = replace(a_media(), streams=tuple(found))
+    return ComparedFile(media=media, packets=packets, origin=Fraction(0))
+
+
+def failed(source: ComparedFile, result: ComparedFile, part_s: float | None) -> set[str]:
+    checks, _ = streams.compare_streams(source, result, None, part_s, Control())
+    return {check.code for check in checks if not check.passed}
+
+
+def test_tracks_with_equal_packets_are_told_apart_by_times_and_names() -> None:
+    source = spoken([("a", -900), ("b", 5000)], [("a", 1000), ("b", 5000)])
+    for tracks, expected in (
+        (([], [("a", 1000)]), set()),
+        (([("a", 1000)], []), set()),  # in the other order
+        (([], []), {"stream-content"}),
+        (([], [("a", 1500)]), {"sound-timing"}),
+        (([("a", 1000)],), {"streams"}),
+    ):
+        assert failed(source, spoken(*tracks), 2.0) == expected, tracks
+    two, names = ([("a", 1000)],) * 2, ("eng", "deu")
+    source, result = spoken(*two, languages=names), spoken(*two, languages=names[::-1])
+    _, pairs = streams.compare_streams(source, result, None, None, Control())
+    assert [(old.language, new.language) for old, new in pairs] == [("eng",) * 2, ("deu",) * 2]
