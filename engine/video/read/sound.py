@@ -23,6 +23,14 @@ from engine.video.read.stream_info import sample_format_of
 _READ_THROUGH_S = 300.0  # length of a video whose sound is read as a whole
 ROUNDED_S = Fraction(1, 50)  # that time stamps may be off where sound goes on without a break
 _STORED = {"u8": "s16"}  # formats that are widened; planar ones become packed
+# Codecs whose samples do not depend on packets more than 10 s before them. Of tones and noise the
+# first right sample came after at most 28 packets (Opus, 0.6 s), 3 (MP3), 1 (AC-3, AAC, DTS) or 0.
+_RESTARTING = frozenset(
+    {"ac3", "adpcm_ima_wav", "adpcm_ms", "alac", "dts", "eac3", "flac", "mlp", "mp3", "opus"}
+    | {"s302m", "truehd", "tta", "vorbis", "wavpack"}
+)
+_WITH_NOISE = frozenset({"aac", "mp2", "wmav1", "wmav2"})  # these add noise that always differs
+_SAME_NOISE = {"cons_noisegen": "1"}  # noise of AC-3 that depends on nothing but its packet
 
 
 def decoded_frames(decoder: Any, packet: Any) -> list[av.AudioFrame]:
@@ -40,6 +48,17 @@ def decoded_frames(decoder: Any, packet: Any) -> list[av.AudioFrame]:
         if memory_ran_out(err):
             raise
         return []
+
+
+def restarts(codec: str, *, exactly: bool) -> bool:
+    """Whether a sound track can be decoded from 10 s before a time on with the same result.
+
+    Args:
+        codec: FFmpeg's name.
+        exactly: Whether each sample must be the same; else the decoder's own noise may differ.
+    """
+    is_exact = codec in _RESTARTING or codec.startswith("pcm_")
+    return is_exact or (codec in _WITH_NOISE and not exactly)
 
 
 class SampleDecoder:
@@ -60,6 +79,7 @@ class SampleDecoder:
 
     def __init__(self, stream: Any) -> None:
         self._decoder = context = stream.codec_context
+        context.options = _SAME_NOISE
         self.base = Fraction(stream.time_base or Fraction(1, 1000))
         packed = av.AudioFormat(sample_format_of(context)).packed.name
         self.format: str = _STORED.get(packed, packed)

@@ -53,7 +53,8 @@ class SoundConverter:
     """Packets of a decoded sound track, in the order of the file.
 
     PCM of MKV keeps the time of each packet. Everything else has no gaps: samples follow each other
-    where the source's times are rounded, and silence fills what it leaves out.
+    where the source's times are rounded, and silence fills what it leaves out. Of a part the frames
+    before it tell by how much times are rounded, so that reading may begin anywhere.
 
     Args:
         stream: Stream of the source.
@@ -68,6 +69,8 @@ class SoundConverter:
         self._type = av.audio.frame.format_dtypes[self._decoder.format]
         self._next: int | None = None  # where the frame that follows begins, samples
         self._end: int | None = None  # of what was encoded, samples
+        # samples that frames before it are late, at least and at most
+        self._off = Fraction(0), Fraction(0)
 
     @property
     def is_mixed(self) -> bool:
@@ -84,9 +87,12 @@ class SoundConverter:
         """
         for seconds, frame in self._decoder.frames(packet):
             at = self._placed(seconds)
-            moment = Fraction(at, self._decoder.rate)
             self._next = at + frame.samples
+            if self._end is None:
+                at += round(sum(self._off) / 2)
+            moment = Fraction(at, self._decoder.rate)
             if (first is None or moment >= first) and (end is None or moment < end):
+                self._next = at + frame.samples
                 yield from self._silence(at)
                 yield from self._encoded(frame, at)
         if packet is None:
@@ -97,11 +103,17 @@ class SoundConverter:
         following = self._next
         if seconds is None:
             return following or 0
-        stated = round(seconds * self._decoder.rate)
+        stated = seconds * self._decoder.rate
         if following is None or self._has_times:
-            return stated
-        has_gap = stated - following >= ROUNDED_S * self._decoder.rate
-        return stated if has_gap else following
+            return round(stated)
+        off = stated - following
+        tick = max(Fraction(1), self._decoder.base * self._decoder.rate)
+        is_new = self._end is None and abs(off) > tick
+        if is_new or off >= ROUNDED_S * self._decoder.rate:
+            self._off = Fraction(0), Fraction(0)
+            return round(stated)
+        self._off = min(self._off[0], off), max(self._off[1], off)
+        return following
 
     def _silence(self, end: int) -> Iterator[Any]:
         """Silence up to the next frame, where the container has no gaps."""

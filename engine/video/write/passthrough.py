@@ -26,6 +26,7 @@ from engine.protocol.media import MediaInfo
 from engine.protocol.plan import PassPlan, Plan
 from engine.video.read.clock import PartClock, StampCheck, film_jumps
 from engine.video.read.media_file import open_input, readable_packets, stream_at
+from engine.video.read.sound import restarts
 from engine.video.read.stream_info import title_of
 from engine.video.read.subtitles import (
     codec_of,
@@ -303,7 +304,11 @@ class CopiedStreams:
             index: StreamClock(self._parts(stream, jumps), self._shift, self._streams[index][1])
             for index, stream in copied.items()
         }
-        if not (jumps or self._converters):  # these depend on all that was before
+        restart = all(
+            restarts(codec_of(copied[index]), exactly=not self._copied[index].is_lossy)
+            for index in self._converters
+        )
+        if restart and not jumps:  # what others give depends on all that was before
             self._seek(source, [index for index, one in copied.items() if one.type == "subtitle"])
         asked = 0.0  # when texts were last asked for what has begun
         for packet in readable_packets(self._media.path, source, [*copied.values()]):

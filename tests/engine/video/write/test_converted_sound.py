@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -18,8 +19,10 @@ from engine.protocol.plan import Plan
 from engine.protocol.report import Report
 from engine.settings.schema import JobSettings
 from engine.verification.verify import verify
+from engine.video.read.media_file import readable_packets
 from engine.video.read.probe import probe
-from engine.video.read.sound import timed_samples
+from engine.video.read.sound import restarts, timed_samples
+from engine.video.write import passthrough
 from engine.video.write.containers import bit_rate_of, conversion_of, plan_streams
 from engine.video.write.mux import tried
 from engine.video.write.stream_notices import stream_notices, trial_notices
@@ -162,6 +165,40 @@ def test_a_part_has_its_own_sound_alone(tmp_path: Path, kind: str, container: st
         assert report.passed, problems(report)
         seconds = len(samples(output)) / media.audio_streams[0].sample_rate
         assert seconds == pytest.approx((stop or SECONDS) - start, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("codec", "rate", "container"), [("ac3", 48_000, "webm"), ("pcm_s16le", 44_100, "mp4")]
+)
+def test_sound_of_a_part_is_the_same_where_reading_does_not_begin_at_the_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: str, rate: int, container: str
+) -> None:
+    """Times in MKV are rounded, and AC-3 adds noise: neither depends on what is read."""
+    media = probe(make_film(tmp_path / "a.mkv", codec, rate=rate))
+    output, start = tmp_path / f"out.{container}", Fraction(1)
+    plan = plan_of(media, output, replace(FAST, container=container), start=start)
+    made, read = [], Counter[bool]()
+
+    def packets(*about: Any) -> Iterator[Any]:
+        for packet in readable_packets(*about):
+            read[is_sought] += 1
+            yield packet
+
+    monkeypatch.setattr(passthrough, "readable_packets", packets)
+    for is_sought in (False, True):
+        monkeypatch.setattr(passthrough, "_SLACK", 0.3 if is_sought else 10.0)
+        with av.open(str(media.path)) as source, av.open(str(output), "w") as target:
+            copies = passthrough.CopiedStreams(media, plan, start, None, {})
+            copies.add(source.streams[1], target)
+            taken = [timed.packet for timed in copies.packets(source)]
+            made.append([(packet.pts, bytes(packet)) for packet in taken])
+    assert made[0] == made[1] != []
+    assert read[True] < 0.7 * read[False]
+    exact, noisy = (
+        [codec for codec in ("dts", "aac", "adpcm_yamaha") if restarts(codec, exactly=exactly)]
+        for exactly in (True, False)
+    )
+    assert (exact, noisy) == (["dts"], ["dts", "aac"])
 
 
 def test_silence_fills_what_the_times_leave_out_where_there_are_no_gaps(tmp_path: Path) -> None:
