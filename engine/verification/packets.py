@@ -65,6 +65,11 @@ def likeness(old: NDArray[np.int64], new: NDArray[np.int64]) -> float:
     return 2 * together / (old.size + new.size)
 
 
+def moments_of(stamps: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Stamps by the times of packets alone, as those of converted texts."""
+    return np.sort(stamps & (1 << _MS_BITS) - 1)
+
+
 def shared_part(old: StreamDigest, new: StreamDigest) -> float:
     """Share of the result's packets that the source has at any time."""
     a, b = crcs_of(old, new)

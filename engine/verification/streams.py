@@ -25,6 +25,7 @@ from engine.verification.packets import (
     crcs_of,
     kept_of,
     likeness,
+    moments_of,
     shared_part,
     stamps_of,
 )
@@ -190,8 +191,8 @@ def _match(
 ) -> dict[int, StreamInfo]:
     """Stream of the result for each of the source: the likest pairs first, of equals the first.
 
-    Packets at their times count most, then packets, then the name: tracks may share packets, and a
-    part may have none of some.
+    Packets at their times count most, then packets, then the times of texts that were converted,
+    then names: tracks may share packets, and a part may have none of some.
     """
     old = {s.index: _stamps(source, s, part_s) for s in expected if s.index in source.packets}
     new = {s.index: _stamps(result, s, None) for s in result.media.streams}
@@ -204,8 +205,11 @@ def _match(
         content = likeness(old[stream.index], new[other.index]), is_same, shared_part(one, two)
         is_of_codec = stream.codec == other.codec
         if max(content[1:]) > 0.5 or is_of_codec or _may_be_its_sound(stream, other):
-            names = (stream.language == other.language) + (stream.title == other.title)
-            ranks.append(((*content, is_of_codec, names), stream, other))
+            times = 0.0
+            if _is_text(stream, other):
+                times = likeness(moments_of(old[stream.index]), moments_of(new[other.index]))
+            rank = (*content, is_of_codec, times, _agreement(stream, other))
+            ranks.append((rank, stream, other))
     found: dict[int, StreamInfo] = {}
     for _, stream, other in sorted(ranks, key=lambda one: one[0], reverse=True):
         if stream.index not in found and other not in found.values():
@@ -215,6 +219,13 @@ def _match(
 
 def _kind(stream: StreamInfo) -> str:
     return _GROUP.get(stream.kind, stream.kind)
+
+
+def _agreement(stream: StreamInfo, other: StreamInfo) -> int:
+    """Number of names of two streams that agree, less those that differ; some are not stated."""
+    names = ((stream.language, other.language), (stream.title, other.title))
+    stated = [pair for pair in names if not {"", "und"} & {*pair}]
+    return sum(1 if old == new else -1 for old, new in stated)
 
 
 def _stamps(file: ComparedFile, stream: StreamInfo, part_s: float | None) -> NDArray[np.int64]:

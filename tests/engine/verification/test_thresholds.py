@@ -127,12 +127,14 @@ def test_sound_may_be_less_than_10_ms_off() -> None:
         assert fault is None if not case else fault.code == f"check.sound-timing.{case}", off
 
 
-def spoken(*tracks: Sequence[tuple[str, int]], languages: Sequence[str] = ()) -> ComparedFile:
+def spoken(
+    *tracks: Sequence[tuple[str, int]], languages: Sequence[str] = (), codec: str = "subrip"
+) -> ComparedFile:
     """A video with tracks of subtitles, by text and start, ms; each text is shown for 100 ms."""
     found, packets = [], {}
     for index, texts in enumerate(tracks, 1):
         language = languages[index - 1] if languages else "und"
-        found.append(StreamInfo(index=index, kind="subtitle", codec="subrip", language=language))
+        found.append(StreamInfo(index=index, kind="subtitle", codec=codec, language=language))
         packets[index] = StreamDigest(index=index, lengths=[100] * len(texts))
         for text, start in texts:
             packets[index].add(text.encode(), start)
@@ -159,3 +161,19 @@ def test_tracks_with_equal_packets_are_told_apart_by_times_and_names() -> None:
     source, result = spoken(*two, languages=names), spoken(*two, languages=names[::-1])
     _, pairs = streams.compare_streams(source, result, None, None, Control())
     assert [(old.language, new.language) for old, new in pairs] == [("eng",) * 2, ("deu",) * 2]
+
+
+def test_converted_texts_are_told_apart_by_times_and_by_the_languages_that_both_files_state() -> (
+    None
+):
+    source = spoken([("a", 0)], [("b", 0)], [("c", 500)], languages=("en", "deu", "und"))
+    for tracks, expected in (
+        ((("", 0), ("deu", 0), ("", 500)), {1: 1, 2: 2, 3: 3}),
+        ((("deu", 0), ("", 500)), {2: 1, 3: 2}),
+        ((("", 500),), {3: 1}),
+    ):
+        texts = [[("", start)] for _, start in tracks]
+        names = [language for language, _ in tracks]
+        result = spoken(*texts, languages=names, codec="mov_text")
+        found = streams._match(source, result, [*source.media.streams], None)
+        assert {old: new.index for old, new in found.items()} == expected
