@@ -13,6 +13,7 @@ from typing import Any
 from av.stream import Discard
 
 from engine.core.control import Control
+from engine.video.read.clock import without_hidden
 from engine.video.read.media_file import open_input, readable_packets, translated
 from engine.video.read.subtitles import ShownLengths, continues
 
@@ -63,7 +64,7 @@ def digest(
 
     A damaged file gives the packets before the damage. Not part of the payload: the 7 or 9 bytes of
     transport header that AAC has in some containers only, and the empty texts in the gaps of MP4's
-    subtitles.
+    subtitles. Packets that an edit list hides do not count.
 
     Raises:
         InputError: The file cannot be read to its end, and must be.
@@ -90,7 +91,7 @@ def _read(
     if not timed:
         return found
     shown = {stream.index: ShownLengths() for stream in timed if stream.type == "subtitle"}
-    for packet in readable_packets(path, container, timed):
+    for packet in without_hidden(readable_packets(path, container, timed)):
         if control is not None:
             control.check()
         if packet.size:

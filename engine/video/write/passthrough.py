@@ -24,7 +24,7 @@ from av.stream import Discard
 from engine.core.messages import message
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import PassPlan, Plan
-from engine.video.read.clock import PartClock, StampCheck, film_jumps
+from engine.video.read.clock import PartClock, StampCheck, film_jumps, without_hidden
 from engine.video.read.media_file import open_input, readable_packets, stream_at
 from engine.video.read.stream_info import title_of
 from engine.video.read.subtitles import (
@@ -306,12 +306,14 @@ class CopiedStreams:
         if not (jumps or self._converters):  # these depend on all that was before
             self._seek(source, [index for index, one in copied.items() if one.type == "subtitle"])
         asked = 0.0  # when texts were last asked for what has begun
-        for packet in readable_packets(self._media.path, source, [*copied.values()]):
+        packets = readable_packets(self._media.path, source, [*copied.values()])
+        for packet in without_hidden(packets, self._converters):
             if packet.pts is None and packet.dts is None and not packet.size:
                 continue  # the end of a stream
             index = packet.stream.index
             clock = clocks[index]
-            clock.set_times(packet)
+            if not (packet.is_discard and index in self._converters):
+                clock.set_times(packet)
             if self._end is not None and clock.seconds > float(self._end) + _SLACK:
                 break
             if clock.seconds >= 0:
