@@ -303,7 +303,7 @@ class CopiedStreams:
             index: StreamClock(self._parts(stream, jumps), self._shift, self._streams[index][1])
             for index, stream in copied.items()
         }
-        if not (jumps or self._converters):  # these depend on all that was before
+        if not jumps:  # these depend on all that was before
             self._seek(source, [index for index, one in copied.items() if one.type == "subtitle"])
         asked = 0.0  # when texts were last asked for what has begun
         packets = readable_packets(self._media.path, source, [*copied.values()])

@@ -164,6 +164,33 @@ def test_a_part_has_its_own_sound_alone(tmp_path: Path, kind: str, container: st
         assert seconds == pytest.approx((stop or SECONDS) - start, abs=0.1)
 
 
+@pytest.mark.parametrize("codec", ["alac", "tta", extended("flac"), extended("wavpack")])
+def test_a_part_of_long_packets_has_its_own_samples(tmp_path: Path, codec: str) -> None:
+    """Those of TTA last a second: a part would begin with silence, or last longer."""
+    source, output = make_film(tmp_path / "a.mkv", codec), tmp_path / "part.mkv"
+    media, plan = job(source, output, start=Fraction(1, 5), stop=Fraction(3, 5))
+    report = verify(media, output, plan=plan)
+    assert report.passed, problems(report)
+    (content,) = (check for check in report.checks if check.code == "stream-content")
+    assert "equal in every sample" in str(content.message)
+    assert np.array_equal(samples(output), samples(source)[9600:28_800])
+
+
+def test_other_sound_in_tta_is_seen(tmp_path: Path) -> None:
+    """The CRC-32 of a packet that ends with its own is always the same."""
+    source, result = (tmp_path / name for name in ("a.mkv", "b.mkv"))
+    make_film(result, "tta", made=lambda *how: [lowered(frame) for frame in noise(*how)])
+    report = verify(probe(make_film(source, "tta")), result)
+    assert [*problems(report)] == ["stream-content"]
+
+
+def lowered(frame: av.AudioFrame) -> av.AudioFrame:
+    """A frame whose samples have one bit less."""
+    new = av.AudioFrame.from_ndarray(frame.to_ndarray() >> 1, frame.format.name, frame.layout)
+    new.sample_rate, new.pts, new.time_base = frame.sample_rate, frame.pts, frame.time_base
+    return new
+
+
 def test_silence_fills_what_the_times_leave_out_where_there_are_no_gaps(tmp_path: Path) -> None:
     source = make_film(tmp_path / "a.m2ts", "pcm_bluray", gap=0.3)
     lengths = {}
