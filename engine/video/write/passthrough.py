@@ -455,6 +455,7 @@ class StreamClock:
         self._moved = round(shift / parts.base)
         self._trial = trial
         self._next = 0  # of the source, for a packet without a time
+        self._before: int | None = None  # decoding time of the packet before, of the source
         self.last: int | None = None  # decoding time of the packet written last
         self.seconds = 0.0  # decoding time of the packet last placed
 
@@ -466,6 +467,9 @@ class StreamClock:
         pts, dts = dts if pts is None else pts, pts if dts is None else dts
         move = self._parts.moved(dts) - dts - self._moved
         packet.pts, packet.dts = pts + move, dts + move
+        if packet.stream.type == "audio" and not packet.duration and self._before is not None:
+            packet.duration = max(0, dts - self._before)  # without one MP4 would hide the last
+        self._before = dts
         self._next = pts + (packet.duration or 0)
         self.seconds = float(packet.dts * self._base)
 

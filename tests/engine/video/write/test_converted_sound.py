@@ -191,6 +191,14 @@ def lowered(frame: av.AudioFrame) -> av.AudioFrame:
     return new
 
 
+def test_the_last_packet_is_heard_though_its_length_is_not_stated(tmp_path: Path) -> None:
+    """MKV states none of it, and FFmpeg's MP4 would end before it."""
+    source, output = make_film(tmp_path / "a.mkv", "alac"), tmp_path / "out.mp4"
+    media, plan = job(source, output)
+    assert problems(verify(media, output, plan=plan)) == {}
+    assert np.array_equal(samples(output), samples(source))
+
+
 def test_silence_fills_what_the_times_leave_out_where_there_are_no_gaps(tmp_path: Path) -> None:
     source = make_film(tmp_path / "a.m2ts", "pcm_bluray", gap=0.3)
     lengths = {}
@@ -255,9 +263,10 @@ def test_a_track_that_begins_late_is_converted_though_its_header_states_no_sampl
 ) -> None:
     source, output = tmp_path / "a.mkv", tmp_path / "out.mp4"
     film = "-f lavfi -t 40 -i color=s=96x64:r=2 -itsoffset 35 -f lavfi -t 1 -i sine=r=48000"
-    ffmpeg(*film.split(), *["-c:v", "mpeg4", "-c:a", "truehd", "-strict", "-2", "-ac", "2"], source)
+    tracks = "-map 0 -map 1 -map 1 -c:v mpeg4 -c:a truehd -c:a:1 wavpack -strict -2 -ac 2"
+    ffmpeg(*film.split(), *tracks.split(), source)
     media, plan = job(source, output)
-    assert [stream.converted for stream in plan.streams] == ["pcm_s24le"]
+    assert [stream.converted for stream in plan.streams] == ["pcm_s24le", "pcm_s32le"]
     report = verify(media, output, plan=plan)
     assert "stream-content" not in problems(report)
     assert np.array_equal(samples(output), samples(source))
