@@ -207,7 +207,7 @@ def _plan_within(request: Request, budget: Budget, rates: Rates) -> Plan:
             latents.choose(media, settings, work.device, budget) if media.holds_latents else None
         ),
         picture=picture,
-        streams=containers.plan_streams(media, container, settings.sound),
+        streams=containers.plan_streams(media, container, settings.sound, (start, stop)),
         segment_frames=max(1, round(settings.segment_seconds * picture.frame_rate)),
         window_bytes=budget.window_bytes,
         device_limit_bytes=budget.vram_limit_bytes if work.device == "cuda" else 0,

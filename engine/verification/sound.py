@@ -61,7 +61,7 @@ def compare_sound(source: Track, result: Track, part_s: float | None, edge_s: fl
     Memory: a second of the source's samples, and a number for each of its frames.
     """
     found, rate, made = SoundMatch(), source.rate, _Reader(result.frames, source.rate)
-    frames = source.frames if part_s is None else _from_beginning(source.frames, made, edge_s)
+    frames = source.frames if part_s is None else _from_beginning(source, made, edge_s)
     if frames is None:
         return SoundMatch(fault=message("check.stream-content.part-differs"))
     end = math.inf if part_s is None else part_s - edge_s
@@ -75,7 +75,9 @@ def compare_sound(source: Track, result: Track, part_s: float | None, edge_s: fl
             at = time
         there = made.time
         taken = made.take(len(samples))
-        if not len(taken) and time >= end:
+        if not made.has_more() and time + len(taken) / rate >= end:
+            samples = samples[: len(taken)]
+        if not len(samples):
             break
         if not _is_equal(samples, taken):
             found.fault = _fault(samples, taken, time, rate)
@@ -100,34 +102,52 @@ def _fault(samples: Samples, taken: Samples, time: float, rate: int) -> Message:
 def _is_equal(one: Samples, other: Samples) -> bool:
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
+    return bool(_near(one, other).all())
+
+
+def _near(one: Samples, other: Samples) -> NDArray[np.bool_]:
+    """Whether each sample is equal, except for what decoders of floats differ by."""
     if one.dtype.kind == "f":
-        return np.allclose(one, other, rtol=0, atol=_FLOAT_ERROR, equal_nan=True)
-    return np.array_equal(one, other)
+        return np.isclose(one, other, rtol=0, atol=_FLOAT_ERROR, equal_nan=True)
+    return np.asarray(one == other)
 
 
-def _from_beginning(source: TimedSamples, made: _Reader, edge_s: float) -> TimedSamples | None:
-    """The source's frames from that on with which the result begins; None where there is none.
+def _from_beginning(source: Track, made: _Reader, edge_s: float) -> TimedSamples | None:
+    """The source's frames from the sample on with which the result begins; None without one.
 
-    Of equal ones, as silence has, the nearest in time.
+    Of equal places, as silence has, the nearest in time.
     """
     if not made.has_more():
-        return (frame for frame in source if frame[0] >= edge_s)
-    before, waiting = 0, list[tuple[float, Samples]]()
-    for time, samples in source:
-        if time >= made.time - _SEARCH_S:
-            waiting.append((time, samples))
-        else:
-            before += 1
-        if time > made.time + _SEARCH_S:
+        return (frame for frame in source.frames if frame[0] >= edge_s)
+    begin, waiting, is_first = made.time, list[tuple[float, Samples]](), True
+    for time, samples in source.frames:
+        if time + len(samples) / source.rate < begin - _SEARCH_S:
+            is_first = False
+            continue
+        waiting.append((time, samples))
+        if time > begin + _SEARCH_S:
             break
+    if not waiting:
+        return None
+    joined = np.concatenate([samples for _, samples in waiting])
+    times = np.concatenate([time + np.arange(len(part)) / source.rate for time, part in waiting])
     head = made.peek(_HEAD)
-    near = sorted(range(len(waiting)), key=lambda number: abs(waiting[number][0] - made.time))
-    for number in near:
-        time, samples = waiting[number]
-        if _begins_with(head, samples):
-            is_late = time > edge_s and before + number
-            return None if is_late else chain(waiting[number:], source)
+    places = np.flatnonzero(_near(joined[:, 0], head[0, 0]))
+    for place in places[np.argsort(np.abs(times[places] - begin), kind="stable")]:
+        if _begins_with(head, joined[place:]):
+            if times[place] > edge_s and not (is_first and place == 0):
+                return None
+            return chain(_after(waiting, int(place), source.rate), source.frames)
     return None
+
+
+def _after(frames: list[tuple[float, Samples]], count: int, rate: int) -> TimedSamples:
+    """Frames without their first samples."""
+    for time, samples in frames:
+        left_out = min(count, len(samples))
+        count -= left_out
+        if left_out < len(samples):
+            yield time + left_out / rate, samples[left_out:]
 
 
 def _begins_with(samples: Samples, frame: Samples) -> bool:

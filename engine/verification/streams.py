@@ -36,6 +36,7 @@ from engine.video.read.sound import timed_samples
 from engine.video.write.containers import (
     CONTAINERS,
     FLAT,
+    LONG_PACKETS,
     LOSSY_RATES,
     is_exact,
     names_channels,
@@ -92,6 +93,7 @@ class StreamPair:
     fault: Message | None = None  # difference of the packets, or of the samples
     shift: float = 0.0  # s that the result's packets are late; early below 0
     wander: float = 0.0  # s, of the packet farthest from that shift
+    is_decoded: bool = False  # whether samples were compared
 
 
 Matches = tuple[tuple[StreamInfo, StreamInfo], ...]
@@ -125,7 +127,7 @@ def compare_streams(
         if _is_text(stream, other):
             lost = dropped.get(stream.index, 0)
             pairs.append(_text_pair(source, result, (stream, other), part_s, lost, control))
-        elif _is_encoded(stream, other) or _is_converted(stream, other):
+        elif _is_encoded(stream, other) or _is_converted(stream, other, part_s):
             pairs.append(_decoded_pair(source, result, (stream, other), part_s, control))
         else:
             lost = dropped.get(stream.index, 0)
@@ -246,10 +248,12 @@ def _may_be_its_sound(a: StreamInfo, b: StreamInfo) -> bool:
     return _is_converted(a, b) and (a.channels, a.sample_rate) == (b.channels, b.sample_rate)
 
 
-def _is_converted(stream: StreamInfo, other: StreamInfo) -> bool:
-    """Whether a sound track was decoded and its samples stored."""
+def _is_converted(stream: StreamInfo, other: StreamInfo, part_s: float | None = None) -> bool:
+    """Whether a sound track was decoded and its samples stored; in a part by its own codec too."""
+    if stream.codec == other.codec:
+        return stream.codec in LONG_PACKETS and part_s is not None
     stores_samples = other.codec == "flac" or other.codec.startswith("pcm_")
-    return stream.kind == "audio" and stream.codec != other.codec and stores_samples
+    return stream.kind == "audio" and stores_samples
 
 
 def _is_encoded(stream: StreamInfo, other: StreamInfo) -> bool:
@@ -292,7 +296,8 @@ def _decoded_pair(
         if fault is None and len({*layouts}) == 2 and all(map(names_channels, layouts)):
             fault = message("check.stream-content.channels", expected=layouts[0], found=layouts[1])
     offsets = np.array(found.offsets)
-    return _timed_pair(name_of(source.media, stream), streams, fault, offsets)
+    pair = _timed_pair(name_of(source.media, stream), streams, fault, offsets)
+    return replace(pair, is_decoded=True)
 
 
 def _text_pair(
@@ -384,8 +389,7 @@ def _content_check(result: ComparedFile, pairs: list[StreamPair], dropped: int) 
         if pair.fault is not None
     ]
     encoded = [pair for pair in pairs if _is_encoded(pair.source, pair.result)]
-    made = [pair for pair in pairs if _is_converted(pair.source, pair.result)]
-    decoded = [pair for pair in made if pair not in encoded]
+    decoded = [pair for pair in pairs if pair.is_decoded and pair not in encoded]
     texts = [pair for pair in pairs if _is_text(pair.source, pair.result)]
     copied = [pair for pair in pairs if pair not in (*encoded, *decoded, *texts)]
     packets = sum(len(result.packets[pair.result.index]) for pair in copied)  # of the part

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -12,6 +13,8 @@ from typing import Any
 
 import av
 import numpy as np
+
+from engine.video.write.track_header import boxes_of
 
 NUMBER_BITS = 12
 _FAST = {"libx264": {"preset": "ultrafast"}, "libx265": {"preset": "ultrafast"}}
@@ -181,6 +184,35 @@ def copied(
             if packet.dts is not None:
                 packet.stream = stream
                 new.mux(packet)
+    return target
+
+
+def with_edits(source: Path, target: Path, *edits: tuple[float, float]) -> Path:
+    """Copy an MP4 or MOV whose index comes last; each edit shows some seconds from a time on."""
+    data = source.read_bytes()
+    scales: list[int] = []  # units a second: of the file, then of each track
+
+    def edited(part: bytes) -> bytes:
+        made = b""
+        for name, start, end in boxes_of(part, 0, len(part)):
+            content = part[start + 8 : end]
+            if name in (b"mvhd", b"mdhd"):
+                scales.append(int.from_bytes(content[12:16], "big"))
+            elif name in (b"moov", b"trak", b"mdia"):
+                content = edited(content)
+            elif name == b"edts":  # before the track's own scale
+                continue
+            made += (8 + len(content)).to_bytes(4, "big") + name + content
+            if name == b"mdia":
+                rows = [(int(s * scales[0]), int(at * scales[-1]), 1 << 16) for s, at in edits]
+                table = struct.pack(">II", 0, len(rows)) + b"".join(
+                    struct.pack(">III", *row) for row in rows
+                )
+                made += struct.pack(">I4sI4s", 16 + len(table), b"edts", 8 + len(table), b"elst")
+                made += table
+        return made
+
+    target.write_bytes(edited(data))
     return target
 
 

@@ -41,6 +41,7 @@ def plan_of(
     """The plan of an identity job; `changes` are fields of Plan."""
     settings = settings or JobSettings(model="none")
     container = choose_container(media, settings, output)
+    part = changes.get("start"), changes.get("stop")
     picture = plan_picture(media, settings, media.video.size, container, output=output)
     return Plan(
         source=media.path,
@@ -50,7 +51,7 @@ def plan_of(
         span=FrameSpan(0, max(1, media.video.frame_count)),
         work=CopyPlan(frame=media.video.size, tile=media.video.size),
         picture=picture,
-        streams=plan_streams(media, container, settings.sound),
+        streams=plan_streams(media, container, settings.sound, part),
         **changes,
     )
 

@@ -1,4 +1,4 @@
-"""Time stamps that rise: of files without any, with wrong ones, and of joined recordings.
+"""Time stamps that rise: of files without any, with wrong ones, cut ones, and joined recordings.
 
 The clock of a joined recording jumps back: each part counts from a start of its own. The video's
 frames decide how far a part is moved (`FrameTimes`); sound and subtitles of the part move as far,
@@ -8,7 +8,7 @@ so all stay in step.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
@@ -156,6 +156,35 @@ def _jumps(path: Path, index: int, kind: str, _modified_ns: int) -> tuple[Fracti
     for (_, end), (first, _) in pairwise(parts):
         jumps.append((jumps[-1] if jumps else 0) + (end - first) * base)
     return tuple(jumps)
+
+
+def without_hidden(packets: Iterable[Any], decoded: Collection[int] = ()) -> Iterator[Any]:
+    """Packets without those that the edit list of an MP4 or MOV file hides.
+
+    FFmpeg gives up to a second of sound before each edit, with times that go back, for decoders
+    that need a run-up. Of what comes before the first edit the last packet stays, unless the codec
+    is lossless: without it the first packet that is heard would not be decoded correctly.
+
+    Args:
+        packets: Packets of some streams.
+        decoded: Indices of streams that keep all packets: their decoders discard what is hidden.
+    """
+    before: dict[int, Any] = {}  # by the index of a stream, until the first packet that is heard
+    heard: set[int] = set()
+    for packet in packets:
+        if not packet.size or packet.stream.index in decoded:
+            yield packet
+            continue
+        stream = packet.stream
+        if packet.is_discard:
+            before[stream.index] = packet
+            continue
+        run_up = before.pop(stream.index, None)
+        is_first, needs_it = stream.index not in heard, stream.type == "audio"
+        if run_up and is_first and needs_it and not stream.codec_context.codec.lossless:
+            yield run_up
+        heard.add(stream.index)
+        yield packet
 
 
 class PartClock:

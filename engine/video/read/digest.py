@@ -13,6 +13,7 @@ from typing import Any
 from av.stream import Discard
 
 from engine.core.control import Control
+from engine.video.read.clock import without_hidden
 from engine.video.read.media_file import open_input, readable_packets, translated
 from engine.video.read.subtitles import ShownLengths, continues
 
@@ -63,7 +64,7 @@ def digest(
 
     A damaged file gives the packets before the damage. Not part of the payload: the 7 or 9 bytes of
     transport header that AAC has in some containers only, and the empty texts in the gaps of MP4's
-    subtitles.
+    subtitles, and the CRC-32 of TTA. Packets that an edit list hides do not count.
 
     Raises:
         InputError: The file cannot be read to its end, and must be.
@@ -90,7 +91,7 @@ def _read(
     if not timed:
         return found
     shown = {stream.index: ShownLengths() for stream in timed if stream.type == "subtitle"}
-    for packet in readable_packets(path, container, timed):
+    for packet in without_hidden(readable_packets(path, container, timed)):
         if control is not None:
             control.check()
         if packet.size:
@@ -108,8 +109,10 @@ def _read(
 
 
 def _payload(data: bytes, stream: Any) -> bytes:
-    """The packet without an ADTS header; nothing for an empty text."""
+    """The packet without an ADTS header, or its own CRC-32; nothing for an empty text."""
     codec = stream.codec_context.name if stream.codec_context is not None else ""
     if codec == "aac" and len(data) > 9 and data[0] == 0xFF and data[1] >> 4 == 0xF:
         return data[7 if data[1] & 1 else 9 :]
+    if codec == "tta":
+        return data[:-4]  # TRAP: the CRC-32 of data that ends with its CRC-32 is always the same
     return b"" if codec == "mov_text" and data == b"\0\0" else data

@@ -143,7 +143,7 @@ def timed_samples(
         for packet in readable_packets(media.path, container, [stream]):
             control.check()
             time = packet.pts if packet.pts is not None else packet.dts
-            if time is not None:
+            if time is not None and not packet.is_discard:
                 packet.pts = packet.dts = clock.moved(time)
             for seconds, frame in decoder.frames(packet):
                 samples = samples_of(frame)

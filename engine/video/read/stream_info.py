@@ -37,7 +37,8 @@ _WITH_ALPHA = {("vp8", "yuv420p"): "libvpx", ("vp9", "yuv420p"): "libvpx-vp9"}
 _ALWAYS_WITH_ALPHA = frozenset({"gif", "apng", "mjpeg"})
 _MOST_PIXELS = 100_000_000  # of an animation that are looked at for alpha
 
-_USUAL_SAMPLES = {"truehd": "s32", "mlp": "s32", "dts": "fltp"}
+# The widest usual ones; floats of WavPack are rare.
+_USUAL_SAMPLES = {"truehd": "s32", "mlp": "s32", "dts": "fltp", "wavpack": "s32p"}
 _ROUNDING = 0.005  # of a shape that is stated as a width and a height, px
 _COVER = Disposition.attached_pic | Disposition.timed_thumbnails
 

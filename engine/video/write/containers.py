@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 
 from engine.core.errors import ContainerMismatch
@@ -30,6 +31,8 @@ _SAMPLE_BITS = {
     **{"pcm_s16le": 16, "pcm_s24le": 24, "pcm_s32le": 32, "pcm_f32le": 32, "pcm_f64le": 64},
     "flac": 24,
 }
+# Lossless codecs whose packets last up to a second: a part has their samples, encoded again.
+LONG_PACKETS = frozenset({"alac", "flac", "tta", "wavpack"})
 NO_CHANNELS = "0 channels"  # layout of a track of which no packet was seen, and that has no header
 LOSSY_RATES = {"aac": 128_000, "opus": 96_000}  # bits/s of a channel, of codecs that lose something
 _MOST_ENCODED = 8  # channels that AAC, Opus and FLAC have names for
@@ -332,8 +335,8 @@ def bit_rate_of(plan: PassPlan, stream: StreamInfo) -> int:
     """Bits/s of a stream in the result, at most; 0 while unknown."""
     if plan.converted in LOSSY_RATES:
         return LOSSY_RATES[plan.converted] * stream.channels
-    samples = _SAMPLE_BITS.get(plan.converted, 0) * stream.sample_rate * stream.channels
-    return samples or stream.bit_rate
+    bits = 0 if plan.converted == plan.codec else _SAMPLE_BITS.get(plan.converted, 0)
+    return bits * stream.sample_rate * stream.channels or stream.bit_rate
 
 
 def names_channels(layout: str) -> bool:
@@ -346,18 +349,27 @@ def is_played_right(stream: StreamInfo) -> bool:
     return not names_channels(stream.layout) or stream.layout in PLAYED_AS
 
 
-def plan_streams(media: MediaInfo, container: str, sound: str = "auto") -> tuple[PassPlan, ...]:
+def plan_streams(
+    media: MediaInfo,
+    container: str,
+    sound: str = "auto",
+    part: tuple[Fraction | None, Fraction | None] = (None, None),
+) -> tuple[PassPlan, ...]:
     """Treatment of every stream but the video, in the order of the file.
 
     Args:
         media: The source.
         container: Container of the result.
         sound: Value of the setting `sound`.
+        part: Start and stop of the part of the source, s; None where it is not cut.
     """
     plans = []
     for stream in media.streams:
         why = refusal_of(container, stream, media)
         converted = conversion_of(container, stream, sound) if why is not None else ""
+        is_cut = part != (None, None) and stream.codec in LONG_PACKETS
+        if why is None and is_cut and stream.sample_format:
+            converted = stream.codec
         plans.append(
             PassPlan(
                 index=stream.index,

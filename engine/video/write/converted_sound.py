@@ -9,8 +9,9 @@ from typing import Any
 import av
 import numpy as np
 from av.container import OutputContainer
+from numpy.typing import NDArray
 
-from engine.video.read.sound import ROUNDED_S, SampleDecoder
+from engine.video.read.sound import ROUNDED_S, SampleDecoder, samples_of
 from engine.video.write.containers import LOSSY_RATES
 
 _ENCODERS = {"opus": "libopus"}  # of codecs whose encoder has another name
@@ -30,7 +31,8 @@ def converted_stream(output: OutputContainer, stream: Any, codec: str) -> Any:
     Args:
         output: To write.
         stream: Stream of the source.
-        codec: Codec that stores its samples, PCM or FLAC, or that encodes them: AAC or Opus.
+        codec: Codec that stores its samples, PCM or a lossless one, or that encodes them: AAC or
+            Opus.
     """
     decoder = SampleDecoder(stream)
     encoder = av.Codec(_ENCODERS.get(codec, codec), "w")
@@ -39,8 +41,8 @@ def converted_stream(output: OutputContainer, stream: Any, codec: str) -> Any:
         rate = _OPUS_RATE
     if layout not in _LAYOUTS.get(codec, (layout,)):
         layout = "5.1" if decoder.layout.nb_channels <= 6 else "7.1"
-    known = [form.name for form in encoder.audio_formats or ()]
-    samples = decoder.format if decoder.format in known else known[-1]
+    known = {form.packed.name: form.name for form in encoder.audio_formats or ()}
+    samples = known.get(decoder.format, [*known.values()][-1])
     new: Any = output.add_stream(encoder.name, rate=rate, layout=layout, format=samples)
     if codec in LOSSY_RATES:
         channels = new.codec_context.layout.nb_channels
@@ -82,19 +84,21 @@ class SoundConverter:
 
         Args:
             packet: Packet with times on the result's clock; None flushes decoder and encoder.
-            first: Frames that begin before it are left out, s; None for none.
-            end: Frames that begin at it or later are left out, s.
+            first: Time before which samples are left out, s; None for none.
+            end: Time from which on samples are left out, s; None for none.
         """
         for seconds, frame in self._decoder.frames(packet):
-            at = self._placed(seconds)
+            at, rate = self._placed(seconds), self._decoder.rate
             self._next = at + frame.samples
             if self._end is None:
                 at += round(sum(self._off) / 2)
-            moment = Fraction(at, self._decoder.rate)
-            if (first is None or moment >= first) and (end is None or moment < end):
-                self._next = at + frame.samples
-                yield from self._silence(at)
-                yield from self._encoded(frame, at)
+            after = at + frame.samples
+            start = at if first is None else max(at, round(first * rate))
+            stop = after if end is None else min(after, round(end * rate))
+            if start < stop:
+                self._next = after
+                yield from self._silence(start)
+                yield from self._encoded(samples_of(frame)[start - at : stop - at], start)
         if packet is None:
             yield from self._new.encode(None)
 
@@ -119,12 +123,14 @@ class SoundConverter:
         """Silence up to the next frame, where the container has no gaps."""
         while self._end is not None and self._end < end and not self._has_times:
             count = min(self._decoder.rate, end - self._end)
-            nothing = np.zeros((1, count * self._decoder.layout.nb_channels), self._type)
-            frame = av.AudioFrame.from_ndarray(nothing, self._decoder.format, self._decoder.layout)
-            frame.sample_rate = self._decoder.rate
-            yield from self._encoded(frame, self._end)
+            nothing = np.zeros((count, self._decoder.layout.nb_channels), self._type)
+            yield from self._encoded(nothing, self._end)
 
-    def _encoded(self, frame: av.AudioFrame, at: int) -> Iterator[Any]:
-        frame.pts, frame.time_base = at, Fraction(1, self._decoder.rate)
+    def _encoded(self, samples: NDArray[Any], at: int) -> Iterator[Any]:
+        """Packets of samples [n, channels] that begin at a sample of the result."""
+        decoder, packed = self._decoder, np.ascontiguousarray(samples).reshape(1, -1)
+        frame = av.AudioFrame.from_ndarray(packed, decoder.format, decoder.layout)
+        frame.sample_rate = decoder.rate
+        frame.pts, frame.time_base = at, Fraction(1, decoder.rate)
         self._end = at + frame.samples
         yield from self._new.encode(frame)

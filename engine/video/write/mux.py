@@ -22,7 +22,7 @@ from engine.video.read.media_file import open_input
 from engine.video.write.containers import CONTAINERS, PICTURES
 from engine.video.write.frame_messages import messages_of_frames, with_messages
 from engine.video.write.image_files import export_images
-from engine.video.write.passthrough import CopiedStreams, Nowhere, stream_metadata
+from engine.video.write.passthrough import CopiedStreams, stream_metadata
 from engine.video.write.segment_file import (
     SegmentFile,
     SegmentStream,
@@ -38,6 +38,7 @@ from engine.video.write.track_header import (
     states_aspect,
     write_facts,
 )
+from engine.video.write.trial_mux import Nowhere
 
 _OWN_CLOCK = frozenset({"mov", "matroska"})  # containers whose times count from their own start
 # Stated by the container itself.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import mimetypes
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -18,13 +17,12 @@ from typing import Any
 import av
 from av.container import InputContainer, OutputContainer
 from av.error import FFmpegError
-from av.format import Flags
 from av.stream import Discard
 
 from engine.core.messages import message
 from engine.protocol.media import MediaInfo
 from engine.protocol.plan import PassPlan, Plan
-from engine.video.read.clock import PartClock, StampCheck, film_jumps
+from engine.video.read.clock import PartClock, StampCheck, film_jumps, without_hidden
 from engine.video.read.media_file import open_input, readable_packets, stream_at
 from engine.video.read.sound import restarts
 from engine.video.read.stream_info import title_of
@@ -40,112 +38,7 @@ from engine.video.write.containers import CONTAINERS
 from engine.video.write.converted_sound import SoundConverter, converted_stream
 from engine.video.write.converted_text import TextConverter, text_stream
 from engine.video.write.segment_file import TimedPacket
-
-Refusal = (FFmpegError, ValueError)
-
-
-class Nowhere(io.RawIOBase):
-    """A file to write that keeps nothing but its position."""
-
-    def __init__(self) -> None:
-        self._at = self._end = 0
-
-    def writable(self) -> bool:
-        """It is."""
-        return True
-
-    def seekable(self) -> bool:
-        """It is."""
-        return True
-
-    def write(self, data: Any) -> int:
-        """Count the bytes."""
-        self._at += len(data)
-        self._end = max(self._end, self._at)
-        return len(data)
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move; from the end too."""
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._end}[whence]
-        return self._at
-
-    def tell(self) -> int:
-        """The position."""
-        return self._at
-
-
-def copied_stream(output: OutputContainer, stream: Any, time_base: Fraction | None) -> Any:
-    """Add a stream to a file, as it is in the source; a time base only where it is not its own."""
-    new: Any = output.add_stream_from_template(stream, opaque=True)
-    new.disposition = int(stream.disposition)
-    # TRAP: PyAV 18.1 raises an error for tags beyond ASCII, as those of sound and subtitles in M2TS
-    if codec_of(stream) == "mov_text" and stream.codec_context.codec_tag == "tx3g":
-        new.codec_tag = "tx3g"  # in MOV FFmpeg would take QuickTime's older text
-    if time_base is not None:
-        new.time_base = time_base
-    return new
-
-
-class TrialMux:
-    """A file of one stream that goes nowhere.
-
-    A muxer with one stream writes each packet at once, so a refusal is of that packet and of no
-    other. Memory: the index of such a file, about 100 bytes a packet.
-
-    Args:
-        add: Adds the stream to a file.
-        muxer: FFmpeg's name.
-        options: Options of the muxer.
-
-    Raises:
-        FFmpegError, ValueError: The muxer refuses the stream.
-    """
-
-    def __init__(
-        self, add: Callable[[OutputContainer], Any], muxer: str, options: Mapping[str, str]
-    ) -> None:
-        self._output = av.open(Nowhere(), "w", format=muxer, container_options=dict(options))
-        try:
-            self._stream = add(self._output)
-            self._output.start_encoding()
-        except Refusal:
-            self.close()
-            raise
-
-    @property
-    def time_base(self) -> Fraction:
-        """Time base that the muxer chose."""
-        return Fraction(self._stream.time_base)
-
-    @property
-    def least_step(self) -> int:
-        """Least rise of decoding times, in the time base."""
-        return 0 if Flags.ts_nonstrict in Flags(self._output.format.flags) else 1
-
-    def takes(self, packet: Any) -> bool:
-        """Whether the muxer writes a packet, with times in its time base, after those before it."""
-        packet.stream = self._stream
-        try:
-            self._output.mux_one(packet)
-        except av.error.MemoryError:
-            raise
-        except Refusal:
-            return False
-        return True
-
-    def finish(self) -> None:
-        """Complete the file.
-
-        Raises:
-            FFmpegError, ValueError: The muxer refuses the stream as a whole.
-        """
-        self._output.close()
-
-    def close(self) -> None:
-        """End the trial, whatever came of it."""
-        with suppress(*Refusal):
-            self._output.close()
-
+from engine.video.write.trial_mux import Refusal, TrialMux
 
 logger = logging.getLogger(__name__)
 
@@ -159,6 +52,18 @@ _STATISTICS = re.compile(
     r"^(bps|number_of_frames|number_of_bytes|duration|_statistics_\w+)(-\w+)?$"
 )
 _COVER_SUFFIX = {"mjpeg": ".jpg", "png": ".png", "bmp": ".bmp", "gif": ".gif", "webp": ".webp"}
+
+
+def copied_stream(output: OutputContainer, stream: Any, time_base: Fraction | None) -> Any:
+    """Add a stream to a file, as it is in the source; a time base only where it is not its own."""
+    new: Any = output.add_stream_from_template(stream, opaque=True)
+    new.disposition = int(stream.disposition)
+    # TRAP: PyAV 18.1 raises an error for tags beyond ASCII, as those of sound and subtitles in M2TS
+    if codec_of(stream) == "mov_text" and stream.codec_context.codec_tag == "tx3g":
+        new.codec_tag = "tx3g"  # in MOV FFmpeg would take QuickTime's older text
+    if time_base is not None:
+        new.time_base = time_base
+    return new
 
 
 def stream_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
@@ -311,12 +216,14 @@ class CopiedStreams:
         if restart and not jumps:  # what others give depends on all that was before
             self._seek(source, [index for index, one in copied.items() if one.type == "subtitle"])
         asked = 0.0  # when texts were last asked for what has begun
-        for packet in readable_packets(self._media.path, source, [*copied.values()]):
+        packets = readable_packets(self._media.path, source, [*copied.values()])
+        for packet in without_hidden(packets, self._converters):
             if packet.pts is None and packet.dts is None and not packet.size:
                 continue  # the end of a stream
             index = packet.stream.index
             clock = clocks[index]
-            clock.set_times(packet)
+            if not (packet.is_discard and index in self._converters):
+                clock.set_times(packet)
             if self._end is not None and clock.seconds > float(self._end) + _SLACK:
                 break
             if clock.seconds >= 0:
@@ -458,6 +365,7 @@ class StreamClock:
         self._moved = round(shift / parts.base)
         self._trial = trial
         self._next = 0  # of the source, for a packet without a time
+        self._before: int | None = None  # decoding time of the packet before, of the source
         self.last: int | None = None  # decoding time of the packet written last
         self.seconds = 0.0  # decoding time of the packet last placed
 
@@ -469,6 +377,9 @@ class StreamClock:
         pts, dts = dts if pts is None else pts, pts if dts is None else dts
         move = self._parts.moved(dts) - dts - self._moved
         packet.pts, packet.dts = pts + move, dts + move
+        if packet.stream.type == "audio" and not packet.duration and self._before is not None:
+            packet.duration = max(0, dts - self._before)  # without one MP4 would hide the last
+        self._before = dts
         self._next = pts + (packet.duration or 0)
         self.seconds = float(packet.dts * self._base)
 

@@ -12,7 +12,7 @@ from engine.models.lite.plan import treatment_of
 from engine.planner.plan_job import Request, plan_job
 from engine.planner.rates import Rates
 from engine.planner.target import default_output, pictures_target, stored_target
-from engine.protocol.media import Change, Findings, HdrMetadata, Statement
+from engine.protocol.media import Change, Findings, HdrMetadata, Statement, StreamInfo
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from tests.helpers.plans import a_budget, a_media
@@ -126,8 +126,12 @@ def test_a_source_that_is_cut_short_is_refused_unless_allowed():
 
 
 def test_trimming_counts_only_what_is_done():
-    plan = planned(start="2", stop="0:00:04.5")
+    sound = StreamInfo(index=1, kind="audio", codec="flac", sample_format="s16")
+    media = replace(a_media(), path=Path("a.mkv"), container="matroska", streams=(sound,))
+    plan = planned(media=media, start="2", stop="0:00:04.5")
     assert (plan.start, plan.stop, plan.frames) == (Fraction(2), Fraction(9, 2), 63)
+    stored = [planned(media=media, **part).streams[0].converted for part in ({}, {"stop": "2"})]
+    assert stored == ["", "flac"]
 
 
 def test_a_picture_that_is_turned_in_pixels_has_its_seen_size():

@@ -201,6 +201,41 @@ def test_sound_of_a_part_is_the_same_where_reading_does_not_begin_at_the_beginni
     assert (exact, noisy) == (["dts"], ["dts", "aac"])
 
 
+@pytest.mark.parametrize("codec", ["alac", "tta", extended("flac"), extended("wavpack")])
+def test_a_part_of_long_packets_has_its_own_samples(tmp_path: Path, codec: str) -> None:
+    """Those of TTA last a second: a part would begin with silence, or last longer."""
+    source, output = make_film(tmp_path / "a.mkv", codec), tmp_path / "part.mkv"
+    media, plan = job(source, output, start=Fraction(1, 5), stop=Fraction(3, 5))
+    report = verify(media, output, plan=plan)
+    assert report.passed, problems(report)
+    (content,) = (check for check in report.checks if check.code == "stream-content")
+    assert "equal in every sample" in str(content.message)
+    assert np.array_equal(samples(output), samples(source)[9600:28_800])
+
+
+def test_other_sound_in_tta_is_seen(tmp_path: Path) -> None:
+    """The CRC-32 of a packet that ends with its own is always the same."""
+    source, result = (tmp_path / name for name in ("a.mkv", "b.mkv"))
+    make_film(result, "tta", made=lambda *how: [lowered(frame) for frame in noise(*how)])
+    report = verify(probe(make_film(source, "tta")), result)
+    assert [*problems(report)] == ["stream-content"]
+
+
+def lowered(frame: av.AudioFrame) -> av.AudioFrame:
+    """A frame whose samples have one bit less."""
+    new = av.AudioFrame.from_ndarray(frame.to_ndarray() >> 1, frame.format.name, frame.layout)
+    new.sample_rate, new.pts, new.time_base = frame.sample_rate, frame.pts, frame.time_base
+    return new
+
+
+def test_the_last_packet_is_heard_though_its_length_is_not_stated(tmp_path: Path) -> None:
+    """MKV states none of it, and FFmpeg's MP4 would end before it."""
+    source, output = make_film(tmp_path / "a.mkv", "alac"), tmp_path / "out.mp4"
+    media, plan = job(source, output)
+    assert problems(verify(media, output, plan=plan)) == {}
+    assert np.array_equal(samples(output), samples(source))
+
+
 def test_silence_fills_what_the_times_leave_out_where_there_are_no_gaps(tmp_path: Path) -> None:
     source = make_film(tmp_path / "a.m2ts", "pcm_bluray", gap=0.3)
     lengths = {}
@@ -265,9 +300,10 @@ def test_a_track_that_begins_late_is_converted_though_its_header_states_no_sampl
 ) -> None:
     source, output = tmp_path / "a.mkv", tmp_path / "out.mp4"
     film = "-f lavfi -t 40 -i color=s=96x64:r=2 -itsoffset 35 -f lavfi -t 1 -i sine=r=48000"
-    ffmpeg(*film.split(), *["-c:v", "mpeg4", "-c:a", "truehd", "-strict", "-2", "-ac", "2"], source)
+    tracks = "-map 0 -map 1 -map 1 -c:v mpeg4 -c:a truehd -c:a:1 wavpack -strict -2 -ac 2"
+    ffmpeg(*film.split(), *tracks.split(), source)
     media, plan = job(source, output)
-    assert [stream.converted for stream in plan.streams] == ["pcm_s24le"]
+    assert [stream.converted for stream in plan.streams] == ["pcm_s24le", "pcm_s32le"]
     report = verify(media, output, plan=plan)
     assert "stream-content" not in problems(report)
     assert np.array_equal(samples(output), samples(source))

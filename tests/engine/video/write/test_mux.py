@@ -17,12 +17,14 @@ from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from engine.verification.verify import verify
 from engine.video.read.probe import probe
+from engine.video.write import passthrough
 from engine.video.write.mux import shifted_chapters, tried
 from engine.video.write.segment_file import SegmentFile
-from tests.helpers.clips import copied, make_clip, make_cover, make_picture
+from tests.helpers.clips import copied, make_clip, make_cover, make_picture, with_edits
 from tests.helpers.program import ROOT
 from tests.helpers.results import (
     Ffprobed,
+    faults,
     make_identity,
     mux_all,
     needs_ffprobe,
@@ -144,6 +146,27 @@ def test_sound_that_starts_before_the_picture_stays_in_step(tmp_path: Path) -> N
         result = Ffprobed(identity(source, name))
         assert result.frame_times == times
         assert_same_packets(known, result, "audio", within=within)
+
+
+def test_sound_that_an_edit_list_hides_is_not_in_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FFmpeg reads a second of it before each edit: it would be heard, and all after it be late."""
+    edits = (0.4, 0.24), (0.4, 0.76)  # from the middle of a packet
+    aac, opus = ("aac", -0.027), ("libopus", 0.0)  # a packet of AAC is decoded with that before it
+    for name, (codec, first) in {"a.mov": opus, "a.mp4": aac, "a.mkv": aac}.items():
+        whole = make_clip(tmp_path / f"{codec}.mp4", frames=30, audio_tracks=1, audio_codec=codec)
+        source, output = with_edits(whole, tmp_path / "cut.mp4", *edits), tmp_path / name
+        media, plan, segments = job(source, output)
+        mux_all(media, plan, segments, output)
+        assert faults(media, output, plan) == {}
+        times = [time for time, _ in Ffprobed(output).packets("audio")]
+        assert times[0] == pytest.approx(first, abs=0.001)
+        assert times == sorted(times)
+        assert times[-1] < 0.8
+    monkeypatch.setattr(passthrough, "without_hidden", lambda packets, decoded: packets)
+    mux_all(media, plan, segments, output)
+    assert "stream-content" in faults(media, output, plan)
 
 
 def test_a_transport_stream_is_moved_to_0_as_a_whole(tmp_path: Path) -> None:
