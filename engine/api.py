@@ -62,6 +62,7 @@ __all__ = [
     "played_sound",
     "pretended",
     "probe",
+    "results_among",
     "source_stem",
     "start_update",
     "unfinished",
@@ -371,6 +372,11 @@ def job_folders() -> tuple[Path, ...]:
 def made_results() -> frozenset[str]:
     """The `core.file_access.content_mark` of each result that Upreel has made for this user."""
     return made_results_record.marks()
+
+
+def results_among(candidates: Iterable[Path]) -> frozenset[Path]:
+    """Files and folders of images that Upreel has made for this user."""
+    return made_results_record.among(candidates)
 
 
 def unfinished(jobs_folder: Path | None = None) -> tuple[UnfinishedJob, ...]:

@@ -96,7 +96,9 @@ class QueueController(QObject):
 
     def add_paths(self, paths: Sequence[Path]) -> None:
         """Add files, and the videos of folders; folders are looked through in another thread."""
-        self._finder.look_through(paths)
+        rows = self._queue.rows
+        ahead = [row.source for row in rows if row.state.can_change or row.state.is_active]
+        self._finder.look_through(paths, ahead)
 
     def _add_found(self, found: FoundFiles) -> None:
         self.add_files(found.files)
