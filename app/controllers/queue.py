@@ -152,27 +152,36 @@ class QueueController(QObject):
         return job_id
 
     def continue_left_over(
-        self, jobs: Sequence[UnfinishedJob], *, starts_at_once: bool = True
+        self,
+        jobs: Sequence[UnfinishedJob],
+        *,
+        instead_of: Sequence[str] = (),
+        starts_at_once: bool = True,
     ) -> None:
         """Put jobs of an earlier run before those that wait: they were begun before them.
 
         Args:
             jobs: Jobs that the earlier run has left.
+            instead_of: Waiting jobs that they replace.
             starts_at_once: Whether they go on as soon as they were read.
         """
         with self._queue.together():
+            for job_id in instead_of:  # first: they may have planned for the same result
+                self._start_when_queued.discard(job_id)
+                self._queue.forget(job_id)
+            self._delete(instead_of)
             for place, job in enumerate(jobs):
                 if starts_at_once:
                     self._start_when_queued.add(job.job_id)
-                row = JobRow(job_id=job.job_id, source=job.source, output=job.output)
-                self._queue.insert(row, place)
+                self._queue.insert(_row_of(job), place)
                 self.send(commands.AdoptJob(job_id=job.job_id, position=place))
         self.files_added.emit()
 
     def discard_left_over(self, jobs: Sequence[UnfinishedJob], offer: Callable[[], None]) -> None:
         """Leave jobs of an earlier run; `removals` can `offer` them again, or delete them."""
         job_ids = [job.job_id for job in jobs]
-        removal = Removal(count=len(jobs), restore=offer, drop=lambda: self._delete(job_ids))
+        rows = tuple(map(_row_of, jobs))
+        removal = Removal(rows=rows, restore=offer, drop=lambda: self._delete(job_ids))
         self.removals.add(removal)
 
     # Changing
@@ -251,7 +260,6 @@ class QueueController(QObject):
         self.removals.add(
             Removal(
                 rows=tuple(row for _, row in places),
-                count=len(places),
                 restore=lambda: self._put_back(places),
                 drop=lambda: self._delete([row.job_id for row in removed]),
             )
@@ -428,3 +436,9 @@ class QueueController(QObject):
             self._run_queue(False)
             if not isinstance(event, events.PlanChosen | events.PlanFailed):
                 self.queue_ended.emit()
+
+
+def _row_of(job: UnfinishedJob) -> JobRow:
+    return JobRow(
+        job_id=job.job_id, source=job.source, settings=job.settings, output=job.chosen_output
+    )
