@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -173,9 +174,13 @@ class QueueController(QObject):
             for place, job in enumerate(jobs):
                 if starts_at_once:
                     self._start_when_queued.add(job.job_id)
-                self._queue.insert(_row_of(job), place)
-                self.send(commands.AdoptJob(job_id=job.job_id, position=place))
+                self._adopt(_row_of(job), place)
         self.files_added.emit()
+
+    def _adopt(self, row: JobRow, place: int) -> None:
+        self._queue.insert(row, place)
+        position = self._engine_position(row.job_id)
+        self.send(commands.AdoptJob(job_id=row.job_id, position=position))
 
     def discard_left_over(self, jobs: Sequence[UnfinishedJob], offer: Callable[[], None]) -> None:
         """Leave jobs of an earlier run; `removals` can `offer` them again, or delete them."""
@@ -299,7 +304,12 @@ class QueueController(QObject):
         row = self._queue.find(job_id)
         if row is None:
             return
-        if row.state is JobState.REJECTED:
+        if row.awaits_adoption:
+            place = self._queue.position(job_id)
+            with self._queue.together():
+                self._queue.forget(job_id)
+                self._adopt(replace(row, state=JobState.READING, error=None), place)
+        elif row.state is JobState.REJECTED:
             self._queue.forget(job_id)
             settings = with_latents_of(row.settings, self.settings)
             self.add_file(row.source, settings=settings, output=row.output)
@@ -440,5 +450,9 @@ class QueueController(QObject):
 
 def _row_of(job: UnfinishedJob) -> JobRow:
     return JobRow(
-        job_id=job.job_id, source=job.source, settings=job.settings, output=job.chosen_output
+        job_id=job.job_id,
+        source=job.source,
+        settings=job.settings,
+        output=job.chosen_output,
+        is_left_over=True,
     )

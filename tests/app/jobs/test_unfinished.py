@@ -7,8 +7,8 @@ import pytest
 
 from app.theme import tokens
 from engine.api import UnfinishedJob
-from engine.core.errors import CheckpointMismatch
-from engine.protocol import commands
+from engine.core.errors import CheckpointMismatch, SourceMissing
+from engine.protocol import commands, events
 from engine.settings.schema import JobSettings
 from tests.app.conftest import texts
 
@@ -160,3 +160,21 @@ def test_two_unfinished_jobs_of_a_video_continue_in_place_of_the_new_one(bench, 
     assert [row.job_id for row in bench.program.queue.rows] == ["first", "second"]
     assert len(bench.asked(commands.RemoveJob)) == 1
     assert not bench.find("unfinishedBanner").isVisible()
+
+
+@pytest.mark.parametrize("error", [SourceMissing("since-start", name="old.mp4"), CHANGED])
+def test_a_film_whose_drive_is_back_goes_on_and_a_changed_one_begins_again(bench, error):
+    bench.program.left_over.offer(begun("old.mp4"))
+    bench.press("continueUnfinished")
+    info = error if error is CHANGED else error.info()
+    bench.emit(events.JobRejected(job_id="old.mp4", source="old.mp4", error=info))
+    bench.select("old.mp4")
+    bench.do("retry")
+    adopted = [command.job_id for command in bench.asked(commands.AdoptJob)]
+    assert len(bench.program.queue.rows) == 1
+    if error is CHANGED:
+        assert adopted == ["old.mp4"]
+        assert len(bench.asked(commands.AddJob)) == 1
+    else:
+        assert adopted == ["old.mp4", "old.mp4"]
+        assert not bench.asked(commands.AddJob)
