@@ -29,6 +29,7 @@ from app.controllers.job_display import (
     TrayController,
 )
 from app.controllers.latents import LatentsController
+from app.controllers.left_over import LeftOverController
 from app.controllers.machines import MachinesController
 from app.controllers.models import ModelsController
 from app.controllers.queue import QueueController
@@ -173,8 +174,7 @@ class Program(QObject):
         self.session = SessionController(
             self.window, self.controller, self.queue, self.settings, self.ui_state
         )
-        self._left_over: tuple[UnfinishedJob, ...] = ()  # what the banner asks about
-        self._others: tuple[UnfinishedJob, ...] = ()  # after that
+        self.left_over = LeftOverController(self.window, self.controller, self.queue)
         self._connect()
         self.window.top.show_language(self.languages.current)
 
@@ -249,15 +249,7 @@ class Program(QObject):
             else:
                 self.controller.start()
             begun = tuple(job for job in begun if job not in able)
-        self.offer_left_over(begun)
-
-    def offer_left_over(self, jobs: tuple[UnfinishedJob, ...]) -> None:
-        """Show jobs of an earlier run: those that can go on, later those that cannot."""
-        able = tuple(job for job in jobs if job.problem is None)
-        unable = tuple(job for job in jobs if job.problem is not None)
-        self._left_over, self._others = (able, unable) if able else (unable, ())
-        self.window.queue_column.offer_unfinished(self._left_over)
-        self.window.decision.offer_unfinished(bool(able))
+        self.left_over.offer(begun)
 
     def add_sample(self) -> None:
         """Queue the sample clip and start it: a demonstration, with Lite, which is always there."""
@@ -274,8 +266,6 @@ class Program(QObject):
         window.top.theme_requested.connect(self.use_theme)
         window.sample_requested.connect(self.add_sample)
         window.preview.playback.trim_chosen.connect(window.choices.choose)
-        window.queue_column.continue_requested.connect(self._continue)
-        window.queue_column.discard_requested.connect(self._discard)
         window.queue_column.view.selected.connect(self._show_stage)
         self.queue.queue_changed.connect(self._show_stage)
         self.bridge.subscribe(events.DevicesListed, window.choices.show_devices)
@@ -294,15 +284,6 @@ class Program(QObject):
         row = self.queue.active or self.window.selected
         is_ahead = row is not None and (row.state.is_active or row.state.can_change)
         self.telemetry.show_plan(row.current_plan if row is not None and is_ahead else None)
-
-    def _continue(self) -> None:
-        self.controller.continue_left_over(self._left_over)
-        self.offer_left_over(self._others)
-
-    def _discard(self) -> None:
-        jobs, others = self._left_over, self._others
-        self.controller.discard_left_over(jobs, lambda: self.offer_left_over((*jobs, *others)))
-        self.offer_left_over(self._others)
 
 
 def run(argv: Sequence[str]) -> int:

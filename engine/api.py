@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from engine.jobs import made_results as made_results_record
 from engine.jobs.checkpoint import Checkpoint
 from engine.jobs.engine_thread import EngineThread
 from engine.jobs.job_store import JobStore
-from engine.jobs.stored_run import find_begun
+from engine.jobs.stored_run import continues, find_begun
 from engine.pipeline.prepare import (
     Machine,
     exact_rate,
@@ -50,10 +50,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Engine",
     "UnfinishedJob",
+    "begun_jobs",
     "commands_for",
     "doctor",
     "encode_latents",
     "findings",
+    "has_jobs",
     "is_signed",
     "job_folders",
     "made_results",
@@ -62,6 +64,7 @@ __all__ = [
     "played_sound",
     "pretended",
     "probe",
+    "results_among",
     "source_stem",
     "start_update",
     "unfinished",
@@ -135,6 +138,8 @@ class UnfinishedJob:
     job_id: str
     source: Path
     output: Path
+    settings: JobSettings = field(default_factory=JobSettings)
+    chosen_output: Path | None = None  # by the user, a file or a folder; None: next to the source
     frames_done: int = 0
     frames_total: int = 0
     # Why it can only fail again; None where it can go on. Where its record cannot be read, `source`
@@ -373,6 +378,33 @@ def made_results() -> frozenset[str]:
     return made_results_record.marks()
 
 
+def results_among(candidates: Iterable[Path]) -> frozenset[Path]:
+    """Files and folders of images that Upreel has made for this user."""
+    return made_results_record.among(candidates)
+
+
+def has_jobs(jobs_folder: Path | None = None) -> bool:
+    """Whether any job has begun and is not finished; reads no file."""
+    return bool(JobStore(jobs_folder or default_jobs_folder()).ids())
+
+
+def begun_jobs(
+    sources: Sequence[Path], jobs_folder: Path | None = None
+) -> tuple[UnfinishedJob, ...]:
+    """Unfinished jobs of sources that can go on and have finished frames, whatever their settings.
+
+    Args:
+        sources: Files, or folders of numbered images.
+        jobs_folder: Folder with the folders of jobs; None for the one of this user.
+    """
+    stored = JobStore(jobs_folder or default_jobs_folder()).readable()
+    ids = {job.id for job in stored if any(continues(job, source) for source in sources)}
+    found = unfinished(jobs_folder) if ids else ()
+    return tuple(
+        job for job in found if job.job_id in ids and job.frames_done and job.problem is None
+    )
+
+
 def unfinished(jobs_folder: Path | None = None) -> tuple[UnfinishedJob, ...]:
     """Jobs of earlier runs, also those whose record cannot be read; none of a running program."""
     store = JobStore(jobs_folder or default_jobs_folder())
@@ -394,6 +426,8 @@ def unfinished(jobs_folder: Path | None = None) -> tuple[UnfinishedJob, ...]:
                 job_id=job_id,
                 source=stored.media.path,
                 output=stored.plan.output,
+                settings=stored.settings,
+                chosen_output=stored.output,
                 frames_done=done,
                 frames_total=max(done, stored.plan.frames),
                 problem=store.failure(job_id),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,7 +97,9 @@ class QueueController(QObject):
 
     def add_paths(self, paths: Sequence[Path]) -> None:
         """Add files, and the videos of folders; folders are looked through in another thread."""
-        self._finder.look_through(paths)
+        rows = self._queue.rows
+        ahead = [row.source for row in rows if row.state.can_change or row.state.is_active]
+        self._finder.look_through(paths, ahead)
 
     def _add_found(self, found: FoundFiles) -> None:
         self.add_files(found.files)
@@ -150,27 +153,40 @@ class QueueController(QObject):
         return job_id
 
     def continue_left_over(
-        self, jobs: Sequence[UnfinishedJob], *, starts_at_once: bool = True
+        self,
+        jobs: Sequence[UnfinishedJob],
+        *,
+        instead_of: Sequence[str] = (),
+        starts_at_once: bool = True,
     ) -> None:
         """Put jobs of an earlier run before those that wait: they were begun before them.
 
         Args:
             jobs: Jobs that the earlier run has left.
+            instead_of: Waiting jobs that they replace.
             starts_at_once: Whether they go on as soon as they were read.
         """
         with self._queue.together():
+            for job_id in instead_of:  # first: they may have planned for the same result
+                self._start_when_queued.discard(job_id)
+                self._queue.forget(job_id)
+            self._delete(instead_of)
             for place, job in enumerate(jobs):
                 if starts_at_once:
                     self._start_when_queued.add(job.job_id)
-                row = JobRow(job_id=job.job_id, source=job.source, output=job.output)
-                self._queue.insert(row, place)
-                self.send(commands.AdoptJob(job_id=job.job_id, position=place))
+                self._adopt(_row_of(job), place)
         self.files_added.emit()
+
+    def _adopt(self, row: JobRow, place: int) -> None:
+        self._queue.insert(row, place)
+        position = self._engine_position(row.job_id)
+        self.send(commands.AdoptJob(job_id=row.job_id, position=position))
 
     def discard_left_over(self, jobs: Sequence[UnfinishedJob], offer: Callable[[], None]) -> None:
         """Leave jobs of an earlier run; `removals` can `offer` them again, or delete them."""
         job_ids = [job.job_id for job in jobs]
-        removal = Removal(count=len(jobs), restore=offer, drop=lambda: self._delete(job_ids))
+        rows = tuple(map(_row_of, jobs))
+        removal = Removal(rows=rows, restore=offer, drop=lambda: self._delete(job_ids))
         self.removals.add(removal)
 
     # Changing
@@ -249,7 +265,6 @@ class QueueController(QObject):
         self.removals.add(
             Removal(
                 rows=tuple(row for _, row in places),
-                count=len(places),
                 restore=lambda: self._put_back(places),
                 drop=lambda: self._delete([row.job_id for row in removed]),
             )
@@ -289,7 +304,12 @@ class QueueController(QObject):
         row = self._queue.find(job_id)
         if row is None:
             return
-        if row.state is JobState.REJECTED:
+        if row.awaits_adoption:
+            place = self._queue.position(job_id)
+            with self._queue.together():
+                self._queue.forget(job_id)
+                self._adopt(replace(row, state=JobState.READING, error=None), place)
+        elif row.state is JobState.REJECTED:
             self._queue.forget(job_id)
             settings = with_latents_of(row.settings, self.settings)
             self.add_file(row.source, settings=settings, output=row.output)
@@ -426,3 +446,13 @@ class QueueController(QObject):
             self._run_queue(False)
             if not isinstance(event, events.PlanChosen | events.PlanFailed):
                 self.queue_ended.emit()
+
+
+def _row_of(job: UnfinishedJob) -> JobRow:
+    return JobRow(
+        job_id=job.job_id,
+        source=job.source,
+        settings=job.settings,
+        output=job.chosen_output,
+        is_left_over=True,
+    )

@@ -62,15 +62,20 @@ class FoundFiles:
             self.skipped.setdefault(reason, []).extend(files)
 
 
-def media_files(paths: Sequence[Path]) -> FoundFiles:
+def media_files(paths: Sequence[Path], queued: Collection[Path] = ()) -> FoundFiles:
     """Files as they are (the engine judges them), and of folders what looks like videos.
 
-    A folder that holds only numbered pictures is one video: the folder itself.
+    A folder that holds only numbered pictures is one video: the folder itself. Results next to
+    their sources are left out, those of a folder without sources are taken.
+
+    Args:
+        paths: Files and folders.
+        queued: Sources that wait or run, which a folder does not add again.
     """
     found = FoundFiles()
     for path in paths:
         if path.is_dir():
-            _look_through(path, found)
+            _look_through(path, found, queued)
         else:
             found.files.append(path)
     found.files = list(dict.fromkeys(found.files))
@@ -79,6 +84,8 @@ def media_files(paths: Sequence[Path]) -> FoundFiles:
 
 NO_MEDIA = mark("not a video or image: {count}")
 PICTURES = mark("images in a folder of videos: {count}")
+RESULTS = mark("results of Upreel: {count}")
+QUEUED = mark("already in the queue: {count}")
 TOO_MANY = mark("more than {most} in one folder: {count}")
 
 
@@ -146,7 +153,9 @@ def _is_in_sight(name: str) -> bool:
     return not name.startswith((".", "~$")) and name.upper() != "$RECYCLE.BIN"
 
 
-def _look_through(folder: Path, found: FoundFiles) -> None:
+def _look_through(folder: Path, found: FoundFiles, queued: Collection[Path]) -> None:
+    from engine import api  # loaded by then
+
     videos: list[Path] = []
     pictures: list[Path] = []
     for where, here in _walk(folder):
@@ -158,11 +167,19 @@ def _look_through(folder: Path, found: FoundFiles) -> None:
         found.skip(NO_MEDIA, [path for path in here if path not in known])
         if len(videos) + len(pictures) > MOST_FILES:
             break
-    media = videos or pictures
+    made = api.results_among((*videos, *pictures))
+    results = [path for path in (*videos, *pictures) if path in made]
+    videos = [path for path in videos if path not in made]
+    pictures = [path for path in pictures if path not in made]
+    if videos or pictures:
+        found.skip(RESULTS, results)
+        found.skip(PICTURES, pictures if videos else [])
+    sources = videos or pictures or results
+    found.skip(QUEUED, [path for path in sources if path in queued])
+    media = [path for path in sources if path not in queued]
     found.files += media[:MOST_FILES]
     found.skip(TOO_MANY, media[MOST_FILES:])
-    found.skip(PICTURES, pictures if videos else [])
-    if not media:
+    if not sources:
         found.empty.append(folder)
 
 
@@ -177,21 +194,29 @@ class FileFinder(QObject):
 
     found = Signal(object)  # FoundFiles
 
-    def look_through(self, paths: Sequence[Path]) -> None:
-        """Begin; `found` follows, at once when there is no folder among the paths."""
+    def look_through(self, paths: Sequence[Path], queued: Collection[Path] = ()) -> None:
+        """Begin; `found` follows, at once when there is no folder among the paths.
+
+        Args:
+            paths: Files and folders.
+            queued: Sources that a folder does not add again.
+        """
         if not any(path.is_dir() for path in paths):
             self.found.emit(media_files(paths))
             return
-        QThreadPool.globalInstance().start(_Search(self, tuple(paths)))
+        QThreadPool.globalInstance().start(_Search(self, tuple(paths), frozenset(queued)))
 
 
 class _Search(QRunnable):
-    def __init__(self, finder: FileFinder, paths: tuple[Path, ...]) -> None:
+    def __init__(
+        self, finder: FileFinder, paths: tuple[Path, ...], queued: frozenset[Path]
+    ) -> None:
         super().__init__()
-        self._finder, self._paths = finder, paths
+        self._finder, self._paths, self._queued = finder, paths, queued
 
     def run(self) -> None:
-        self._finder.found.emit(media_files(self._paths))  # queued: Qt changes the thread
+        found = media_files(self._paths, self._queued)
+        self._finder.found.emit(found)  # Qt brings it to the window's thread
 
 
 class Intake(QObject):

@@ -126,13 +126,14 @@ class QueueColumn(QWidget):
         super().resizeEvent(event)
         self._fit_below()
 
-    def offer_unfinished(self, jobs: Sequence[UnfinishedJob]) -> None:
+    def offer_unfinished(self, jobs: Sequence[UnfinishedJob], *, is_again: bool = False) -> None:
         """Ask what shall become of videos of an earlier run; none takes the question away.
 
         Args:
             jobs: All of them can go on, or none can.
+            is_again: Whether the user has added them again.
         """
-        self._banner.show_films(jobs)
+        self._banner.show_films(jobs, is_again=is_again)
         self._banner.setVisible(bool(jobs))
         if jobs:
             self.answer_requested.emit()
@@ -311,7 +312,7 @@ class UndoLine(QFrame):
         if last is None:
             return
         one = last.rows[0] if len(last.rows) == 1 else None
-        name = one.name if one is not None else tr("{count} videos", count=last.count)
+        name = one.name if one is not None else tr("{count} videos", count=len(last.rows))
         self._text.setText(tr("Removed: {name}", name=name))
         held = labels.held(one) if one is not None else ""
         self._held.setText(held)
@@ -377,12 +378,14 @@ class UnfinishedBanner(QFrame):
         super().__init__(parent)
         named(self, "unfinishedBanner", "notice")
         self._jobs: Sequence[UnfinishedJob] = ()
+        self._is_again = False
+        self._title = label(kind="title", wraps=True)
         self._films = elided(mode=Qt.TextElideMode.ElideMiddle)
         self._text = label(kind="secondary", wraps=True)
         self._yes = button("Continue", "continueUnfinished", on=self.accepted)
-        self._no = button("Discard", "discardUnfinished", "quiet", on=self.declined)
+        self._no = button(name="discardUnfinished", kind="quiet", on=self.declined)
         column(
-            label("Unfinished from last time", "title"),
+            self._title,
             self._films,
             self._text,
             row(self._yes, self._no, STRETCH),
@@ -390,11 +393,11 @@ class UnfinishedBanner(QFrame):
             margins=(12, 10),
             on=self,
         )
-        bind(self, lambda: self.show_films(self._jobs))
+        bind(self, lambda: self.show_films(self._jobs, is_again=self._is_again))
 
-    def show_films(self, jobs: Sequence[UnfinishedJob]) -> None:
-        """Ask about these videos."""
-        self._jobs = jobs
+    def show_films(self, jobs: Sequence[UnfinishedJob], *, is_again: bool) -> None:
+        """Ask about these videos, which the user may have added again."""
+        self._jobs, self._is_again = jobs, is_again
         names = [one_line(job.source.name) for job in jobs]
         problems = dict.fromkeys(text(job.problem) for job in jobs if job.problem is not None)
         more = len(names) - 1
@@ -402,12 +405,32 @@ class UnfinishedBanner(QFrame):
         several = tr("{name} and {count} more", name=first, count=more)
         self._films.setText(several if more > 0 else first)
         set_tip(self._films, "\n".join(names))
-        one = tr("It continues after its last finished part.")
-        goes_on = tr("They continue after their last finished parts.") if more > 0 else one
+        title, goes_on = self._again() if is_again else self._from_last_time()
+        self._title.setText(title)
         self._text.setText("\n".join(problems) or goes_on)
+        self._no.setText(tr("Begin again") if is_again else tr("Discard"))
         self._yes.setVisible(not problems)
         for answer in (self._yes, self._no):
             answer.setAccessibleDescription(self._films.whole)
+
+    def _from_last_time(self) -> tuple[str, str]:
+        """Title, and what Continue does."""
+        title = tr("Unfinished from last time")
+        if len(self._jobs) > 1:
+            return title, tr("They continue after their last finished parts.")
+        return title, tr("It continues after its last finished part.")
+
+    def _again(self) -> tuple[str, str]:
+        """Title and what Continue does, where the videos wait in the queue with other settings."""
+        done = sum(job.frames_done for job in self._jobs)
+        percent = 100 * done // sum(job.frames_total for job in self._jobs)
+        if len(self._jobs) > 1:
+            return tr("These videos have unfinished jobs"), tr(
+                "{percent} % done. They continue with their own settings.", percent=percent
+            )
+        return tr("This video has an unfinished job"), tr(
+            "{percent} % done. It continues with its own settings.", percent=percent
+        )
 
 
 _COUNTS = {

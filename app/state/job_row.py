@@ -82,6 +82,7 @@ class JobRow:
     error: ErrorInfo | None = None
     lost: ErrorInfo | None = None  # why its finished result cannot be looked at any more
     is_watched: bool = False  # it came from the watched folder
+    is_left_over: bool = False  # an earlier run of the program began it
     is_accepted: bool = False  # the user keeps its result as it is
     is_downloading: bool = False  # its missing files are being downloaded
     warnings: tuple[Notice, ...] = ()
@@ -141,6 +142,12 @@ class JobRow:
         if self.state is not JobState.REJECTED or self.error is None:
             return False
         return self.error.code in (SourceMissing.code, SourceUnreadable.code)
+
+    @property
+    def awaits_adoption(self) -> bool:
+        """True where an unfinished job was refused that can go on another time."""
+        is_over = self.error is not None and self.error.is_permanent
+        return self.is_left_over and self.state is JobState.REJECTED and not is_over
 
     @property
     def can_clear(self) -> bool:

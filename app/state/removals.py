@@ -14,8 +14,7 @@ from app.state.job_row import JobRow
 class Removal:
     """Films that went by one action."""
 
-    rows: tuple[JobRow, ...] = ()  # the videos as they were; empty for jobs of an earlier run
-    count: int  # number of videos
+    rows: tuple[JobRow, ...]  # the videos as they were
     restore: Callable[[], None]  # puts them back
     drop: Callable[[], None]  # deletes what they hold
 
@@ -33,6 +32,11 @@ class Removals(QObject):
     def last(self) -> Removal | None:
         """Removal that `undo` puts back."""
         return self._kept[-1] if self._kept else None
+
+    @property
+    def job_ids(self) -> frozenset[str]:
+        """Names of all jobs that can be put back."""
+        return frozenset(row.job_id for removal in self._kept for row in removal.rows)
 
     def add(self, removal: Removal) -> None:
         """Keep what was removed."""

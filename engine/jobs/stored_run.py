@@ -96,6 +96,15 @@ def find_begun(
     return None
 
 
+def continues(stored: StoredJob, source: Path) -> bool:
+    """Whether an unfinished job, of any settings, is of a source, and both are as at its start."""
+    with suppress(EngineError):
+        if _is_source(source, stored.settings, stored.media):
+            check_unchanged(stored)
+            return True
+    return False
+
+
 def _is_source(source: Path, settings: JobSettings, media: MediaInfo) -> bool:
     """Whether a path means a source that was probed earlier."""
     source = paths.openable(source)

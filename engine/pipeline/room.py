@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from engine.core import paths
 from engine.core.errors import DiskFull
-from engine.core.file_access import is_folder
+from engine.core.file_access import is_folder, writing
 from engine.core.units import bytes_text
 from engine.hardware.out_of_memory import forget_frames, free_memory
 from engine.pipeline.context import JobContext
@@ -35,8 +35,10 @@ def check_room(context: JobContext, folder: Path, needed: int) -> None:
 
     Raises:
         DiskFull: Less than that, and what is to stay free, is there.
+        OutputUnwritable: The folder has gone, or its drive.
     """
-    disk = shutil.disk_usage(folder)
+    with writing(folder / "next"):  # its error names the folder
+        disk = shutil.disk_usage(folder)
     wanted = needed + _spare(disk.total)
     if disk.free < wanted and not context.uses_last_room:
         free, size = bytes_text(disk.free), bytes_text(wanted)

@@ -86,7 +86,7 @@ def test_nothing_moves_when_the_program_says_something_by_itself(bench, size, vi
         lambda: watched.show_folder("/films", is_on=True, is_away=False),  # as at the start
         lambda: bench.engine.tasks.list(RUNTIME),  # an NVIDIA runtime is offered
         lambda: watched.show_folder("/films", is_on=True, is_away=True),
-        lambda: program.offer_left_over((BEGUN,)),
+        lambda: program.left_over.offer((BEGUN,)),
         lambda: program.after_queue.card.show_countdown("shut-down", "", 42),
     ):
         before, width = places(bench.window), bench.window.queue_column.view.viewport().width()

@@ -195,7 +195,7 @@ def test_no_widget_takes_foreign_text_for_more_than_text(bench, monkeypatch):
     bench.do("settings")
     look(program.models.view, program.settings.dialog, bench.window)
     left = UnfinishedJob(job_id="a", source=Path(name), output=Path(name))
-    program.offer_left_over((left,))
+    program.left_over.offer((left,))
     column = bench.window.queue_column
     column.watch.show_folder(f"/films/{HOSTILE}", is_on=True, is_away=True)
     column.added.show_found(FoundFiles(skipped={"{count} without video": [Path(name)]}))

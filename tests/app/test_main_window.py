@@ -241,7 +241,7 @@ def test_several_selected_films_go_and_return_together_in_their_order(bench):
 
 def test_films_that_were_begun_go_on_before_those_that_wait(bench):
     bench.add("waits.mp4")
-    bench.program.offer_left_over(begun("first.mp4", "second.mp4"))
+    bench.program.left_over.offer(begun("first.mp4", "second.mp4"))
     bench.press("continueUnfinished")
     films = [row.source.name for row in bench.program.queue.rows]
     assert films == ["first.mp4", "second.mp4", "waits.mp4"]

@@ -117,7 +117,7 @@ def test_the_queue_becomes_a_strip_and_opens_over_the_stage(bench):
 
 @EACH_SIZE
 def test_the_queue_scrolls_where_not_all_of_it_has_room_and_is_never_squeezed(bench, size):
-    bench.program.offer_left_over(begun("old.mp4"))
+    bench.program.left_over.offer(begun("old.mp4"))
     bench.window.queue_column.watch.show_folder("/films/Incoming", is_on=True, is_away=True)
     for name in ("one.mp4", "two.mp4", "three.mp4"):
         bench.add(name)
@@ -137,7 +137,7 @@ def test_the_queue_scrolls_where_not_all_of_it_has_room_and_is_never_squeezed(be
 def test_a_folded_queue_opens_to_ask_about_unfinished_films(bench):
     resize(bench, 910, 512)
     assert not bench.window.queue_column.isVisible()
-    bench.program.offer_left_over(begun("old.mp4"))
+    bench.program.left_over.offer(begun("old.mp4"))
     settle()
     assert lies_inside(bench.find("continueUnfinished"))
     bench.find("queueSheetClose").click()

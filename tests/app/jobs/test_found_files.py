@@ -5,7 +5,17 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QWidget
 
 from app.jobs import found_files
-from app.jobs.found_files import NO_MEDIA, PICTURES, TOO_MANY, FileFinder, drop_texts, media_files
+from app.jobs.found_files import (
+    NO_MEDIA,
+    PICTURES,
+    QUEUED,
+    RESULTS,
+    TOO_MANY,
+    FileFinder,
+    drop_texts,
+    media_files,
+)
+from engine.jobs import made_results
 from tests.app.conftest import dropped, part, texts
 
 
@@ -85,6 +95,55 @@ def test_numbered_pictures_are_one_film_and_single_ones_are_taken_each(tmp_path)
     assert [path.name for path in media_files([tmp_path / "pets"]).files] == ["cat.png", "dog.png"]
     touch(tmp_path, "letter.docx")
     assert media_files([tmp_path / "letter.docx"]).files == [tmp_path / "letter.docx"]
+
+
+def put(*files: Path) -> None:
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(file.name)
+
+
+def test_results_next_to_their_sources_are_not_taken_with_the_folder(tmp_path):
+    for name, sources, result in (
+        ("pictures", [f"shot_{n}.png" for n in range(3)], "pictures_x2.mkv"),
+        ("pictures", [f"shot_{n}.png" for n in range(3)], "pictures_x2"),
+        ("films", ["film.mp4", "film_x4.mp4"], "film_x2.mp4"),
+        ("pets", ["cat.jpg", "dog.png"], "cat_x2.jpg"),
+    ):
+        folder = tmp_path / str(result) / name
+        put(*(folder / source for source in sources))
+        before = media_files([folder]).files
+        made = folder / result
+        put(*([made] if made.suffix else [made / "shot_0.tif", made / "shot_1.tif"]))
+        if not made.suffix:
+            put(made / "shot_2.tif", made / ".DS_Store")
+        made_results.note(made)
+        found = media_files([folder])
+        assert (found.files, found.skipped) == (before, {RESULTS: [made]})
+        assert media_files([made]).files == [made], "the user has chosen it"
+
+
+def test_of_a_folder_of_results_all_are_taken(tmp_path):
+    results = [tmp_path / "a_x2.mkv", tmp_path / "b_x2.mkv"]
+    put(*results)
+    for result in results:
+        made_results.note(result)
+    assert media_files([tmp_path]).files == results
+
+
+def test_a_folder_that_is_dropped_twice_adds_only_what_is_new(bench, qtbot, tmp_path):
+    put(tmp_path / "films" / "a.mkv")
+    for name, head in (("a.mkv", ""), ("b.mkv", "1 added, 1 skipped"), ("", "0 added, 2 skipped")):
+        put(*([tmp_path / "films" / name] if name else ()))
+        with qtbot.waitSignal(bench.program.controller.looked_through, timeout=3000) as heard:
+            bench.window.intake.take_drop(dropped(tmp_path / "films"))
+        bench.hear()
+        assert head in texts(bench.find("addedLine"))
+    assert [path.name for path in heard.args[0].skipped[QUEUED]] == ["a.mkv", "b.mkv"]
+    assert [row.source.name for row in bench.program.queue.rows] == ["a.mkv", "b.mkv"]
+    bench.window.intake.take_drop(dropped(tmp_path / "films" / "a.mkv"))
+    bench.hear()
+    assert len(bench.program.queue.rows) == 3, "a file is meant as it is"
 
 
 def test_a_drag_says_what_a_drop_will_do(bench, tmp_path):

@@ -12,7 +12,7 @@ from engine import api
 from engine.core import paths
 from engine.jobs.job import Job
 from engine.jobs.job_store import JobStore
-from engine.jobs.stored_run import find_begun
+from engine.jobs.stored_run import continues, find_begun
 from engine.pipeline.prepare import Machine, make_plan
 from engine.protocol.commands import AddJob, AdoptJob
 from engine.protocol.plan import Plan
@@ -66,8 +66,13 @@ def test_it_has_the_same_source_settings_and_result(source: Path, machine: Machi
     assert found(source, machine, output=other) == "b"
     assert found(source, machine, output=source.with_name("third.mkv")) is None
     assert found(other, machine) is None
+    (job, _) = JobStore(machine.jobs_folder).readable()
+    assert continues(job, source), "with its own settings"
+    assert not continues(job, other)
     source.write_bytes(b"another film")
     assert found(source, machine) is None
+    assert not continues(job, source)
+    assert api.begun_jobs([source], machine.jobs_folder) == ()
 
 
 @pytest.mark.parametrize("change", [{"output_folder": "other"}, {"name_pattern": "{name}_new"}])

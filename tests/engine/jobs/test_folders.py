@@ -94,6 +94,9 @@ def test_a_job_that_was_begun_goes_on_after_another_folder_was_chosen(
     interrupted(source)
     paths.choose_jobs_folder(str(tmp_path / "large disk"))
     assert [job.job_id for job in api.unfinished()] == ["a"]
+    (begun,) = api.begun_jobs([tmp_path / "other.mkv", source])
+    assert (begun.job_id, begun.settings, begun.chosen_output) == ("a", FAST, None)
+    assert 0 < begun.frames_done < begun.frames_total
     go_on_to_the_end()
     assert JobStore(paths.jobs_folder()).ids() == []
 

@@ -15,8 +15,9 @@ def test_a_list_that_cannot_be_written_or_read_stops_nothing(tmp_path, caplog):
     caplog.clear()
 
 
-def test_pictures_and_what_has_gone_are_no_results(tmp_path, caplog):
-    made_results.note(tmp_path)
+def test_an_empty_folder_and_what_has_gone_are_no_results(tmp_path, caplog):
+    (tmp_path / "empty").mkdir()
+    made_results.note(tmp_path / "empty")
     made_results.note(tmp_path / "gone.mp4")
     assert made_results.marks() == frozenset()
     caplog.clear()

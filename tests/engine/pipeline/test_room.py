@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.core.errors import DiskFull
+from engine.core.errors import DiskFull, OutputUnwritable
 from engine.pipeline import room
 from tests.helpers.disks import Disk
 
@@ -22,3 +22,10 @@ def test_a_job_leaves_room_for_others(total, needed, least, monkeypatch, tmp_pat
     disk.free -= 1
     with pytest.raises(DiskFull):
         room.check_room(SimpleNamespace(uses_last_room=False), tmp_path, needed * MB)
+
+
+def test_a_folder_that_was_removed_during_the_job_is_named(tmp_path):
+    gone = tmp_path / "gone"
+    with pytest.raises(OutputUnwritable) as caught:
+        room.check_room(SimpleNamespace(uses_last_room=False), gone, 0)
+    assert caught.value.message == f"The folder {gone} does not exist."
