@@ -79,6 +79,8 @@ def test_every_orientation_is_applied_once(tmp_path: Path) -> None:
         )
         output = job(source, tmp_path / f"{orientation}_out.png", model="none", scale=1)
         np.testing.assert_array_equal(upright(output), upright(source), str(orientation))
+        if orientation in (5, 7):  # rotated by a quarter, then mirrored
+            assert verify(source, output).passed, orientation
 
 
 def test_the_thumbnail_is_dropped(tmp_path: Path) -> None:
