@@ -29,6 +29,7 @@ _IMAGES_WITH = {
     "gamma": frozenset({"png"}),
     "attributes": frozenset({"exr"}),
     "densities": frozenset({"dpx"}),
+    "other-profiles": frozenset[str](),
 }
 CAPTIONED = frozenset({"h264", "hevc", "av1"})  # codecs that carry captions
 OF_FRAMES = frozenset({"captions", "hdr10-plus"})  # kept as messages in the packets

@@ -19,9 +19,8 @@ from engine.video.read.probe import probe
 from engine.video.write.codecs import picture_notices, plan_picture
 from tests.helpers.clips import make_clip, number_picture
 from tests.helpers.jobs import plan_of, run
-from tests.helpers.photographs import chunked
+from tests.helpers.photographs import ADOBE_RGB, chunked
 
-ADOBE = (31270, 32900, 64000, 33000, 21000, 71000, 15000, 6000)
 ACES = (0.713, 0.293, 0.165, 0.830, 0.128, 0.044, 0.32168, 0.33767)
 P3 = (0.68, 0.32, 0.265, 0.69, 0.15, 0.06, 0.3127, 0.329)
 
@@ -98,12 +97,12 @@ def test_a_ratio_of_resolutions_without_a_unit_is_kept_or_named(tmp_path: Path, 
 
 
 def test_primaries_without_a_name_are_kept_or_named(tmp_path: Path) -> None:
-    chunks = {b"gAMA": struct.pack(">I", 45455), b"cHRM": struct.pack(">8I", *ADOBE)}
+    chunks = {b"gAMA": struct.pack(">I", 45455), b"cHRM": struct.pack(">8I", *ADOBE_RGB)}
     source = chunked(tmp_path / "a.png", chunks)
     assert probe(source).stated("primaries") == "Adobe RGB"
     output, said = job(source, tmp_path / "b.png")
     assert said == []
-    assert struct.pack(">8I", *ADOBE) in output.read_bytes()
+    assert struct.pack(">8I", *ADOBE_RGB) in output.read_bytes()
     assert b"cICP" not in output.read_bytes(), "it would count in their place"
     output, said = job(source, tmp_path / "b.exr")
     assert said == []
