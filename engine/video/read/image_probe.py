@@ -49,6 +49,7 @@ class _Image:
 
     video: VideoInfo
     statements: tuple[Statement, ...]
+    follows_profile: bool  # its colours are those of its profile, whatever else it states
 
 
 def probe_image(path: Path, codec: str) -> MediaInfo:
@@ -160,6 +161,8 @@ def _read(path: Path, codec: str) -> _Image:
     rotation, is_mirrored = data.turn if any(data.turn) else rotation_of(frame, codec, {})
     tags = tags_of(None, frame)
     tags = replace(tags, chroma_location=chroma_location(codec, layout.chroma, b""))
+    if codec == "tiff":  # FFmpeg takes all grey ones for gamma 2.2
+        tags = replace(tags, transfer="linear" if data.is_linear else "")
     if not tags.primaries:
         tags = replace(tags, primaries=primaries_of(data.chromaticities))
     if layout.is_float and tags.transfer == "linear":  # as `planes_of` reads it
@@ -189,7 +192,8 @@ def _read(path: Path, codec: str) -> _Image:
     with reading(path):
         parts = parts_beside(path, codec)
     clipped = (Statement(kind="beyond"),) if layout.is_float and has_clipped(frame) else ()
-    return _Image(video, (*parts, *data.statements(tags), *clipped))
+    stated = (*parts, *data.statements(tags), *clipped)
+    return _Image(video, stated, bool(data.profile) and not data.has_code_points)
 
 
 def _looks(first: Path, size: Size, count: int) -> int:
@@ -226,12 +230,12 @@ def _with_pixels_of(video: VideoInfo, other: VideoInfo) -> VideoInfo:
 def _kind_of(image: _Image, first: VideoInfo) -> FrameKind:
     """The kind of an image, of which all that the first one lacks is converted or kept.
 
-    Colours that nothing states are those that are assumed of the image. Where a later image has a
-    profile, its primaries and transfer are empty: it keeps the profile, or that is named.
+    Colours that nothing states are those that are assumed of the image. Where a later image
+    follows a profile, its primaries and transfer are empty: it keeps the profile, or that is named.
     """
     video, stated = image.video, {one.kind: one.value for one in image.statements}
     tags = ColourTags()
-    if video is first or not video.profile:
+    if video is first or not image.follows_profile:
         gamma = f"gamma {stated['gamma']}" if "gamma" in stated else ""
         tags = replace(
             tags,

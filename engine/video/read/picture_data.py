@@ -39,6 +39,7 @@ _PNG_UNIT = 100_000  # of colours
 _ADOBE_RGB = (0.64, 0.33, 0.21, 0.71, 0.15, 0.06, 0.3127, 0.329)
 _MOST_COLOUR = 10  # of x and y, which go a little beyond 0 to 1 where no light has a colour
 _SAME = 0.001
+_UNSPECIFIED = 2  # as primaries and as transfer of ITU-T H.273
 _USUAL_GAMMA = 45_455  # 2.2, also that of Adobe RGB
 _DENSITIES = (b"\1", b"\3")  # transfers of DPX: printing density, logarithmic
 DPX_CODES, DPX_ASPECT = 801, 1628  # places: transfer and colorimetry of the first element; pixels
@@ -61,10 +62,11 @@ class PictureData:
     `turn` is clockwise degrees from the stored to the seen picture, and its mirroring after that.
     `resolution` is dots per metre across and down the seen picture, (0, 0) where none are stated;
     where it `has_unit` not, only their ratio means anything. `pixel_aspect` is the width of a pixel
-    over its height in EXR and DPX. `chromaticities` are x and y of red, green, blue and white,
-    `gamma` is 100,000 times the exponent of PNG. `attributes` are those of EXR, `codes` of DPX its
-    transfer and colorimetry. `also` names what else it states and nothing here keeps: "xmp",
-    "iptc", "text-entries".
+    over its height in EXR, DPX and HEIF. `chromaticities` are x and y of red, green, blue and
+    white, `gamma` is 100,000 times the exponent of PNG, that of linear light 100,000. `attributes`
+    are those of EXR, `codes` of DPX its transfer and colorimetry. `has_code_points` is true of a
+    PNG with "cICP", which counts in place of the profile. `also` names what else it states and
+    nothing here keeps: "xmp", "iptc", "text-entries", "transfer-function".
     """
 
     profile: bytes = b""
@@ -77,12 +79,18 @@ class PictureData:
     gamma: int = 0
     attributes: Attributes = field(default_factory=dict)
     codes: bytes = b""
+    has_code_points: bool = False
     also: frozenset[str] = frozenset()
 
     @property
     def colour_space(self) -> str:
         """Colour space of the profile: "RGB", "GRAY", "CMYK", ...; "" without one."""
         return self.profile[16:20].decode("ascii", "replace").strip()
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the values are linear light."""
+        return self.gamma == _PNG_UNIT
 
     @property
     def resolution_text(self) -> str:
@@ -259,13 +267,15 @@ def _of_heif(file: RetryingFile) -> PictureData:
     except HeifDamaged as err:
         _log.info("Colour profile and EXIF are left out: %s", err)
         return PictureData()
-    return replace(found, turn=heif.turn())
+    across, down = _whole(heif.primary.of("pasp"), ">II")
+    aspect = _aspect(Fraction(across, down)) if down else Fraction(1)
+    return replace(found, turn=heif.turn(), pixel_aspect=aspect)
 
 
 def _of_png(file: RetryingFile) -> PictureData:
     profile = exif = b""
     dots, unit, also = (0, 0), b"", set[str]()
-    colours, gamma = tuple[float, ...](), 0
+    colours, gamma, has_code_points = tuple[float, ...](), 0, False
     for name, offset, size in _chunks(file, start=len(_PNG), order="big"):
         if name in _PNG_TEXTS:
             key = _at(file, offset, min(size, 80)).partition(b"\0")[0]
@@ -283,11 +293,13 @@ def _of_png(file: RetryingFile) -> PictureData:
             colours = _colours((*values[2:], *values[:2]))  # white comes first
         elif name == b"gAMA":
             gamma = int.from_bytes(_at(file, offset, 4), "big")
+        elif name == b"cICP":
+            has_code_points = _UNSPECIFIED not in _at(file, offset, 2)
         elif name == b"IEND":
             break
     found = _data(profile, _exif(exif), also, dots, has_unit=unit == b"\1")
     colours, gamma = colours or found.chromaticities, gamma or found.gamma
-    return replace(found, chromaticities=colours, gamma=gamma)
+    return replace(found, chromaticities=colours, gamma=gamma, has_code_points=has_code_points)
 
 
 def _of_webp(file: RetryingFile) -> PictureData:
@@ -454,12 +466,19 @@ def _data(
         resolution = exif.resolution if has_unit else exif.ratio
     if not all(0 < dots < _MOST_DOTS for dots in resolution):
         resolution = (0, 0)
-    is_adobe = exif is not None and exif.has_adobe_rgb and not profile
+    chromaticities, gamma = tuple[float, ...](), 0
+    if exif is not None and not profile:
+        is_adobe, exponent = exif.has_adobe_rgb, exif.gamma
+        chromaticities = _ADOBE_RGB if is_adobe else _colours(exif.chromaticities)
+        if exponent is None:
+            also = {*also, "transfer-function"}
+        else:
+            gamma = round(_PNG_UNIT / exponent) if exponent else _USUAL_GAMMA * is_adobe
     return PictureData(
         profile=profile,
         exif=exif,
-        chromaticities=_ADOBE_RGB if is_adobe else (),
-        gamma=_USUAL_GAMMA if is_adobe else 0,
+        chromaticities=chromaticities,
+        gamma=gamma,
         turn=turn,
         resolution=resolution[::-1] if turn[0] in (90, 270) else resolution,
         has_unit=has_unit,

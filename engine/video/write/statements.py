@@ -29,7 +29,7 @@ _IMAGES_WITH = {
     "gamma": frozenset({"png"}),
     "attributes": frozenset({"exr"}),
     "densities": frozenset({"dpx"}),
-    "other-profiles": frozenset[str](),
+    **dict.fromkeys(("transfer-function", "other-profiles"), frozenset[str]()),
 }
 CAPTIONED = frozenset({"h264", "hevc", "av1"})  # codecs that carry captions
 OF_FRAMES = frozenset({"captions", "hdr10-plus"})  # kept as messages in the packets
@@ -159,7 +159,7 @@ def _case_of(statement: Statement, result: StatedResult) -> str:
         return "beyond"
     if result.container not in CONTAINERS and statement.kind not in _IMAGES_WITH:
         return "pictures"
-    if statement.kind in ("primaries", "gamma", "densities"):
+    if statement.kind in ("primaries", "gamma", "transfer-function", "densities"):
         return "colours"
     if statement.kind == "hdr10-plus" and statement.value != UNWRITABLE:
         return "hdr10-plus"

@@ -388,5 +388,8 @@ def test_parts_and_resolutions_of_later_images_are_stated(tmp_path: Path) -> Non
     image = Image.fromarray(number_picture(3, 32, 32))
     image.save(tmp_path / "1.tif")
     image.save(tmp_path / "2.tif", save_all=True, append_images=[image], dpi=(300, 300))
-    stated = [(one.kind, one.value) for one in probe(tmp_path).statements]
+    image.convert("L").save(tmp_path / "3.tif")
+    media = probe(tmp_path)
+    stated = [(one.kind, one.value) for one in media.statements]
     assert stated == [("pages", "1"), ("resolution", "300 dpi")]
+    assert media.findings is None, "grey TIFF states no gamma"
