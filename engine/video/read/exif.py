@@ -39,6 +39,7 @@ _ABOUT = frozenset(
 _RESOLUTION = frozenset({0x11A, 0x11B, 0x128})
 _X_RESOLUTION, _Y_RESOLUTION, _UNIT = sorted(_RESOLUTION)
 PER_METRE = {2: Fraction(10000, 254), 3: Fraction(100)}  # units: inch, centimetre
+_PHOTOMETRIC, _SEPARATED = 0x106, 5
 _TRANSFER, _WHITE, _PRIMARIES = 0x12D, 0x13E, 0x13F
 _D65 = (Fraction(3127, 10000), Fraction(329, 1000))
 _FULL, _SAME_CURVE = 65535, 0.003  # of a transfer function, and of full scale
@@ -91,6 +92,11 @@ class Exif:
         across, down = (self._fraction(tag) for tag in (_X_RESOLUTION, _Y_RESOLUTION))
         has_none = self._number(_UNIT) == 1 and down
         return (across / down).as_integer_ratio() if has_none else (0, 0)
+
+    @property
+    def has_inks(self) -> bool:
+        """Whether the pixels of a TIFF file are amounts of inks (CMYK)."""
+        return self._number(_PHOTOMETRIC) == _SEPARATED
 
     @property
     def chromaticities(self) -> tuple[float, ...]:

@@ -185,7 +185,7 @@ def _read(path: Path, codec: str) -> _Image:
         is_mirrored=is_mirrored,
         tags=tags,
         hdr=hdr_of(tags),
-        hdr_metadata=hdr_metadata_of([frame], codec),
+        hdr_metadata=data.hdr_metadata or hdr_metadata_of([frame], codec),
         profile=data.colour_space,
         has_exif=data.says_anything,
     )

@@ -108,11 +108,15 @@ def test_turns_are_made_in_their_order(tmp_path: Path, properties, seen) -> None
     assert np.array_equal(turned, seen(whole[0]))
 
 
-def test_the_shape_of_pixels_is_read(tmp_path: Path) -> None:
+def test_the_shape_of_pixels_and_their_light_are_read(tmp_path: Path) -> None:
     for shape, expected in (((16, 15), Fraction(16, 15)), ((1, 0), 1), ((100, 1), 1)):
         file = HeifFile()
-        file.add_image(planes(64, 32), "yuv420p", box(b"pasp", struct.pack(">II", *shape)))
-        assert probe(file.written(tmp_path / "a.heic")).video.sample_aspect == expected
+        light = box(b"clli", struct.pack(">HH", 1000, 400))
+        file.add_image(planes(64, 32), "yuv420p", box(b"pasp", struct.pack(">II", *shape)), light)
+        video = probe(file.written(tmp_path / "a.heic")).video
+        assert video.sample_aspect == expected
+        assert video.hdr_metadata is not None
+        assert video.hdr_metadata.light_level == (1000, 400)
 
 
 def test_a_clean_aperture_crops(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from PIL import Image
 from engine.core.geometry import Size
 from engine.settings.schema import JobSettings
 from engine.verification.verify import verify
+from engine.video.colour_tags import hdr_metadata
 from engine.video.read.image_headers import exr_header, with_attributes
 from engine.video.read.picture_data import read_picture_data
 from engine.video.read.probe import probe
@@ -129,6 +130,25 @@ def test_code_points_count_in_place_of_a_profile_as_in_the_source(tmp_path: Path
     assert [one.other for one in findings.changes] == ["bt2020"]
     chunked(other, {**profile, b"cHRM": struct.pack(">8I", *ADOBE_RGB)})
     assert probe(tmp_path / "%d.png").findings is None, "its profile counts"
+
+
+def test_hdr_metadata_of_images_are_read_and_named(tmp_path: Path) -> None:
+    """PNG and HEIF differ in the order of the primaries and in the unit of light."""
+    units = [round(50_000 * value) for value in P3]
+    luminance = struct.pack(">II", 10_000_000, 50)
+    display = struct.pack(">8H", *units) + luminance
+    light = struct.pack(">II", 10_000_000, 4_000_000)
+    chunks = {b"cICP": bytes((9, 16, 0, 1)), b"mDCV": display, b"cLLI": light}
+    source = chunked(tmp_path / "a.png", chunks)
+    assert job(source, tmp_path / "b.png")[1] == ["hdr-tags-only."]
+    found = probe(source).video.hdr_metadata
+    assert found is not None
+    assert [float(value) for value in found.primaries] == list(P3)
+    assert (found.luminance, found.light_level) == ((Fraction(1, 200), 1000), (1000, 400))
+    turned = struct.pack(">8H", *units[2:6], *units[:2], *units[6:]) + luminance
+    light = struct.pack(">HH", 1000, 400)
+    assert hdr_metadata(turned, light, begins_with_red=False) == found
+    assert hdr_metadata(b"", b"", begins_with_red=False) is None
 
 
 def test_a_gamma_without_a_name_is_kept_or_named(tmp_path: Path) -> None:
