@@ -140,9 +140,9 @@ class VideoInfo:
     """The video: the one video stream that is upscaled.
 
     `size` is the picture as stored, without what the container crops (`cropped`); `rotation` (0,
-    90, 180, 270, clockwise degrees) turns it into the picture as seen. `sample_aspect` is the width
-    of a pixel over its height. `profile` is the colour space of the ICC profile in a picture's
-    file: "RGB", "GRAY", "CMYK", ...; "" without one.
+    90, 180, 270, clockwise degrees) and after it mirroring turn it into the picture as seen.
+    `sample_aspect` is the width of a pixel over its height. `profile` is the colour space of the
+    ICC profile in a picture's file: "RGB", "GRAY", "CMYK", ...; "" without one.
     """
 
     index: int

@@ -81,10 +81,7 @@ class Thumbnailer:
             area_mean(plane, rows, columns) * weight
             for plane, weight in zip(planes, self._weights, strict=False)
         )
-        grey = np.asarray((grey - black) / self._span, dtype=np.float32)
-        if self._mirrored:  # FFmpeg mirrors the stored picture, then rotates it
-            grey = grey[:, ::-1]
-        return np.ascontiguousarray(np.rot90(grey, -self._quarter_turns))
+        return self._as_seen(np.asarray((grey - black) / self._span, dtype=np.float32))
 
     def shows_dots(self, planes: Sequence[Codes]) -> bool:
         """Whether a frame makes its greys of dots, as pictures with two colours do."""
@@ -105,10 +102,12 @@ class Thumbnailer:
             half, span = (self._peak + 1) / 2, self._span * (224 / 219 if self._low else 1)
             cb, cr = ((coarse(plane) - half) / span for plane in planes[1:3])
             found = np.stack((2 * (1 - red) * cr, 2 * (1 - blue) * cb))
-        if self._mirrored:
-            found = found[..., ::-1]
-        turned = np.rot90(found, -self._quarter_turns, axes=(1, 2))
-        return np.ascontiguousarray(turned, dtype=np.float32)
+        return self._as_seen(found.astype(np.float32))
+
+    def _as_seen(self, stored: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Cells [..., rows, columns] rotated and then mirrored, as `VideoInfo` states it."""
+        turned = np.rot90(stored, -self._quarter_turns, axes=(-2, -1))
+        return np.ascontiguousarray(turned[..., ::-1] if self._mirrored else turned)
 
 
 def _veiled(plane: Codes, alpha: Codes, peak: int) -> Codes:

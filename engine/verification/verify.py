@@ -41,6 +41,7 @@ from engine.video.film_preparation import made_with_rate
 from engine.video.read.clock import film_jumps
 from engine.video.read.digest import StreamDigest, digest
 from engine.video.read.examination import examined
+from engine.video.read.image_probe import sequences_to_compare
 from engine.video.read.probe import probe
 
 _OF_VIDEOS = frozenset(  # messages that say nothing about an image
@@ -94,6 +95,9 @@ def verify(
         part, total = (plan.start, plan.stop), plan.frames
     control, progress = control or Control(), progress or (lambda done, total: None)
     frames = compare_frames(before, after, part, total, progress, control)
+    old, new = before, after
+    if before.kind == after.kind == "sequence":
+        old, new = sequences_to_compare(before, after, part[0])
     checks = (
         readable_check(frames),
         count_check(frames, is_part=part != WHOLE),
@@ -101,8 +105,8 @@ def verify(
         times_check(frames, after),
         size_check(before.video, after, plan.picture if plan else None),
         tags_check(before.video, after, plan.picture if plan else None),
-        *_other_streams(before, after, plan, part, frames, control, must_be_whole=must_be_whole),
-        statements_check(before, after, plan, frames, is_from_start=not part[0]),
+        *_other_streams(old, new, plan, part, frames, control, must_be_whole=must_be_whole),
+        statements_check(old, new, plan, frames, is_from_start=not part[0]),
         likeness_check(frames),
         black_check(frames),
     )

@@ -6,11 +6,14 @@ HEVC stream states it in its sequence parameter set, which is parsed here.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from engine.core.geometry import Size
-from engine.protocol.media import Chroma, ColourTags, Hdr, VideoInfo
+from engine.protocol.media import Chroma, ColourTags, Hdr, HdrMetadata, VideoInfo
 
 
 def _code_points(table: str) -> dict[int, str]:
@@ -97,6 +100,30 @@ def hdr_of(tags: ColourTags) -> Hdr:
     if tags.transfer == "smpte2084":
         return "pq"
     return "hlg" if tags.transfer == "arib-std-b67" else ""
+
+
+def hdr_metadata(display: bytes, light: bytes, *, begins_with_red: bool) -> HdrMetadata | None:
+    """HDR metadata of an image; None where neither part is stated.
+
+    Args:
+        display: Primaries and white in 1/50000, most and least luminance in 1/10000 cd/m2.
+        light: Light of the brightest pixel and the mean of the brightest frame: of 2 bytes in
+            cd/m2, of 4 in 1/10000 of it.
+        begins_with_red: Red, green, blue in place of green, blue, red.
+    """
+    found = HdrMetadata()
+    if len(display) == 24:
+        *points, most, least = struct.unpack(">8H2I", display)
+        colours, white = points[:6], points[6:]
+        ordered = (*(colours if begins_with_red else colours[4:] + colours[:4]), *white)
+        primaries = tuple(Fraction(value, 50_000) for value in ordered)
+        luminance = Fraction(least, 10_000), Fraction(most, 10_000)
+        found = HdrMetadata(primaries=primaries, luminance=luminance)
+    if len(light) in (4, 8):
+        levels = struct.unpack(">2H" if len(light) == 4 else ">2I", light)
+        unit = 1 if len(light) == 4 else 10_000
+        found = replace(found, light_level=tuple(round(level / unit) for level in levels))
+    return found if found != HdrMetadata() else None
 
 
 def assumed_matrix(size: Size) -> str:

@@ -178,7 +178,7 @@ def source_notices(media: MediaInfo, settings: JobSettings) -> Iterator[Notice]:
     """
     found = media.findings
     if media.kind == "sequence" and found is not None:
-        yield from _differences(found, settings)
+        yield from _differences(found, settings, "images-")
     if media.kind != "video" or media.holds_latents:
         return
     yield from _fields(media, settings)
@@ -212,8 +212,14 @@ def _aspect(video: VideoInfo, settings: JobSettings) -> Iterator[Notice]:
         )
 
 
-def _differences(found: Findings, settings: JobSettings) -> Iterator[Notice]:
-    """Difference in parts of a video, and the value that is used for all of it."""
+def _differences(found: Findings, settings: JobSettings, case: str = "") -> Iterator[Notice]:
+    """Difference in parts of a video, and the value that is used for all of it.
+
+    Args:
+        found: Findings in its frames.
+        settings: Settings of the job.
+        case: Beginning of the messages' cases: "images-" where frames are files of their own.
+    """
     for one in found.changes:
         is_shape = one.what in ("aspect", "coded-aspect")
         if is_shape and settings.aspect != "auto":
@@ -224,7 +230,7 @@ def _differences(found: Findings, settings: JobSettings) -> Iterator[Notice]:
         if is_shape:
             offers = tuple(f"aspect={shape}" for shape in _SHAPES if shape == one.other)
         about = {"taken": one.taken, "other": one.other, "share": f"{100 * one.share:.0f} %"}
-        notice = _finding("changes-within", *offers, case=one.what, **about)
+        notice = _finding("changes-within", *offers, case=f"{case}{one.what}", **about)
         is_whole = one.what == "coded-aspect"
         yield notice if is_whole else replace(notice, severity="warning")
 

@@ -16,6 +16,7 @@ from tests.helpers.clips import number_picture
 
 MAKER, CAMERA, PLACE, TAKEN = 0x010F, 0x8769, 0x8825, 0x9003
 DATE = "2020:01:02 03:04:05"
+ADOBE_RGB = (31270, 32900, 64000, 33000, 21000, 71000, 15000, 6000)  # as PNG states primaries
 
 
 @cache

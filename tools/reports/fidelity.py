@@ -78,6 +78,7 @@ _SAID = {  # notice of the plan -> properties that it announces
     "times-left-out": ("times", "titles"),
     "hdr-unstated": ("colours",),
     "gamut-unstated": ("colours",),
+    "light-unstated": ("colours",),
     "aspect-doubtful": (),
     "changes-within": ("shape", "colours"),
     "statement-left-out": ("statements", "titles", "colours", "shape"),

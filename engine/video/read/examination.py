@@ -31,8 +31,8 @@ from engine.protocol.media import (
 from engine.video.colour_tags import assumed_range
 from engine.video.planes import planes_of, without_margins
 from engine.video.read.media_file import open_input, packets_of
-from engine.video.read.probe import FrameKind, KindReader, changes_of, with_kind
-from engine.video.read.statements import stated_by, with_statements
+from engine.video.read.probe import KindReader, with_kind
+from engine.video.read.statements import FrameKind, changes_of, stated_by, with_statements
 from engine.video.read.stream_info import decoder_of
 
 if TYPE_CHECKING:

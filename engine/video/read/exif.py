@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from array import array
 from collections.abc import Callable, Mapping
@@ -38,6 +39,10 @@ _ABOUT = frozenset(
 _RESOLUTION = frozenset({0x11A, 0x11B, 0x128})
 _X_RESOLUTION, _Y_RESOLUTION, _UNIT = sorted(_RESOLUTION)
 PER_METRE = {2: Fraction(10000, 254), 3: Fraction(100)}  # units: inch, centimetre
+_PHOTOMETRIC, _SEPARATED = 0x106, 5
+_TRANSFER, _WHITE, _PRIMARIES = 0x12D, 0x13E, 0x13F
+_D65 = (Fraction(3127, 10000), Fraction(329, 1000))
+_FULL, _SAME_CURVE = 65535, 0.003  # of a transfer function, and of full scale
 _WIDTH, _HEIGHT = 0xA002, 0xA003
 # Untrue of other pixels in another file: components, compression, places in the picture, pixels to
 # a millimetre of the sensor, rules of JPEG.
@@ -88,6 +93,40 @@ class Exif:
         has_none = self._number(_UNIT) == 1 and down
         return (across / down).as_integer_ratio() if has_none else (0, 0)
 
+    @property
+    def has_inks(self) -> bool:
+        """Whether the pixels of a TIFF file are amounts of inks (CMYK)."""
+        return self._number(_PHOTOMETRIC) == _SEPARATED
+
+    @property
+    def chromaticities(self) -> tuple[float, ...]:
+        """Coordinates x and y of red, green, blue and white; () where no primaries are stated."""
+        primaries = self._fractions(_PRIMARIES, 6)
+        white = self._fractions(_WHITE, 2) or _D65
+        return tuple(map(float, (*primaries, *white))) if primaries else ()
+
+    @property
+    def gamma(self) -> float | None:
+        """Exponent of the transfer function; 0 where none is stated, or that of sRGB.
+
+        It is None where the function is no power, or differs between the colours.
+        """
+        tag = self.main.get(_TRANSFER)
+        if tag is None or tag.kind != _SHORT or tag.count < 256:
+            return 0
+        light = struct.unpack(f"{self.order}{tag.count}H", tag.data)
+        size = tag.count if tag.count & (tag.count - 1) == 0 else tag.count // 3
+        if any(light[at : at + size] != light[:size] for at in range(size, tag.count, size)):
+            return None
+        places = [step * (size - 1) // 16 for step in range(1, 17)]
+        points = [(at / (size - 1), light[at] / _FULL) for at in places]
+        code, seen = points[7]
+        exponent = math.log(max(seen, 1 / _FULL)) / math.log(code)
+        if all(abs(seen - _srgb(code)) <= _SAME_CURVE for code, seen in points):
+            return 0
+        is_power = all(abs(seen - code**exponent) <= _SAME_CURVE for code, seen in points)
+        return exponent if is_power else None
+
     def of_result(self, size: Size) -> Exif:
         """Entries that stay true for an upright image of another size; without its thumbnail."""
         camera = {n: tag for n, tag in self.camera.items() if n not in _OF_THE_PIXELS}
@@ -129,14 +168,23 @@ class Exif:
         return int.from_bytes(tag.data, "little" if self.order == "<" else "big")
 
     def _fraction(self, number: int) -> Fraction:
+        return next(iter(self._fractions(number, 1)), Fraction(0))
+
+    def _fractions(self, number: int, count: int) -> tuple[Fraction, ...]:
+        """Fractions of a tag; () where they are not that many."""
         tag = self.main.get(number)
-        if tag is None or (tag.kind, tag.count) != (_FRACTION, 1):
-            return Fraction(0)
-        above, below = struct.unpack(f"{self.order}II", tag.data)
-        return Fraction(above, below) if below else Fraction(0)
+        if tag is None or (tag.kind, tag.count) != (_FRACTION, count):
+            return ()
+        pairs = struct.iter_unpack(f"{self.order}II", tag.data)
+        return tuple(Fraction(above, below) if below else Fraction(0) for above, below in pairs)
 
     def _long(self, value: int) -> Tag:
         return Tag(_LONG, 1, struct.pack(f"{self.order}I", value))
+
+
+def _srgb(code: float) -> float:
+    """Light of a code value of sRGB, both 0 to 1."""
+    return code / 12.92 if code <= 0.04045 else float(((code + 0.055) / 1.055) ** 2.4)
 
 
 def resolution_tags(

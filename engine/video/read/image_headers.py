@@ -1,14 +1,17 @@
-"""Attributes in the header of EXR images: read from a source, put into a finished image."""
+"""Parts of image files: attributes of EXR, read and written; chunks, segments, boxes of others."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from engine.core.file_access import RetryingFile
+
 EXR_MARK = b"v/1\x01"
-_USUAL_BYTES, _MOST_BYTES = 1 << 16, 1 << 24  # that are read of a header
+_USUAL_BYTES, MOST_BYTES = 1 << 16, 1 << 24  # that are read of a header, and of any part
+_MOST_CHUNKS = 1 << 16
 _START = 8  # after mark and version
 _LONG_NAMES = 0x0400  # bit of the version
 _SHORT = 31  # letters of a name that needs no announcement
@@ -80,7 +83,7 @@ def read_exr_header(read: Callable[[int], bytes]) -> ExrHeader:
     """
     with suppress(ValueError):
         return exr_header(read(_USUAL_BYTES))
-    return exr_header(read(_MOST_BYTES))
+    return exr_header(read(MOST_BYTES))
 
 
 def _has_overscan(found: Attributes) -> bool:
@@ -135,3 +138,56 @@ def _attributes(data: bytes, at: int = _START) -> tuple[dict[bytes, tuple[bytes,
             raise ValueError("the header of an EXR image has no end")
         found[parts[0]] = (parts[1], value)
     return found, at
+
+
+# --- chunks, segments, boxes
+
+
+def chunks(file: RetryingFile, *, start: int, order: str) -> Iterator[tuple[bytes, int, int]]:
+    """Name, offset and size of chunks: of PNG ("big") or RIFF ("little")."""
+    at = start
+    for _ in range(_MOST_CHUNKS):
+        head = bytes_at(file, at, 8)
+        if len(head) < 8:
+            return
+        is_png = order == "big"
+        name, size = (head[4:], head[:4]) if is_png else (head[:4], head[4:])
+        count = int.from_bytes(size, "big" if is_png else "little")
+        yield name, at + 8, count
+        at += 8 + count + (4 if is_png else count % 2)
+
+
+def segments(file: RetryingFile) -> Iterator[tuple[int, int, int]]:
+    """Marker, offset and size of what is before the pixels of a JPEG."""
+    at = 2
+    for _ in range(_MOST_CHUNKS):
+        head = bytes_at(file, at, 4)
+        if len(head) < 4 or head[0] != 0xFF or head[1] == 0xDA:
+            return
+        if head[1] == 0xFF:  # filler
+            at += 1
+            continue
+        size = int.from_bytes(head[2:], "big")
+        yield head[1], at + 4, max(0, size - 2)
+        at += 2 + max(2, size)
+
+
+def boxes(file: RetryingFile, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:
+    """Name, offset and size of the contents of boxes."""
+    for _ in range(_MOST_CHUNKS):
+        head = bytes_at(file, at, 16) if at + 8 <= end else b""
+        size, name, start = int.from_bytes(head[:4], "big"), head[4:8], 8
+        if size == 1:
+            size, start = int.from_bytes(head[8:16], "big"), 16
+        if size < start:  # 0 goes to the end of the file, as the pixels do
+            return
+        yield name, at + start, size - start
+        at += size
+
+
+def bytes_at(file: RetryingFile, offset: int, count: int) -> bytes:
+    """Bytes at a place; b"" where it would be too many."""
+    if count > MOST_BYTES:
+        return b""
+    file.seek(offset)
+    return file.read(count)

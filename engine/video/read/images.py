@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import islice
 from pathlib import Path
@@ -25,11 +22,7 @@ from engine.core.errors import (
     UnsupportedMedia,
 )
 from engine.core.file_access import RetryingFile, reading
-from engine.core.geometry import Size
 from engine.core.messages import message
-from engine.protocol.media import Change, Chroma, Findings, VideoInfo
-from engine.video.colour_tags import tags_of
-from engine.video.planes import PixelLayout, layout_of, planar_format
 from engine.video.read.decoder import CHECKED, LOSSLESS, FrameDecoder
 from engine.video.read.frames import PlanarFrame
 from engine.video.read.heif import Heif, HeifCutShort, HeifDamaged, HeifUnknown
@@ -41,24 +34,11 @@ from engine.video.read.media_file import (
     check_size,
     translated,
 )
-from engine.video.read.picture_data import OS2_HEADER, read_picture_data
+from engine.video.read.picture_data import OS2_HEADER
 from engine.video.read.picture_parts import is_camera_raw
-from engine.video.read.stream_info import has_alpha
 
 SEQUENCE_RATE = Fraction(25)  # frames/s: FFmpeg's default for pictures without times
 MAX_FILE_BYTES = 4 << 30
-_CHROMAS: tuple[Chroma, ...] = (
-    "gray",
-    "410",
-    "411",
-    "420",
-    "440",
-    "422",
-    "444",
-    "rgb",
-)  # by colour
-MOST_LOOKS, _MOST_PIXELS = 32, 100_000_000  # images of a sequence that are looked at, and theirs
-MOST_READ = 400 << 20  # bytes of them: seconds for a network
 HEIF = ("heic", "avif")
 
 _MAGIC: tuple[tuple[int, bytes, str], ...] = (
@@ -336,56 +316,6 @@ def sequence_file(pattern: str, number: int) -> Path:
         raise ValueError(f"{pattern!r} is no pattern")
     start, width, end = parts
     return path.with_name(f"{start}{number:0{width}d}{end}")
-
-
-def with_later_images(
-    video: VideoInfo, files: Sequence[Path]
-) -> tuple[VideoInfo, Findings | None, frozenset[str]]:
-    """A sequence with the transparency, colour and bits of any image, and its changes of size.
-
-    Its third part names what later images state and no result has, as `PictureData.also`.
-
-    Args:
-        video: Properties of the first image.
-        files: All images, in order.
-    """
-    sizes, also = Counter([video.size]), frozenset[str]()
-    for file, frame in _sample_of(files, video.size):
-        with suppress(OSError):
-            also |= read_picture_data(file).also
-        sizes[Size(frame.width, frame.height)] += 1
-        name, layout = frame.format.name, layout_of(frame.format.name)
-        chroma = max(video.chroma, layout.chroma, key=_CHROMAS.index)
-        bits = max(video.bit_depth, layout.bit_depth)
-        if (chroma, bits) != (video.chroma, video.bit_depth):
-            if (chroma, bits) != (layout.chroma, layout.bit_depth):
-                name = planar_format(PixelLayout(chroma=chroma, bit_depth=bits, has_alpha=False))
-            own, tags = tags_of(None, frame), video.tags
-            if chroma == layout.chroma:
-                tags = replace(tags, matrix=own.matrix, range=own.range)
-            video = replace(video, pixel_format=name, chroma=chroma, bit_depth=bits, tags=tags)
-        if has_alpha([frame], video.codec):
-            video = replace(video, has_alpha=True)
-    taken = str(video.size)
-    changes = tuple(
-        Change(what="size", taken=taken, other=str(size), share=count / sizes.total())
-        for size, count in sizes.items()
-        if size != video.size
-    )
-    return video, Findings(changes=changes) if changes else None, also
-
-
-def _sample_of(files: Sequence[Path], size: Size) -> Iterator[tuple[Path, av.VideoFrame]]:
-    """Images all over a sequence but its first one; those that cannot be read are left out.
-
-    As many as a second decodes: a count, unlike a time, gives the same answer everywhere.
-    """
-    limits = _MOST_PIXELS // size.pixels, MOST_READ // check_readable(files[0])
-    count = min(MOST_LOOKS, *limits, len(files)) - 1
-    for number in range(1, count + 1):
-        file = files[(len(files) - 1) * number // count]
-        with suppress(InputError):
-            yield file, read_picture(file)
 
 
 def _parts_of(name: str) -> tuple[str, int, str] | None:

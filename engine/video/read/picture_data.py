@@ -17,28 +17,38 @@ from fractions import Fraction
 from pathlib import Path
 
 from engine.core.file_access import RetryingFile
-from engine.protocol.media import ColourTags, Statement
+from engine.protocol.media import ColourTags, HdrMetadata, Statement
+from engine.video.colour_tags import hdr_metadata
 from engine.video.read.exif import MARKS, PER_METRE, PROFILE, Exif, read_exif
 from engine.video.read.heif import Heif, HeifDamaged
-from engine.video.read.image_headers import EXR_MARK, Attributes, read_exr_header
+from engine.video.read.image_headers import (
+    EXR_MARK,
+    MOST_BYTES,
+    Attributes,
+    boxes,
+    bytes_at,
+    chunks,
+    read_exr_header,
+    segments,
+)
 
 _log = logging.getLogger(__name__)
 _RADIANCE = b"#?RADIANCE"
 _END_OF_FILE = 1 << 62
 _BMP_PROFILE = b"DEBM"  # a colour space that is embedded
 _PSD_DOTS, _PSD_PROFILE, _PSD_EXIF, _PSD_ASPECT = 1005, 1039, 1058, 1064  # numbers of resources
+_PSD_CMYK = b"\0\4"
 _OTHERS_OF_PSD = {1028: "iptc", 1060: "xmp"}
 _XMP_UUID = bytes.fromhex("be7acfcb97a942e89c71999491e3afac")
 _EXIF_UUID = b"JpgTiffExif->JP2"
 _PNG = b"\x89PNG\r\n\x1a\n"
-_MOST_BYTES = 1 << 24  # of a profile, and of EXIF
-_MOST_CHUNKS = 1 << 16
 _MOST_DOTS = 1 << 24  # per metre
 _MOST_ASPECT = 8  # times as wide as high, or as high as wide
 _PNG_UNIT = 100_000  # of colours
 _ADOBE_RGB = (0.64, 0.33, 0.21, 0.71, 0.15, 0.06, 0.3127, 0.329)
 _MOST_COLOUR = 10  # of x and y, which go a little beyond 0 to 1 where no light has a colour
 _SAME = 0.001
+_UNSPECIFIED = 2  # as primaries and as transfer of ITU-T H.273
 _USUAL_GAMMA = 45_455  # 2.2, also that of Adobe RGB
 _DENSITIES = (b"\1", b"\3")  # transfers of DPX: printing density, logarithmic
 DPX_CODES, DPX_ASPECT = 801, 1628  # places: transfer and colorimetry of the first element; pixels
@@ -46,8 +56,14 @@ OS2_HEADER = b"\x0c\0\0\0"  # length of the header of a BMP of OS/2: sizes in 16
 _JFIF_MARK = b"JFIF\0"
 _EXIF_MARK, _PROFILE_MARK = b"Exif\0\0", b"ICC_PROFILE\0"
 _PROFILE_HEADER = 128
-_XMP_MARK = b"http://ns.adobe.com/xap/1.0/\0"
 _RESOURCES_MARK, _IPTC = b"Photoshop 3.0\0", b"8BIM\x04\x04"  # IPTC is one of the resources
+_XMP_MARKS = (b"http://ns.adobe.com/xap/1.0/\0", b"http://ns.adobe.com/xmp/extension/\0")
+_FRAMES_OF_JPEG, _APPLICATIONS = (0xC0, 0xC1, 0xC2), range(0xE0, 0xF0)  # markers
+# Thumbnail, list of images, version of a gain map, transform, settings, resources of Photoshop.
+_OF_THE_CODING = (
+    *(b"JFXX\0", b"MPF\0", b"urn:iso:std:iso:ts:21496:-1\0", b"Adobe", b"Ducky"),
+    _RESOURCES_MARK,
+)
 _OTHERS_OF_TIFF = {700: "xmp", 33723: "iptc"}  # tags
 _XMP_KEY = b"XML:com.adobe.xmp"
 _PNG_TEXTS = (b"tEXt", b"zTXt", b"iTXt")
@@ -61,10 +77,12 @@ class PictureData:
     `turn` is clockwise degrees from the stored to the seen picture, and its mirroring after that.
     `resolution` is dots per metre across and down the seen picture, (0, 0) where none are stated;
     where it `has_unit` not, only their ratio means anything. `pixel_aspect` is the width of a pixel
-    over its height in EXR and DPX. `chromaticities` are x and y of red, green, blue and white,
-    `gamma` is 100,000 times the exponent of PNG. `attributes` are those of EXR, `codes` of DPX its
-    transfer and colorimetry. `also` names what else it states and nothing here keeps: "xmp",
-    "iptc", "text-entries".
+    over its height in EXR, DPX and HEIF. `chromaticities` are x and y of red, green, blue and
+    white, `gamma` is 100,000 times the exponent of PNG, that of linear light 100,000. `attributes`
+    are those of EXR, `codes` of DPX its transfer and colorimetry. `has_code_points` is true of a
+    PNG with "cICP", which counts in place of the profile. `also` names what else it states and
+    nothing here keeps: "xmp", "iptc", "text-entries", "program-data", "inks" (it is CMYK),
+    "transfer-function".
     """
 
     profile: bytes = b""
@@ -77,12 +95,19 @@ class PictureData:
     gamma: int = 0
     attributes: Attributes = field(default_factory=dict)
     codes: bytes = b""
+    has_code_points: bool = False
+    hdr_metadata: HdrMetadata | None = None
     also: frozenset[str] = frozenset()
 
     @property
     def colour_space(self) -> str:
         """Colour space of the profile: "RGB", "GRAY", "CMYK", ...; "" without one."""
         return self.profile[16:20].decode("ascii", "replace").strip()
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the values are linear light."""
+        return self.gamma == _PNG_UNIT
 
     @property
     def resolution_text(self) -> str:
@@ -147,12 +172,13 @@ def read_picture_data(path: Path) -> PictureData:
 
 
 def _read(file: RetryingFile) -> PictureData:
-    head = _at(file, 0, 12)
+    head = bytes_at(file, 0, 12)
     if head[:4] in MARKS:
         exif = _exif(file)
         tags = exif.main if exif is not None else {}
         profile = tags.get(PROFILE)
         also = {name for number, name in _OTHERS_OF_TIFF.items() if number in tags}
+        also |= {"inks"} if exif is not None and exif.has_inks else set()
         return _data(profile.data if profile else b"", exif, also)
     if head.startswith(_PNG):
         return _of_png(file)
@@ -176,17 +202,17 @@ def _read(file: RetryingFile) -> PictureData:
 
 
 def _of_bmp(file: RetryingFile) -> PictureData:
-    header = _at(file, 14, 124)
+    header = bytes_at(file, 14, 124)
     dots = b"" if header[:4] == OS2_HEADER else header[24:32]
     place, size = _whole(header[112:120] if header[56:60] == _BMP_PROFILE else b"", "<II")
-    profile = _at(file, 14 + place, size) if size else b""
+    profile = bytes_at(file, 14 + place, size) if size else b""
     return _data(profile, None, resolution=_whole(dots, "<ii"))
 
 
 def _of_psd(file: RetryingFile) -> PictureData:
     """Resources of a PSD: a mark, a number, a name and data, each padded to an even size."""
-    start = 26 + 4 + int.from_bytes(_at(file, 26, 4), "big")
-    data = _at(file, start + 4, int.from_bytes(_at(file, start, 4), "big"))
+    start = 26 + 4 + int.from_bytes(bytes_at(file, 26, 4), "big")
+    data = bytes_at(file, start + 4, int.from_bytes(bytes_at(file, start, 4), "big"))
     found, at = dict[int, bytes](), 0
     while data[at : at + 4] == b"8BIM" and len(data) > at + 6:
         number = int.from_bytes(data[at + 4 : at + 6], "big")
@@ -195,6 +221,7 @@ def _of_psd(file: RetryingFile) -> PictureData:
         found[number] = data[at + 4 : at + 4 + size]
         at += 4 + size + size % 2
     also = {name for number, name in _OTHERS_OF_PSD.items() if number in found}
+    also |= {"inks"} if bytes_at(file, 24, 2) == _PSD_CMYK else set()
     dots = found.get(_PSD_DOTS, b"")  # for an inch, in units of 1/65536
     inches = _whole(dots[:4] + dots[8:12], ">II")
     across, down = (round(Fraction(dots, 1 << 16) * PER_METRE[2]) for dots in inches)
@@ -210,15 +237,15 @@ def _of_jpeg_2000(file: RetryingFile) -> PictureData:
     """Boxes of a JPEG 2000 file: profile, resolution, XMP and EXIF."""
     profile = exif = b""
     also, resolution = set[str](), (0, 0)
-    for name, offset, size in _boxes(file, 0, _END_OF_FILE):
+    for name, offset, size in boxes(file, 0, _END_OF_FILE):
         if name == b"uuid":
-            mark, data = _at(file, offset, 16), _at(file, offset + 16, max(0, size - 16))
+            mark, data = bytes_at(file, offset, 16), bytes_at(file, offset + 16, max(0, size - 16))
             also |= {"xmp"} if mark == _XMP_UUID else set()
             exif = data.removeprefix(_EXIF_MARK) if mark == _EXIF_UUID else exif
         elif name == b"xml ":
             also.add("text-entries")
-        for below, place, count in _boxes(file, offset, offset + size) if name == b"jp2h" else ():
-            data = _at(file, place, count)
+        for below, place, count in boxes(file, offset, offset + size) if name == b"jp2h" else ():
+            data = bytes_at(file, place, count)
             if below == b"colr" and data[:1] in (b"\2", b"\3"):
                 profile = data[3:]
             elif below == b"res ":
@@ -237,82 +264,86 @@ def _resolution_of_boxes(data: bytes) -> tuple[int, int]:
     return round(across * Fraction(10) ** power_across), round(down * Fraction(10) ** power_down)
 
 
-def _boxes(file: RetryingFile, at: int, end: int) -> Iterator[tuple[bytes, int, int]]:
-    """Name, offset and size of the contents of boxes."""
-    for _ in range(_MOST_CHUNKS):
-        head = _at(file, at, 16) if at + 8 <= end else b""
-        size, name, start = int.from_bytes(head[:4], "big"), head[4:8], 8
-        if size == 1:
-            size, start = int.from_bytes(head[8:16], "big"), 16
-        if size < start:  # 0 goes to the end of the file, as the pixels do
-            return
-        yield name, at + start, size - start
-        at += size
-
-
 def _of_heif(file: RetryingFile) -> PictureData:
     """Data of a HEIF file; its own properties turn it, whatever its EXIF."""
     try:
-        heif = Heif(lambda offset, count: _at(file, offset, count))
+        heif = Heif(lambda offset, count: bytes_at(file, offset, count))
         also = {"xmp"} if heif.has_xmp else set[str]()
         found = _data(heif.profile(), _exif(heif.exif()), also)
     except HeifDamaged as err:
         _log.info("Colour profile and EXIF are left out: %s", err)
         return PictureData()
-    return replace(found, turn=heif.turn())
+    across, down = _whole(heif.primary.of("pasp"), ">II")
+    aspect = _aspect(Fraction(across, down)) if down else Fraction(1)
+    display, light = heif.primary.of("mdcv"), heif.primary.of("clli")
+    hdr = hdr_metadata(display, light, begins_with_red=False)
+    return replace(found, turn=heif.turn(), pixel_aspect=aspect, hdr_metadata=hdr)
 
 
 def _of_png(file: RetryingFile) -> PictureData:
     profile = exif = b""
     dots, unit, also = (0, 0), b"", set[str]()
-    colours, gamma = tuple[float, ...](), 0
-    for name, offset, size in _chunks(file, start=len(_PNG), order="big"):
+    colours, gamma, has_code_points = tuple[float, ...](), 0, False
+    hdr = {b"mDCV": b"", b"cLLI": b""}
+    for name, offset, size in chunks(file, start=len(_PNG), order="big"):
         if name in _PNG_TEXTS:
-            key = _at(file, offset, min(size, 80)).partition(b"\0")[0]
+            key = bytes_at(file, offset, min(size, 80)).partition(b"\0")[0]
             if not key.startswith(_OF_PROGRAMS):
                 also.add("xmp" if key == _XMP_KEY else "text-entries")
         elif name == b"iCCP":
-            packed = _at(file, offset, size).partition(b"\0")[2][1:]
+            packed = bytes_at(file, offset, size).partition(b"\0")[2][1:]
             profile = _unpacked(packed)
         elif name == b"eXIf":
-            exif = _at(file, offset, size)
+            exif = bytes_at(file, offset, size)
         elif name == b"pHYs":
-            dots, unit = _whole(_at(file, offset, 8), ">II"), _at(file, offset + 8, 1)
-        elif name == b"cHRM" and len(data := _at(file, offset, 32)) == 32:
+            dots, unit = _whole(bytes_at(file, offset, 8), ">II"), bytes_at(file, offset + 8, 1)
+        elif name == b"cHRM" and len(data := bytes_at(file, offset, 32)) == 32:
             values = [value / _PNG_UNIT for value in struct.unpack(">8I", data)]
             colours = _colours((*values[2:], *values[:2]))  # white comes first
         elif name == b"gAMA":
-            gamma = int.from_bytes(_at(file, offset, 4), "big")
+            gamma = int.from_bytes(bytes_at(file, offset, 4), "big")
+        elif name == b"cICP":
+            has_code_points = _UNSPECIFIED not in bytes_at(file, offset, 2)
+        elif name in hdr:
+            hdr[name] = bytes_at(file, offset, size)
         elif name == b"IEND":
             break
     found = _data(profile, _exif(exif), also, dots, has_unit=unit == b"\1")
-    colours, gamma = colours or found.chromaticities, gamma or found.gamma
-    return replace(found, chromaticities=colours, gamma=gamma)
+    return replace(
+        found,
+        chromaticities=colours or found.chromaticities,
+        gamma=gamma or found.gamma,
+        has_code_points=has_code_points,
+        hdr_metadata=hdr_metadata(hdr[b"mDCV"], hdr[b"cLLI"], begins_with_red=True),
+    )
 
 
 def _of_webp(file: RetryingFile) -> PictureData:
     profile = exif = b""
     also = set[str]()
-    for name, offset, size in _chunks(file, start=12, order="little"):
+    for name, offset, size in chunks(file, start=12, order="little"):
         if name == b"XMP ":
             also.add("xmp")
         elif name == b"ICCP":
-            profile = _at(file, offset, size)
+            profile = bytes_at(file, offset, size)
         elif name == b"EXIF":
-            exif = _at(file, offset, size).removeprefix(_EXIF_MARK)
+            exif = bytes_at(file, offset, size).removeprefix(_EXIF_MARK)
     return _data(profile, _exif(exif), also)
 
 
 def _of_jpeg(file: RetryingFile) -> PictureData:
     exif, parts, also = b"", dict[int, bytes](), set[str]()
     resolution, unit = (0, 0), Fraction(0)
-    for marker, offset, size in _segments(file):
-        data = _at(file, offset, size) if marker in (0xE0, 0xE1, 0xE2, 0xED) else b""
+    for marker, offset, size in segments(file):
+        is_read = marker in _FRAMES_OF_JPEG or marker in _APPLICATIONS
+        data = bytes_at(file, offset, size) if is_read else b""
         if data.startswith(_JFIF_MARK):
             unit = PER_METRE.get(data[7] + 1, unit) if len(data) > 7 else unit  # 1: inch
             across, down = (round(dots * (unit or 1)) for dots in _whole(data[8:12], ">HH"))
             resolution = across, down
-        elif data.startswith(_XMP_MARK):
+        elif marker in _FRAMES_OF_JPEG:
+            also |= {"inks"} if data[5:6] == b"\4" else set()
+        elif data.startswith(_XMP_MARKS):
             also.add("xmp")
         elif data.startswith(_RESOURCES_MARK) and _IPTC in data:
             also.add("iptc")
@@ -323,13 +354,15 @@ def _of_jpeg(file: RetryingFile) -> PictureData:
         elif data.startswith(_PROFILE_MARK):
             number = data[len(_PROFILE_MARK)] if size > len(_PROFILE_MARK) else 0
             parts[number] = data[len(_PROFILE_MARK) + 2 :]  # its number, and how many there are
+        elif marker in _APPLICATIONS and not data.startswith(_OF_THE_CODING):
+            also.add("program-data")
     profile = b"".join(parts[number] for number in sorted(parts))
     return _data(profile, _exif(exif), also, resolution, has_unit=bool(unit))
 
 
 def _of_exr(file: RetryingFile) -> PictureData:
     try:
-        header = read_exr_header(lambda count: _at(file, 0, count))
+        header = read_exr_header(lambda count: bytes_at(file, 0, count))
     except ValueError as err:
         _log.info("Attributes are left out: %s", err)
         return PictureData()
@@ -342,7 +375,7 @@ def _of_exr(file: RetryingFile) -> PictureData:
 
 def _of_radiance(file: RetryingFile) -> PictureData:
     """Lines of text in front of the pixels: of primaries x and y of red, green, blue and white."""
-    for line in _at(file, 0, 4096).partition(b"\n\n")[0].splitlines():
+    for line in bytes_at(file, 0, 4096).partition(b"\n\n")[0].splitlines():
         name, _, text = line.partition(b"=")
         with suppress(ValueError):
             values = tuple(map(float, text.split()))
@@ -352,11 +385,11 @@ def _of_radiance(file: RetryingFile) -> PictureData:
 
 
 def _of_dpx(file: RetryingFile) -> PictureData:
-    order = ">" if _at(file, 0, 4) == b"SDPX" else "<"
-    across, down = _whole(_at(file, DPX_ASPECT, 8), f"{order}II")
+    order = ">" if bytes_at(file, 0, 4) == b"SDPX" else "<"
+    across, down = _whole(bytes_at(file, DPX_ASPECT, 8), f"{order}II")
     is_stated = 0 < across < _MOST_DOTS and 0 < down < _MOST_DOTS  # else all bits are set
     aspect = Fraction(across, down) if is_stated else Fraction(1)
-    return PictureData(pixel_aspect=_aspect(aspect), codes=_at(file, DPX_CODES, 2))
+    return PictureData(pixel_aspect=_aspect(aspect), codes=bytes_at(file, DPX_CODES, 2))
 
 
 def _colours(stated: tuple[float, ...]) -> tuple[float, ...]:
@@ -370,47 +403,10 @@ def _aspect(stated: float | Fraction) -> Fraction:
     return Fraction(stated).limit_denominator(1000) if is_plausible else Fraction(1)
 
 
-def _chunks(file: RetryingFile, *, start: int, order: str) -> Iterator[tuple[bytes, int, int]]:
-    """Name, offset and size of chunks: of PNG ("big") or RIFF ("little")."""
-    at = start
-    for _ in range(_MOST_CHUNKS):
-        head = _at(file, at, 8)
-        if len(head) < 8:
-            return
-        is_png = order == "big"
-        name, size = (head[4:], head[:4]) if is_png else (head[:4], head[4:])
-        count = int.from_bytes(size, "big" if is_png else "little")
-        yield name, at + 8, count
-        at += 8 + count + (4 if is_png else count % 2)
-
-
-def _segments(file: RetryingFile) -> Iterator[tuple[int, int, int]]:
-    """Marker, offset and size of what is before the pixels of a JPEG."""
-    at = 2
-    for _ in range(_MOST_CHUNKS):
-        head = _at(file, at, 4)
-        if len(head) < 4 or head[0] != 0xFF or head[1] == 0xDA:
-            return
-        if head[1] == 0xFF:  # filler
-            at += 1
-            continue
-        size = int.from_bytes(head[2:], "big")
-        yield head[1], at + 4, max(0, size - 2)
-        at += 2 + max(2, size)
-
-
-def _at(file: RetryingFile, offset: int, count: int) -> bytes:
-    """Bytes at a place; b"" where it would be too many."""
-    if count > _MOST_BYTES:
-        return b""
-    file.seek(offset)
-    return file.read(count)
-
-
 def _unpacked(packed: bytes) -> bytes:
     unpacking = zlib.decompressobj()
     try:
-        profile = unpacking.decompress(packed, _MOST_BYTES)
+        profile = unpacking.decompress(packed, MOST_BYTES)
     except zlib.error:
         return b""
     return profile if unpacking.eof else b""
@@ -419,7 +415,7 @@ def _unpacked(packed: bytes) -> bytes:
 def _exif(source: RetryingFile | bytes) -> Exif | None:
     try:
         if isinstance(source, RetryingFile):
-            return read_exif(lambda offset, count: _at(source, offset, count))
+            return read_exif(lambda offset, count: bytes_at(source, offset, count))
         return read_exif(lambda offset, count: source[offset : offset + count]) if source else None
     except ValueError as err:
         _log.info("EXIF is left out: %s", err)
@@ -454,12 +450,19 @@ def _data(
         resolution = exif.resolution if has_unit else exif.ratio
     if not all(0 < dots < _MOST_DOTS for dots in resolution):
         resolution = (0, 0)
-    is_adobe = exif is not None and exif.has_adobe_rgb and not profile
+    chromaticities, gamma = tuple[float, ...](), 0
+    if exif is not None and not profile:
+        is_adobe, exponent = exif.has_adobe_rgb, exif.gamma
+        chromaticities = _ADOBE_RGB if is_adobe else _colours(exif.chromaticities)
+        if exponent is None:
+            also = {*also, "transfer-function"}
+        else:
+            gamma = round(_PNG_UNIT / exponent) if exponent else _USUAL_GAMMA * is_adobe
     return PictureData(
         profile=profile,
         exif=exif,
-        chromaticities=_ADOBE_RGB if is_adobe else (),
-        gamma=_USUAL_GAMMA if is_adobe else 0,
+        chromaticities=chromaticities,
+        gamma=gamma,
         turn=turn,
         resolution=resolution[::-1] if turn[0] in (90, 270) else resolution,
         has_unit=has_unit,

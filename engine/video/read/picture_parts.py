@@ -23,7 +23,7 @@ _SAMPLES = {3: "H", 4: "I"}  # TIFF's types of whole numbers
 _CANON = b"CR"
 _JPEG = b"\xff\xd8\xff"
 _MPF, _XMP = b"MPF\0", b"http://ns.adobe.com/xap/1.0/\0"
-_GAIN_MAP = re.compile(rb"hdrgm:Version|HDRGainMap")
+_GAIN_MAP = re.compile(rb"hdrgm:Version|HDRGainMap|urn:iso:std:iso:ts:21496:-1")
 _DEPTH_MAP = re.compile(rb"GDepth:|Semantic=\"Depth\"")
 _VIDEO = re.compile(rb"....ftyp(?:mp4|iso|avc|qt|M4V|3gp)", re.DOTALL)
 _HEAD_BYTES = 1 << 16  # of a further image: its metadata

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -12,22 +11,16 @@ import av
 from av.video.stream import VideoStream
 
 from engine.core.errors import memory_ran_out
-from engine.core.file_access import advised, reading
+from engine.core.file_access import advised
 from engine.core.geometry import Margins, Size
 from engine.core.units import ratio_text
-from engine.protocol.media import Change, ChangeKind, ColourTags, MediaInfo, Statement, VideoInfo
-from engine.video.colour_tags import chroma_location, hdr_of, primaries_of, tags_of
-from engine.video.planes import has_clipped, layout_of
+from engine.protocol.media import Change, MediaInfo, Statement, VideoInfo
+from engine.video.colour_tags import chroma_location, hdr_of, tags_of
+from engine.video.planes import layout_of
 from engine.video.read.chapter_order import chapter_order
 from engine.video.read.clock import FrameTimes
-from engine.video.read.images import (
-    SEQUENCE_RATE,
-    find_sequence,
-    picture_codec,
-    read_picture,
-    sequence_file,
-    with_later_images,
-)
+from engine.video.read.image_probe import picture_data_of, probe_image, probe_sequence
+from engine.video.read.images import SEQUENCE_RATE, find_sequence, picture_codec
 from engine.video.read.media_file import (
     check_readable,
     check_size,
@@ -36,10 +29,14 @@ from engine.video.read.media_file import (
     packets_of,
     translated,
 )
-from engine.video.read.picture_data import PictureData, read_picture_data
-from engine.video.read.picture_parts import parts_beside
 from engine.video.read.sound import with_decoders
-from engine.video.read.statements import cropping_of, stated_by, stream_statements, with_statements
+from engine.video.read.statements import (
+    FrameKind,
+    cropping_of,
+    stated_by,
+    stream_statements,
+    with_statements,
+)
 from engine.video.read.stream_info import (
     PacketCount,
     chapters_of,
@@ -100,93 +97,16 @@ def probe(path: Path, video_stream: int = -1) -> MediaInfo:
     """
     sequence = find_sequence(path)
     if sequence is not None:
-        found = _probe_sequence(*sequence)
+        found = probe_sequence(*sequence)
         return replace(found, video_stream=video_stream, is_folder=path.is_dir())
     codec = picture_codec(path)
     if codec:
-        return replace(_probe_picture(path, codec), video_stream=video_stream)
+        return replace(probe_image(path, codec), video_stream=video_stream)
     media = _probe_film(path, video_stream)
     if media.audio_streams:
         media = with_decoders(media)
     quantiser = advised(lambda: mean_quantiser(path, index=media.video.index), None)
     return replace(media, video=replace(media.video, quantiser=quantiser or 0.0))
-
-
-def _probe_picture(path: Path, codec: str) -> MediaInfo:
-    video, stated = _picture_info(path, codec, 1)
-    return MediaInfo(
-        path=path,
-        kind="image",
-        container="image2",
-        bytes=check_readable(path),
-        video=video,
-        is_cut_short=is_truncated(path),
-        statements=stated,
-    )
-
-
-def _probe_sequence(pattern: str, first: int, count: int) -> MediaInfo:
-    path = sequence_file(pattern, first)
-    codec = picture_codec(path)
-    files = [sequence_file(pattern, first + index) for index in range(count)]
-    first_one, stated = _picture_info(path, codec, count)
-    video, findings, also = with_later_images(first_one, files)
-    later = sorted(also - {one.kind for one in stated})
-    return MediaInfo(
-        path=path,
-        kind="sequence",
-        container="image2",
-        bytes=sum(file.stat().st_size for file in files),
-        video=video,
-        pattern=pattern,
-        first_number=first,
-        findings=findings,
-        statements=(*stated, *(Statement(kind=kind) for kind in later)),
-    )
-
-
-def _picture_info(path: Path, codec: str, count: int) -> tuple[VideoInfo, tuple[Statement, ...]]:
-    frame = read_picture(path, codec)
-    layout = layout_of(frame.format.name)
-    data = _picture_data(path)
-    rotation, is_mirrored = data.turn if any(data.turn) else rotation_of(frame, codec, {})
-    tags = tags_of(None, frame)
-    tags = replace(tags, chroma_location=chroma_location(codec, layout.chroma, b""))
-    if not tags.primaries:
-        tags = replace(tags, primaries=primaries_of(data.chromaticities))
-    if layout.is_float and tags.transfer == "linear":  # as `planes_of` reads it
-        tags = replace(tags, transfer="iec61966-2-1")
-    video = VideoInfo(
-        index=0,
-        codec=codec,
-        size=Size(frame.width, frame.height),
-        pixel_format=frame.format.name,
-        chroma=layout.chroma,
-        bit_depth=layout.bit_depth,
-        has_alpha=has_alpha([frame], codec),
-        frame_rate=SEQUENCE_RATE,
-        time_base=1 / SEQUENCE_RATE,
-        frame_count=count,
-        frame_count_is_exact=True,
-        duration=count / SEQUENCE_RATE,
-        sample_aspect=data.pixel_aspect,
-        rotation=rotation,
-        is_mirrored=is_mirrored,
-        tags=tags,
-        hdr=hdr_of(tags),
-        hdr_metadata=hdr_metadata_of([frame], codec),
-        profile=data.colour_space,
-        has_exif=data.says_anything,
-    )
-    with reading(path):
-        parts = parts_beside(path, codec)
-    clipped = (Statement(kind="beyond"),) if layout.is_float and has_clipped(frame) else ()
-    return video, (*parts, *data.statements(tags), *clipped)
-
-
-def _picture_data(path: Path) -> PictureData:
-    with reading(path):
-        return read_picture_data(path)
 
 
 def _probe_film(path: Path, chosen: int) -> MediaInfo:
@@ -207,7 +127,7 @@ def _probe_film(path: Path, chosen: int) -> MediaInfo:
         stated = stream_statements(container, stream.index)
         is_still = name in _STILL_CONTAINERS or name.endswith("_pipe")
         if is_still:
-            data = _picture_data(path)
+            data = picture_data_of(path)
             stated = (*stated, *data.statements(video.tags))
             video = replace(
                 video,
@@ -375,18 +295,6 @@ def _estimated(video: VideoInfo) -> VideoInfo:
 # --- frames of another kind than the first ones
 
 _NEAR = 0.03  # shapes that differ less are meant to be the same: 59:54 and 16:15 of DV
-_TAGS = ("matrix", "range", "primaries", "transfer")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrameKind:
-    """Properties that a decoded frame states; all frames of most videos are of one kind."""
-
-    size: Size
-    pixel_format: str
-    sample_aspect: Fraction
-    tags: ColourTags
-    turn: tuple[int, bool]  # result of `rotation_of`
 
 
 class KindReader:
@@ -458,39 +366,3 @@ def with_kind(video: VideoInfo, kind: FrameKind, frame: VideoFrame) -> VideoInfo
     if found.hdr != video.hdr:
         found = replace(found, hdr_metadata=hdr_metadata_of([frame], video.codec))
     return found
-
-
-def changes_of(main: FrameKind, shares: Mapping[FrameKind, float]) -> Iterator[Change]:
-    """Differences from most frames, each with the share of the frames that have it.
-
-    Args:
-        main: Kind of most frames.
-        shares: Share of each kind, 0 to 1.
-    """
-    found: dict[tuple[ChangeKind, str, str], float] = {}
-    for kind, share in shares.items():
-        for about in _differences(main, kind):
-            found[about] = found.get(about, 0.0) + share
-    for (what, taken, other), share in found.items():
-        yield Change(what=what, taken=taken, other=other, share=share)
-
-
-def _differences(main: FrameKind, other: FrameKind) -> Iterator[tuple[ChangeKind, str, str]]:
-    if other.size != main.size:
-        yield "size", str(main.size), str(other.size)
-    elif other.pixel_format != main.pixel_format:
-        yield "format", main.pixel_format, other.pixel_format
-    if _shape(other) != _shape(main):
-        yield "aspect", ratio_text(_shape(main)), ratio_text(_shape(other))
-    tags = [(name, getattr(main.tags, name), getattr(other.tags, name)) for name in _TAGS]
-    # what only some frames state is taken for all of them
-    differing = [one for one in tags if one[1] and one[2] and one[1] != one[2]]
-    if differing:
-        taken, found = (", ".join(one[at] for one in differing) for at in (1, 2))
-        yield "colours", taken, found
-    if other.turn != main.turn:
-        yield "rotation", str(main.turn[0]), str(other.turn[0])
-
-
-def _shape(kind: FrameKind) -> Fraction:
-    return kind.sample_aspect * kind.size.width / kind.size.height

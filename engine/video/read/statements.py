@@ -21,8 +21,9 @@ import av.logging
 import numpy as np
 from av.filter import Graph
 
-from engine.core.geometry import Margins
-from engine.protocol.media import MediaInfo, Statement
+from engine.core.geometry import Margins, Size
+from engine.core.units import ratio_text
+from engine.protocol.media import Change, ChangeKind, ColourTags, MediaInfo, Statement
 from engine.video.read.field_filter import TimedFrame
 from engine.video.read.hdr10_plus import UNWRITABLE, hdr10_plus_message
 
@@ -344,3 +345,55 @@ def described(container: InputContainer) -> str:
         finally:
             av.logging.set_level(before)
             av.logging.set_skip_repeated(skips)
+
+
+# --- frames of several kinds
+
+_TAGS = ("matrix", "range", "primaries", "transfer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameKind:
+    """Properties that a decoded frame states; all frames of most videos are of one kind."""
+
+    size: Size
+    pixel_format: str
+    sample_aspect: Fraction
+    tags: ColourTags
+    turn: tuple[int, bool]  # result of `rotation_of`
+
+
+def changes_of(main: FrameKind, shares: Mapping[FrameKind, float]) -> Iterator[Change]:
+    """Differences from most frames, each with the share of the frames that have it.
+
+    Args:
+        main: Kind of most frames.
+        shares: Share of each kind, 0 to 1.
+    """
+    found: dict[tuple[ChangeKind, str, str], float] = {}
+    for kind, share in shares.items():
+        for about in _differences(main, kind):
+            found[about] = found.get(about, 0.0) + share
+    for (what, taken, other), share in found.items():
+        yield Change(what=what, taken=taken, other=other, share=share)
+
+
+def _differences(main: FrameKind, other: FrameKind) -> Iterator[tuple[ChangeKind, str, str]]:
+    if other.size != main.size:
+        yield "size", str(main.size), str(other.size)
+    elif other.pixel_format != main.pixel_format:
+        yield "format", main.pixel_format, other.pixel_format
+    if _shape(other) != _shape(main):
+        yield "aspect", ratio_text(_shape(main)), ratio_text(_shape(other))
+    tags = [(name, getattr(main.tags, name), getattr(other.tags, name)) for name in _TAGS]
+    # what only some frames state is taken for all of them
+    differing = [one for one in tags if one[1] and one[2] and one[1] != one[2]]
+    if differing:
+        taken, found = (", ".join(one[at] for one in differing) for at in (1, 2))
+        yield "colours", taken, found
+    if other.turn != main.turn:
+        yield "rotation", str(main.turn[0]), str(other.turn[0])
+
+
+def _shape(kind: FrameKind) -> Fraction:
+    return kind.sample_aspect * kind.size.width / kind.size.height

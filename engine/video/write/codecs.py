@@ -382,9 +382,9 @@ def _result_tags(video: VideoInfo, chroma: Chroma, codec: str) -> ColourTags:
 def picture_notices(media: MediaInfo, picture: PicturePlan) -> Iterator[Notice]:
     """Notices about the video codec that the user should read before the start.
 
-    Of the codes "alpha-left-out", "hdr-tags-only", "hdr-unstated", "gamut-unstated" and
-    "profile-left-out" (warnings), "hdr-kept", "exif-left-out", "light-is-linear", "bits-reduced"
-    and "chroma-reduced" (info).
+    Of the codes "alpha-left-out", "hdr-tags-only", "hdr-unstated", "gamut-unstated",
+    "light-unstated" and "profile-left-out" (warnings), "hdr-kept", "exif-left-out",
+    "light-is-linear", "bits-reduced" and "chroma-reduced" (info).
     """
     video = media.video
     is_picture = picture.codec in IMAGE_CODECS
@@ -413,6 +413,10 @@ def picture_notices(media: MediaInfo, picture: PicturePlan) -> Iterator[Notice]:
                 "title": ON_PROCESSOR[picture.codec].title,
             },
         )
+    is_stated = "transfer" in stated or video.codec == picture.codec == "dpx"  # it keeps its codes
+    if video.tags.transfer == "linear" and not (is_stated or keeps_profile):
+        title = ON_PROCESSOR[picture.codec].title
+        yield Notice(code="light-unstated", severity="warning", params={"title": title})
     if video.has_alpha and not picture.has_alpha:
         yield Notice(code="alpha-left-out", severity="warning")
     if video.has_unread_alpha:

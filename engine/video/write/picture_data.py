@@ -93,8 +93,9 @@ def _in_png(file: bytes, data: PictureData) -> bytes:
 def _is_replaced(chunk: bytes, data: PictureData) -> bool:
     """Whether data take the place of what a chunk states; a profile cannot state PQ and HLG."""
     name = chunk[4:8]
-    if name == b"cICP":  # it would count in place of all others
-        return bool(data.profile or data.chromaticities) and chunk[9] not in _HDR_TRANSFERS
+    if name == b"cICP":  # it would count in place of all others, as it may in the source
+        is_own = data.has_code_points or chunk[9] in _HDR_TRANSFERS
+        return bool(data.profile or data.chromaticities) and not is_own
     by_profile = name in _OTHER_COLOURS
     replaced = {b"pHYs": any(data.resolution), b"gAMA": data.gamma, b"cHRM": data.chromaticities}
     return (bool(data.profile) and by_profile) or bool(replaced.get(name))

@@ -21,7 +21,7 @@ PARTS = frozenset(
 )
 _DYNAMIC_HDR = frozenset({"dolby-vision", "hdr10-plus", "hdr-vivid"})
 _MINOR = frozenset({"afd", "ambient-viewing", "pan-scan", "reference-displays"})
-_MINOR |= {"xmp", "iptc", "text-entries", "resolution", "attributes"}
+_MINOR |= {"xmp", "iptc", "text-entries", "program-data", "resolution", "attributes"}
 # Codecs of images that take a statement from an image.
 _IMAGES_WITH = {
     **dict.fromkeys(("resolution", "pixel-ratio"), HOLDING_DATA),
@@ -29,6 +29,7 @@ _IMAGES_WITH = {
     "gamma": frozenset({"png"}),
     "attributes": frozenset({"exr"}),
     "densities": frozenset({"dpx"}),
+    **dict.fromkeys(("transfer-function", "other-profiles", "inks"), frozenset[str]()),
 }
 CAPTIONED = frozenset({"h264", "hevc", "av1"})  # codecs that carry captions
 OF_FRAMES = frozenset({"captions", "hdr10-plus"})  # kept as messages in the packets
@@ -158,7 +159,7 @@ def _case_of(statement: Statement, result: StatedResult) -> str:
         return "beyond"
     if result.container not in CONTAINERS and statement.kind not in _IMAGES_WITH:
         return "pictures"
-    if statement.kind in ("primaries", "gamma", "densities"):
+    if statement.kind in ("primaries", "gamma", "transfer-function", "densities"):
         return "colours"
     if statement.kind == "hdr10-plus" and statement.value != UNWRITABLE:
         return "hdr10-plus"

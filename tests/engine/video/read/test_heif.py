@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from contextlib import suppress
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +106,17 @@ def test_turns_are_made_in_their_order(tmp_path: Path, properties, seen) -> None
     turned = np.rot90(found[0], -media.video.rotation // 90)
     turned = turned[:, ::-1] if media.video.is_mirrored else turned
     assert np.array_equal(turned, seen(whole[0]))
+
+
+def test_the_shape_of_pixels_and_their_light_are_read(tmp_path: Path) -> None:
+    for shape, expected in (((16, 15), Fraction(16, 15)), ((1, 0), 1), ((100, 1), 1)):
+        file = HeifFile()
+        light = box(b"clli", struct.pack(">HH", 1000, 400))
+        file.add_image(planes(64, 32), "yuv420p", box(b"pasp", struct.pack(">II", *shape)), light)
+        video = probe(file.written(tmp_path / "a.heic")).video
+        assert video.sample_aspect == expected
+        assert video.hdr_metadata is not None
+        assert video.hdr_metadata.light_level == (1000, 400)
 
 
 def test_a_clean_aperture_crops(tmp_path: Path) -> None:

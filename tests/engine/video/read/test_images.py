@@ -13,11 +13,12 @@ from engine.core.errors import SourceMissing, TruncatedMedia, UnreadableMedia, U
 from engine.core.geometry import Size
 from engine.settings.schema import JobSettings
 from engine.video.film_preparation import source_notices
-from engine.video.read import images, stream_info
+from engine.video.read import image_probe, stream_info
 from engine.video.read.frame_reader import FrameReader
 from engine.video.read.images import find_sequence, picture_codec, sequence_file
 from engine.video.read.probe import probe
 from tests.helpers.clips import cut_short, make_picture, make_pictures, number_picture, read_number
+from tests.helpers.photographs import ADOBE_RGB, chunked, srgb_profile
 
 KINDS = {
     "a.png": ("png", "rgb24", "rgb", 8),
@@ -323,8 +324,39 @@ def test_images_of_another_size_are_named_before_the_start(tmp_path: Path) -> No
     pattern = make_pictures(tmp_path, 4)
     make_picture(tmp_path / "shot_0004.png", 3, size=(96, 64))
     (notice,) = source_notices(probe(pattern), JobSettings())
-    assert (notice.code, notice.case, notice.severity) == ("changes-within", "size", "warning")
+    assert (notice.code, notice.case, notice.severity) == (
+        "changes-within",
+        "images-size",
+        "warning",
+    )
     assert (notice.params["other"], notice.params["share"]) == ("96x64", "25 %")
+
+
+def test_colours_and_orientation_of_later_images_are_named_before_the_start(
+    tmp_path: Path,
+) -> None:
+    """Colours that are stated differ from none at all, unless they are those that are assumed."""
+    gamma, primaries = struct.pack(">I", 45455), struct.pack(">8I", *ADOBE_RGB)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    stated: list[dict[bytes, bytes]] = [
+        {},
+        {b"cICP": bytes((12, 13, 0, 1))},
+        {b"gAMA": gamma, b"cHRM": primaries},
+        {b"sRGB": b"\0"},
+        {b"eXIf": exif.tobytes()[6:], b"iCCP": b"p\0\0" + zlib.compress(srgb_profile())},
+    ]
+    for number, chunks in enumerate(stated):
+        chunked(tmp_path / f"{number}.png", chunks)
+    found = [
+        (one.case, one.params["taken"], one.params["other"], one.params["share"])
+        for one in source_notices(probe(tmp_path), JobSettings())
+    ]
+    assert found == [
+        ("images-colours", "bt709", "smpte432", "20 %"),
+        ("images-colours", "bt709, iec61966-2-1", "Adobe RGB, bt470m", "20 %"),
+        ("images-rotation", "0", "90", "20 %"),
+    ]
 
 
 @pytest.mark.parametrize(("limit", "value"), [("MOST_LOOKS", 2), ("MOST_READ", 700)])
@@ -332,7 +364,7 @@ def test_transparency_that_the_look_at_a_sequence_misses_is_a_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
     """Images that are looked at have a number, and a size on the drive."""
-    monkeypatch.setattr(images, limit, value)
+    monkeypatch.setattr(image_probe, limit, value)
     solid = Image.fromarray(number_picture(3, 32, 32)).quantize(16)
     for number in range(3):
         solid.save(tmp_path / f"{number}.png", **({"transparency": 0} if number == 1 else {}))
@@ -350,3 +382,14 @@ def test_texts_of_later_images_are_stated(tmp_path: Path) -> None:
         how = {"pnginfo": text} if number == 1 else {}
         Image.fromarray(number_picture(3, 32, 32)).save(tmp_path / f"{number}.png", **how)
     assert [one.kind for one in probe(tmp_path).statements] == ["text-entries"]
+
+
+def test_parts_and_resolutions_of_later_images_are_stated(tmp_path: Path) -> None:
+    image = Image.fromarray(number_picture(3, 32, 32))
+    image.save(tmp_path / "1.tif")
+    image.save(tmp_path / "2.tif", save_all=True, append_images=[image], dpi=(300, 300))
+    image.convert("L").save(tmp_path / "3.tif")
+    media = probe(tmp_path)
+    stated = [(one.kind, one.value) for one in media.statements]
+    assert stated == [("pages", "1"), ("resolution", "300 dpi")]
+    assert media.findings is None, "grey TIFF states no gamma"

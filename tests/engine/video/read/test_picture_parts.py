@@ -11,6 +11,7 @@ from PIL import Image, features
 from PIL.PngImagePlugin import PngInfo
 
 from engine.core.errors import EngineError
+from engine.video.read.picture_data import read_picture_data
 from engine.video.read.picture_parts import parts_beside
 from engine.video.read.probe import probe
 from engine.video.write.statements import StatedResult, name_of, statement_notices
@@ -49,13 +50,23 @@ def _motion_jpeg(path: Path) -> None:
             _image(number).save(file, "JPEG")
 
 
+def _gain_map_of_iso(path: Path) -> None:
+    _image().save(path, "MPO", save_all=True, append_images=[_image(6)])
+    data = path.read_bytes()
+    start = data.rindex(b"\xff\xd8\xff")
+    second = with_segment(data[start:], 0xE2, b"urn:iso:std:iso:ts:21496:-1\0" + bytes(4))
+    path.write_bytes(data[:start] + second)
+
+
+def with_segment(jpeg: bytes, marker: int, content: bytes) -> bytes:
+    """A JPEG that begins with another segment."""
+    return jpeg[:2] + struct.pack(">BBH", 0xFF, marker, 2 + len(content)) + content + jpeg[2:]
+
+
 def _resolution_of_photoshop(path: Path) -> None:
     _image().save(path)
     resource = b"8BIM\x03\xed\0\0" + struct.pack(">IIHHIHH", 16, 300 << 16, 1, 1, 300 << 16, 1, 1)
-    segment = b"Photoshop 3.0\0" + resource
-    data = path.read_bytes()
-    head = data[:2] + b"\xff\xed" + struct.pack(">H", 2 + len(segment)) + segment
-    path.write_bytes(head + data[2:])
+    path.write_bytes(with_segment(path.read_bytes(), 0xED, b"Photoshop 3.0\0" + resource))
 
 
 def _layers(path: Path) -> None:
@@ -72,6 +83,7 @@ def _layers(path: Path) -> None:
         ("a.tif", _pages, {"pages": "2"}),
         ("a.jpg", _multi_picture, {"images": "2"}),
         ("b.jpg", _gain_map, {"gain-map": "1"}),
+        ("b.jpg", _gain_map_of_iso, {"gain-map": "1"}),
         ("c.jpg", _motion_photo, {"motion-video": "1"}),
         ("d.jpg", _motion_jpeg, {"images": "2"}),
         ("e.jpg", _resolution_of_photoshop, {}),  # it is no IPTC
@@ -159,6 +171,30 @@ def test_metadata_that_no_result_has_is_named(suffix: str, more: dict, tmp_path:
     assert {one.kind for one in media.statements} == wanted
     result = StatedResult(container="image", codec="png", frame_rate=None)
     assert {one.severity for one in statement_notices(media, result)} == {"info"}
+
+
+def test_inks_and_data_of_programs_are_named(tmp_path: Path) -> None:
+    """Content credentials (APP11) and thermal data (APP1) are data of programs."""
+    _image(mode="CMYK").save(tmp_path / "a.jpg")
+    _image(mode="CMYK").save(tmp_path / "a.tif")
+    head = a_psd(tmp_path / "a.psd", {}).read_bytes()[:24]
+    (tmp_path / "a.psd").write_bytes(head + b"\0\4" + bytes(12))
+    assert read_picture_data(tmp_path / "a.psd").also == {"inks"}
+    for name in ("a.jpg", "a.tif"):
+        media = probe(tmp_path / name)
+        assert [one.kind for one in media.statements] == ["inks"]
+        result = StatedResult(container="image", codec="png", frame_rate=None)
+        assert [one.severity for one in statement_notices(media, result)] == ["warning"]
+    _image().save(tmp_path / "b.jpg")
+    plain = (tmp_path / "b.jpg").read_bytes()
+    for marker, content, named in (
+        (0xEB, b"JP\0\1", {"program-data"}),
+        (0xE1, b"FLIR\0\1", {"program-data"}),
+        (0xE1, b"http://ns.adobe.com/xmp/extension/\0", {"xmp"}),
+        (0xEC, b"Ducky\0\1", set()),
+    ):
+        (tmp_path / "b.jpg").write_bytes(with_segment(plain, marker, content))
+        assert read_picture_data(tmp_path / "b.jpg").also == named
 
 
 def test_channels_and_further_images_of_exr_are_named(tmp_path: Path) -> None:

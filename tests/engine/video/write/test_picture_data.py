@@ -4,6 +4,7 @@ import gc
 import struct
 import zlib
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,8 @@ def test_every_orientation_is_applied_once(tmp_path: Path) -> None:
         )
         output = job(source, tmp_path / f"{orientation}_out.png", model="none", scale=1)
         np.testing.assert_array_equal(upright(output), upright(source), str(orientation))
+        if orientation in (5, 7):  # rotated by a quarter, then mirrored
+            assert verify(source, output).passed, orientation
 
 
 def test_the_thumbnail_is_dropped(tmp_path: Path) -> None:
@@ -93,17 +96,41 @@ def test_the_thumbnail_is_dropped(tmp_path: Path) -> None:
 
 
 def test_each_picture_of_a_sequence_keeps_its_own(tmp_path: Path) -> None:
+    """Even where the first one has none."""
     (tmp_path / "in").mkdir()
     for number in range(3):
         exif = an_exif()
         exif[MAKER] = f"maker {number}"
-        make_photograph(tmp_path / "in" / f"shot_{number:04d}.png", exif=exif)
+        profile = srgb_profile() if number == 2 else b""
+        path = tmp_path / "in" / f"shot_{number:04d}.png"
+        make_photograph(path, profile=profile, exif=exif if number else None)
+    media = probe(tmp_path / "in")
+    notices = picture_notices(media, plan_of(media, tmp_path / "b.mkv").picture)
+    assert {"profile-left-out", "exif-left-out"} <= {one.code for one in notices}
     report = upscale(tmp_path / "in", tmp_path / "out_%04d.png", model="none", scale=1)
     files = sorted(report.output.iterdir())
-    assert len(files) == 3
     for number, path in enumerate(files):
         with Image.open(path) as found:
-            assert found.getexif()[MAKER] == f"maker {number}"
+            assert found.getexif().get(MAKER) == (f"maker {number}" if number else None)
+            assert ("icc_profile" in found.info) == (number == 2)
+    assert len(files) == 3
+    make_photograph(files[2])
+    failed = [check for check in verify(tmp_path / "in", report.output).checks if not check.passed]
+    assert [str(check.message) for check in failed] == ["Metadata differs: ICC is lost."]
+    for path in files[1:]:
+        path.unlink()
+    part = (Fraction(0), Fraction(1, 25))
+    assert verify(tmp_path / "in", report.output, part=part).passed, "of the first image alone"
+
+
+def test_a_profile_of_other_colours_than_those_of_a_sequence_is_named(tmp_path: Path) -> None:
+    make_photograph(tmp_path / "1.png", mode="L", profile=profile_of(b"GRAY"))
+    make_photograph(tmp_path / "2.png", profile=srgb_profile())
+    media = probe(tmp_path)
+    assert media.video.profile == "RGB"
+    result = StatedResult(container="sequence", codec="png", frame_rate=None)
+    (notice,) = statement_notices(media, result)
+    assert "GRAY" in str(notice.params["what"])
 
 
 def test_what_is_not_kept_is_said(tmp_path: Path) -> None:

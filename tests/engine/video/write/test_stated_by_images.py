@@ -1,6 +1,8 @@
 """Statements of images about colours and pixels: kept in a result, or named before the start."""
 
 import struct
+import zlib
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,16 +15,17 @@ from PIL import Image
 from engine.core.geometry import Size
 from engine.settings.schema import JobSettings
 from engine.verification.verify import verify
+from engine.video.colour_tags import hdr_metadata
 from engine.video.read.image_headers import exr_header, with_attributes
 from engine.video.read.picture_data import read_picture_data
 from engine.video.read.probe import probe
 from engine.video.write.codecs import picture_notices, plan_picture
 from tests.helpers.clips import make_clip, number_picture
 from tests.helpers.jobs import plan_of, run
-from tests.helpers.photographs import chunked
+from tests.helpers.photographs import ADOBE_RGB, chunked, srgb_profile
 
-ADOBE = (31270, 32900, 64000, 33000, 21000, 71000, 15000, 6000)
 ACES = (0.713, 0.293, 0.165, 0.830, 0.128, 0.044, 0.32168, 0.33767)
+TIFF_TAGS = {"white": 318, "primaries": 319}
 P3 = (0.68, 0.32, 0.265, 0.69, 0.15, 0.06, 0.3127, 0.329)
 
 
@@ -98,12 +101,12 @@ def test_a_ratio_of_resolutions_without_a_unit_is_kept_or_named(tmp_path: Path, 
 
 
 def test_primaries_without_a_name_are_kept_or_named(tmp_path: Path) -> None:
-    chunks = {b"gAMA": struct.pack(">I", 45455), b"cHRM": struct.pack(">8I", *ADOBE)}
+    chunks = {b"gAMA": struct.pack(">I", 45455), b"cHRM": struct.pack(">8I", *ADOBE_RGB)}
     source = chunked(tmp_path / "a.png", chunks)
     assert probe(source).stated("primaries") == "Adobe RGB"
     output, said = job(source, tmp_path / "b.png")
     assert said == []
-    assert struct.pack(">8I", *ADOBE) in output.read_bytes()
+    assert struct.pack(">8I", *ADOBE_RGB) in output.read_bytes()
     assert b"cICP" not in output.read_bytes(), "it would count in their place"
     output, said = job(source, tmp_path / "b.exr")
     assert said == []
@@ -115,12 +118,89 @@ def test_primaries_without_a_name_are_kept_or_named(tmp_path: Path) -> None:
     assert "statements" in failures(source, tmp_path / "b.png")
 
 
+def test_code_points_count_in_place_of_a_profile_as_in_the_source(tmp_path: Path) -> None:
+    profile = {b"iCCP": b"p\0\0" + zlib.compress(srgb_profile())}
+    code_points = {b"cICP": bytes((12, 13, 0, 1))}
+    source = chunked(tmp_path / "1.png", {**code_points, **profile})
+    data = job(source, tmp_path / "b.png")[0].read_bytes()
+    assert (b"cICP\x0c\x0d\0\1" in data, b"iCCP" in data) == (True, True)
+    other = chunked(tmp_path / "2.png", {b"cICP": bytes((9, 13, 0, 1)), **profile})
+    findings = probe(tmp_path / "%d.png").findings
+    assert findings is not None
+    assert [one.other for one in findings.changes] == ["bt2020"]
+    chunked(other, {**profile, b"cHRM": struct.pack(">8I", *ADOBE_RGB)})
+    assert probe(tmp_path / "%d.png").findings is None, "its profile counts"
+
+
+def test_hdr_metadata_of_images_are_read_and_named(tmp_path: Path) -> None:
+    """PNG and HEIF differ in the order of the primaries and in the unit of light."""
+    units = [round(50_000 * value) for value in P3]
+    luminance = struct.pack(">II", 10_000_000, 50)
+    display = struct.pack(">8H", *units) + luminance
+    light = struct.pack(">II", 10_000_000, 4_000_000)
+    chunks = {b"cICP": bytes((9, 16, 0, 1)), b"mDCV": display, b"cLLI": light}
+    source = chunked(tmp_path / "a.png", chunks)
+    assert job(source, tmp_path / "b.png")[1] == ["hdr-tags-only."]
+    found = probe(source).video.hdr_metadata
+    assert found is not None
+    assert [float(value) for value in found.primaries] == list(P3)
+    assert (found.luminance, found.light_level) == ((Fraction(1, 200), 1000), (1000, 400))
+    turned = struct.pack(">8H", *units[2:6], *units[:2], *units[6:]) + luminance
+    light = struct.pack(">HH", 1000, 400)
+    assert hdr_metadata(turned, light, begins_with_red=False) == found
+    assert hdr_metadata(b"", b"", begins_with_red=False) is None
+
+
 def test_a_gamma_without_a_name_is_kept_or_named(tmp_path: Path) -> None:
     source = chunked(tmp_path / "a.png", {b"gAMA": struct.pack(">I", 55556)})
     output, said = job(source, tmp_path / "b.png")
     assert said == []
     assert probe(output).stated("gamma") == "1.80"
     assert job(source, tmp_path / "b.tif")[1] == ["statement-left-out.gamma"]
+
+
+def a_tiff(path: Path, light: Callable[[float], float] | None = None, **tags: Any) -> Path:
+    """A TIFF image of 32x16 with a transfer function and further tags, by name."""
+    found = {TIFF_TAGS[name]: value for name, value in tags.items()}
+    if light is not None:
+        found[301] = tuple(round(65535 * light(code / 255)) for code in range(256))
+    Image.new("RGB", (32, 16)).save(path, tiffinfo=found)
+    return path
+
+
+def test_colours_of_tiff_images_are_kept_or_named(tmp_path: Path) -> None:
+    adobe = tuple(value / 100_000 for value in ADOBE_RGB)
+    source = a_tiff(
+        tmp_path / "a.tif", lambda code: code**1.8, primaries=adobe[2:], white=adobe[:2]
+    )
+    output, said = job(source, tmp_path / "b.png")
+    assert said == []
+    media = probe(output)
+    assert (media.stated("primaries"), media.stated("gamma")) == ("Adobe RGB", "1.80")
+    said = job(source, tmp_path / "b.tif")[1]
+    assert said == ["statement-left-out.primaries", "statement-left-out.gamma"]
+    wide = a_tiff(tmp_path / "c.tif", primaries=P3[:6])
+    assert probe(wide).video.tags.primaries == "smpte432"
+
+
+def test_linear_light_is_stated_in_png_and_named_in_others(tmp_path: Path) -> None:
+    source = a_tiff(tmp_path / "a.tif", lambda code: code)
+    output, said = job(source, tmp_path / "b.png")
+    assert said == []
+    assert probe(output).video.tags.transfer == "linear"
+    assert job(source, tmp_path / "b.tif")[1] == ["light-unstated."]
+    assert job(output, tmp_path / "c.tif")[1] == ["light-unstated."]
+    linear = a_dpx(tmp_path / "a.dpx", transfer=2)
+    assert job(linear, tmp_path / "b.dpx")[1] == []
+
+
+def test_a_transfer_function_without_a_name_is_named_before_the_start(tmp_path: Path) -> None:
+    def of_srgb(code: float) -> float:
+        return code / 12.92 if code <= 0.04045 else ((code + 0.055) / 1.055) ** 2.4
+
+    assert probe(a_tiff(tmp_path / "a.tif", of_srgb)).statements == ()
+    source = a_tiff(tmp_path / "b.tif", lambda code: code * code * (3 - 2 * code))
+    assert job(source, tmp_path / "b.png")[1] == ["statement-left-out.transfer-function"]
 
 
 def test_a_sequence_has_the_colours_of_its_first_image(tmp_path: Path) -> None:
