@@ -292,7 +292,7 @@ def _kind(plan: Plan, media: MediaInfo) -> Iterator[Notice]:
 
 
 def _order(order: ChapterOrder) -> Iterator[Notice]:
-    """Notice of a playback order that the result does not have."""
+    """Notices of chapters, and of an order of playback, that the result does not have."""
     if order.elsewhere:
         params: dict[str, Param] = {"count": str(order.elsewhere)}
         yield Notice(code="chapters-ordered", case="other-files", severity="warning", params=params)
@@ -301,6 +301,9 @@ def _order(order: ChapterOrder) -> Iterator[Notice]:
     if order.editions > 1:
         params = {"count": str(order.editions)}
         yield Notice(code="several-editions", severity="warning", params=params)
+    for code, count in (("chapters-unread", order.unread), ("chapter-titles", order.titles)):
+        if count:
+            yield Notice(code=code, severity="warning", params={"count": str(count)})
     if order.is_linked:
         yield Notice(code="linked-file", severity="warning")
 

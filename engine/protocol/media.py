@@ -228,17 +228,20 @@ class ChapterInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChapterOrder:
-    """Statements of a Matroska file about the order in which players show it."""
+    """Statements of a Matroska file about its chapters and their order that it alone can make."""
 
     editions: int = 0  # number of lists of chapters
+    unread: int = 0  # chapters of the first list that are within others, or out of order
+    titles: int = 0  # titles of its chapters beside one of each
     is_ordered: bool = False  # players are to show the chapters in the order of the list
     elsewhere: int = 0  # chapters whose frames are in other files
     is_linked: bool = False  # another file comes before or after it
 
     @property
     def says_anything(self) -> bool:
-        """Whether it is more than frames in the order of the file, and one list of chapters."""
-        return self.editions > 1 or self.is_ordered or self.elsewhere > 0 or self.is_linked
+        """Whether it is more than frames in the order of the file, and one plain list."""
+        counts = self.unread + self.titles + self.elsewhere
+        return self.editions > 1 or counts > 0 or self.is_ordered or self.is_linked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -303,8 +303,9 @@ def _film_of(media: MediaInfo) -> StreamInfo:
 
 
 def _mark_faults(before: StreamInfo, after: StreamInfo, into: Container) -> list[Message]:
-    """Dispositions that are lost though the container has them; "default" is for the muxer."""
-    lost = set(before.marks) - set(after.marks) - {"default"}
+    """Dispositions that are lost though the container has them; one video is the default anyway."""
+    lost = set(before.marks) - set(after.marks)
+    lost -= {"default"} if before.kind == "video" else set()
     kind = message("stream.film" if before.kind == "video" else f"stream.{before.kind}")
     return [
         message("check.metadata.mark", kind=kind, index=before.index, mark=mark)

@@ -117,6 +117,11 @@ def compare_streams(
     """
     expected, left_out = _expected(source.media, result.media, plan)
     found = _match(source, result, expected, part_s)
+    if plan is None:
+        unmatched = [stream for stream in expected if stream.index not in found]
+        empty = _without_place(source, result, unmatched, part_s)
+        expected = [stream for stream in expected if stream not in empty]
+        left_out += [_reason(source.media, s, message("reason.stream.empty")) for s in empty]
     missing = [name_of(source.media, s) for s in expected if s.index not in found]
     dropped = {entry.index: entry.dropped for entry in plan.streams} if plan else {}
     pairs = []
@@ -177,15 +182,26 @@ def _expected(
     }
     unknown = message("reason.stream.unknown")
     names = [
-        message(
-            "check.streams.reason",
-            stream=name_of(source, stream),
-            why=left_out[stream.index] or unknown,
-        )
+        _reason(source, stream, left_out[stream.index] or unknown)
         for stream in source.streams
         if stream.index in left_out
     ]
     return [s for s in source.streams if s.index not in left_out], names
+
+
+def _reason(source: MediaInfo, stream: StreamInfo, why: Message | str) -> Message:
+    return message("check.streams.reason", stream=name_of(source, stream), why=why)
+
+
+def _without_place(
+    source: ComparedFile, result: ComparedFile, streams: list[StreamInfo], part_s: float | None
+) -> list[StreamInfo]:
+    """Streams without a packet, or without one in the part, that the result's container drops."""
+    into = CONTAINERS.get(source_family(result.media))
+    if into is None or into.keeps_empty:
+        return []
+    known = [stream for stream in streams if stream.index in source.packets]
+    return [stream for stream in known if not _stamps(source, stream, part_s).size]
 
 
 def _match(

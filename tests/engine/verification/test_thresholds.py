@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 
@@ -157,6 +158,11 @@ def test_tracks_with_equal_packets_are_told_apart_by_times_and_names() -> None:
         (([("a", 1000)],), {"streams"}),
     ):
         assert failed(source, spoken(*tracks), 2.0) == expected, tracks
+    mp4 = replace(a_media(), container="mov,mp4", path=Path("a.mp4"))
+    for tracks, expected in (([[("a", 1000)]], set()), ([], {"streams"})):
+        result = spoken(*tracks)
+        result = replace(result, media=replace(mp4, streams=result.media.streams))
+        assert failed(source, result, 2.0) == expected, "the other track has nothing in the part"
     two, names = ([("a", 1000)],) * 2, ("eng", "deu")
     source, result = spoken(*two, languages=names), spoken(*two, languages=names[::-1])
     _, pairs = streams.compare_streams(source, result, None, None, Control())

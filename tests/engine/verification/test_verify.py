@@ -317,6 +317,8 @@ def test_part_of_a_film_is_compared_with_its_part(source: Path, tmp_path: Path) 
         packets = sum(map(len, digest(result, copied).values()))
         assert f"{packets} packets" in message(report, "stream-content"), "those of the part"
         unplanned = verify(media, result, part=(plan.start, plan.stop))
+        if source.suffix == ".mp4":  # no text is in the part, and MP4 keeps no empty track
+            expected -= {"streams"}
         assert (unplanned.frames_in, codes(unplanned)) == (20, expected)
     assert "frame-count" in codes(verify(media, result))
 

@@ -21,10 +21,10 @@ def element(name: int, *content: bytes) -> bytes:
     return name.to_bytes((name.bit_length() + 7) // 8, "big") + size + data
 
 
-def chapter(start: int, segment: bytes = b"") -> bytes:
+def chapter(start: int, segment: bytes = b"", *more: bytes) -> bytes:
     times = element(0x91, start.to_bytes(4, "big")), element(0x92, (start + 9).to_bytes(4, "big"))
     where = element(0x6E67, segment) if segment else b""
-    return element(0xB6, element(0x73C4, bytes([start + 1])), *times, where)
+    return element(0xB6, element(0x73C4, bytes([start + 1])), *times, where, *more)
 
 
 def edition(*chapters: bytes, ordered: int = 0, default: int = 0) -> bytes:
@@ -33,6 +33,8 @@ def edition(*chapters: bytes, ordered: int = 0, default: int = 0) -> bytes:
 
 
 PLAIN = edition(chapter(0), chapter(10))
+TITLE = element(0x80, element(0x85, b"One"))
+NESTED = chapter(0, b"", TITLE, TITLE, chapter(1, b"", chapter(2)), chapter(3))
 SHARED = edition(chapter(0, OWN), chapter(0, OTHER), chapter(10, OTHER), ordered=1, default=1)
 STATED = {
     "one list": ((PLAIN,), b"", None),
@@ -47,6 +49,11 @@ STATED = {
         (PLAIN, SHARED),
         b"",
         ChapterOrder(editions=2, is_ordered=True, elsewhere=2),
+    ),
+    "nested, out of order, with two titles": (
+        (edition(NESTED, chapter(20, b"", TITLE), chapter(20), chapter(10)),),
+        b"",
+        ChapterOrder(editions=1, unread=5, titles=1),
     ),
     "linked": ((), element(0x3EB923, OTHER), ChapterOrder(is_linked=True)),
 }
@@ -95,6 +102,8 @@ def test_each_of_them_has_a_notice() -> None:
         ChapterOrder(editions=1, is_ordered=True): ["chapters-ordered"],
         ChapterOrder(editions=1, is_ordered=True, elsewhere=2): ["chapters-ordered"],
         ChapterOrder(editions=3): ["several-editions"],
+        ChapterOrder(editions=1, unread=2): ["chapters-unread"],
+        ChapterOrder(editions=1, titles=2): ["chapter-titles"],
         ChapterOrder(is_linked=True): ["linked-file"],
     }
     for order, codes in orders.items():
