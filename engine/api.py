@@ -55,7 +55,6 @@ __all__ = [
     "doctor",
     "encode_latents",
     "findings",
-    "has_jobs",
     "is_signed",
     "job_folders",
     "made_results",
@@ -381,11 +380,6 @@ def made_results() -> frozenset[str]:
 def results_among(candidates: Iterable[Path]) -> frozenset[Path]:
     """Files and folders of images that Upreel has made for this user."""
     return made_results_record.among(candidates)
-
-
-def has_jobs(jobs_folder: Path | None = None) -> bool:
-    """Whether any job has begun and is not finished; reads no file."""
-    return bool(JobStore(jobs_folder or default_jobs_folder()).ids())
 
 
 def begun_jobs(

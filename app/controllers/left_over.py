@@ -49,10 +49,8 @@ class LeftOverController(QObject):
         self._window.decision.offer_unfinished(bool(able))
 
     def _look(self, found: FoundFiles) -> None:
-        """Look in another thread for what was begun of added files."""
-        from engine import api  # loaded by then
-
-        if found.files and api.has_jobs():
+        """Look in another thread for what was begun of added files: a drive may not answer."""
+        if found.files:
             QThreadPool.globalInstance().start(_Look(self.looked, tuple(found.files)))
 
     def _offer_again(self, begun: Sequence[UnfinishedJob]) -> None:
@@ -96,6 +94,6 @@ class _Look(QRunnable):
         self._looked, self._files = looked, files
 
     def run(self) -> None:
-        from engine import api
+        from engine import api  # loaded by then
 
         self._looked.emit(api.begun_jobs(self._files))

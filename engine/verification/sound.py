@@ -66,8 +66,20 @@ def compare_sound(source: Track, result: Track, part_s: float | None, edge_s: fl
         return SoundMatch(fault=message("check.stream-content.part-differs"))
     end = math.inf if part_s is None else part_s - edge_s
     following: float | None = None
+    if is_silent := part_s is not None:  # so far
+        made.hold_back()
     for time, samples in frames:
-        if following is not None and abs(time - following) < ROUNDED_S:
+        is_next = following is not None and abs(time - following) < ROUNDED_S
+        if is_silent and samples.any():
+            is_silent = False
+            if is_next or following is None:
+                silent = int(np.flatnonzero(samples.any(axis=1))[0])
+                made.skip_silence(silent + made.off, samples[silent:])
+                time, samples = time + silent / rate, samples[silent:]
+                following = following + silent / rate if following is not None else None
+            else:
+                made.take(made.off)
+        if following is not None and is_next:
             at = following  # rounded: the sound goes on
         else:
             if following is not None and time - made.time > _LATE_S:
@@ -82,8 +94,11 @@ def compare_sound(source: Track, result: Track, part_s: float | None, edge_s: fl
         if not _is_equal(samples, taken):
             found.fault = _fault(samples, taken, time, rate)
             return found
-        found.offsets.append(min(there - time, there - at, key=abs))
+        if not is_silent:
+            found.offsets.append(min(there - time, there - at, key=abs))
         following = at + len(samples) / rate
+    if is_silent:
+        made.take(made.off)
     if made.has_more():
         found.fault = message("check.stream-content.samples-surplus", time=f"{made.time:.3f}")
     return found
@@ -161,6 +176,7 @@ class _Reader:
     def __init__(self, frames: TimedSamples, rate: int) -> None:
         self._frames = frames
         self._rate = rate
+        self.off = 1 + rate // 1000  # samples; MKV rounds times to a millisecond
         self._held: Samples | None = None
         self._time = 0.0
         self._fill()
@@ -196,8 +212,7 @@ class _Reader:
 
     def skip_silence(self, count: int, following: Samples) -> None:
         """Pass over silence, a millisecond more or less, up to the samples that follow."""
-        off = 1 + self._rate // 1000  # MKV rounds times to that
-        left = count - off
+        off, left = self.off, count - self.off
         while left > 0:
             part = self.take(min(left, self._rate))
             if not len(part) or part.any():
@@ -208,6 +223,17 @@ class _Reader:
             if not near[:more].any() and _begins_with(near[more:], following):
                 self.take(more)
                 return
+
+    def hold_back(self) -> None:
+        """Put a millisecond of silence before the next sample.
+
+        A part that begins with silence may begin anywhere in it, as far as times are rounded. Its
+        first sound is then not before that of the source, and `skip_silence` finds it.
+        """
+        if self._held is not None:
+            silence = np.zeros((self.off, *self._held.shape[1:]), self._held.dtype)
+            self._held = np.concatenate([silence, self._held])
+            self._time -= self.off / self._rate
 
     def _fill(self) -> None:
         self._held = None

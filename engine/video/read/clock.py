@@ -162,8 +162,8 @@ def without_hidden(packets: Iterable[Any], decoded: Collection[int] = ()) -> Ite
     """Packets without those that the edit list of an MP4 or MOV file hides.
 
     FFmpeg gives up to a second of sound before each edit, with times that go back, for decoders
-    that need a run-up. Of what comes before the first edit the last packet stays, unless the codec
-    is lossless: without it the first packet that is heard would not be decoded correctly.
+    that need a run-up. Of what comes before the first edit the last packet stays, if the codec may
+    be lossy: without it the first packet that is heard would not be decoded correctly.
 
     Args:
         packets: Packets of some streams.
@@ -181,7 +181,8 @@ def without_hidden(packets: Iterable[Any], decoded: Collection[int] = ()) -> Ite
             continue
         run_up = before.pop(stream.index, None)
         is_first, needs_it = stream.index not in heard, stream.type == "audio"
-        if run_up and is_first and needs_it and not stream.codec_context.codec.lossless:
+        context = stream.codec_context  # None where FFmpeg does not know the codec
+        if run_up and is_first and needs_it and (context is None or context.codec.lossy):
             yield run_up
         heard.add(stream.index)
         yield packet

@@ -43,6 +43,7 @@ _PHOTOMETRIC, _SEPARATED = 0x106, 5
 _TRANSFER, _WHITE, _PRIMARIES = 0x12D, 0x13E, 0x13F
 _D65 = (Fraction(3127, 10000), Fraction(329, 1000))
 _FULL, _SAME_CURVE = 65535, 0.003  # of a transfer function, and of full scale
+_MOST_GAMMA = 10  # exponent
 _WIDTH, _HEIGHT = 0xA002, 0xA003
 # Untrue of other pixels in another file: components, compression, places in the picture, pixels to
 # a millimetre of the sensor, rules of JPEG.
@@ -109,7 +110,7 @@ class Exif:
     def gamma(self) -> float | None:
         """Exponent of the transfer function; 0 where none is stated, or that of sRGB.
 
-        It is None where the function is no power, or differs between the colours.
+        It is None where the function is no plausible power, or differs between the colours.
         """
         tag = self.main.get(_TRANSFER)
         if tag is None or tag.kind != _SHORT or tag.count < 256:
@@ -124,7 +125,8 @@ class Exif:
         exponent = math.log(max(seen, 1 / _FULL)) / math.log(code)
         if all(abs(seen - _srgb(code)) <= _SAME_CURVE for code, seen in points):
             return 0
-        is_power = all(abs(seen - code**exponent) <= _SAME_CURVE for code, seen in points)
+        is_power = 1 / _MOST_GAMMA <= exponent <= _MOST_GAMMA
+        is_power &= all(abs(seen - code**exponent) <= _SAME_CURVE for code, seen in points)
         return exponent if is_power else None
 
     def of_result(self, size: Size) -> Exif:

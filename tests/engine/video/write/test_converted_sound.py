@@ -213,6 +213,19 @@ def test_a_part_of_long_packets_has_its_own_samples(tmp_path: Path, codec: str) 
     assert np.array_equal(samples(output), samples(source)[9600:28_800])
 
 
+def test_a_part_that_begins_in_silence_is_compared_from_the_first_sound_on(tmp_path: Path) -> None:
+    """Times in MKV are rounded: of silence they do not tell which sample it begins with."""
+
+    def made(*how: Any) -> Sequence[av.AudioFrame]:
+        return [
+            lowered(frame, bits=15) if 0.1 < frame.time < 0.6 else frame for frame in noise(*how)
+        ]
+
+    source, output = make_film(tmp_path / "a.mkv", "flac", rate=44_100, made=made), "part.mkv"
+    media, plan = job(source, tmp_path / output, start=Fraction(6, 25))
+    assert problems(verify(media, tmp_path / output, plan=plan)) == {}
+
+
 def test_other_sound_in_tta_is_seen(tmp_path: Path) -> None:
     """The CRC-32 of a packet that ends with its own is always the same."""
     source, result = (tmp_path / name for name in ("a.mkv", "b.mkv"))
@@ -221,9 +234,9 @@ def test_other_sound_in_tta_is_seen(tmp_path: Path) -> None:
     assert [*problems(report)] == ["stream-content"]
 
 
-def lowered(frame: av.AudioFrame) -> av.AudioFrame:
-    """A frame whose samples have one bit less."""
-    new = av.AudioFrame.from_ndarray(frame.to_ndarray() >> 1, frame.format.name, frame.layout)
+def lowered(frame: av.AudioFrame, bits: int = 1) -> av.AudioFrame:
+    """A frame whose samples have some bits less."""
+    new = av.AudioFrame.from_ndarray(frame.to_ndarray() >> bits, frame.format.name, frame.layout)
     new.sample_rate, new.pts, new.time_base = frame.sample_rate, frame.pts, frame.time_base
     return new
 

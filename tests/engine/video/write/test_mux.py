@@ -16,6 +16,7 @@ from engine.protocol.media import ColourTags, MediaInfo
 from engine.protocol.plan import Plan
 from engine.settings.schema import JobSettings
 from engine.verification.verify import verify
+from engine.video.read.digest import digest
 from engine.video.read.probe import probe
 from engine.video.write import passthrough
 from engine.video.write.mux import shifted_chapters, tried
@@ -167,6 +168,9 @@ def test_sound_that_an_edit_list_hides_is_not_in_the_result(
     monkeypatch.setattr(passthrough, "without_hidden", lambda packets, decoded: packets)
     mux_all(media, plan, segments, output)
     assert "stream-content" in faults(media, output, plan)
+    unknown = source.read_bytes().replace(b"mp4a", b"ac-4").replace(b"esds", b"free")
+    source.write_bytes(unknown)  # a codec that FFmpeg does not know
+    assert len(digest(source, [1])[1])
 
 
 def test_a_transport_stream_is_moved_to_0_as_a_whole(tmp_path: Path) -> None:

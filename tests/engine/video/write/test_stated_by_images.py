@@ -199,8 +199,10 @@ def test_a_transfer_function_without_a_name_is_named_before_the_start(tmp_path: 
         return code / 12.92 if code <= 0.04045 else ((code + 0.055) / 1.055) ** 2.4
 
     assert probe(a_tiff(tmp_path / "a.tif", of_srgb)).statements == ()
-    source = a_tiff(tmp_path / "b.tif", lambda code: code * code * (3 - 2 * code))
-    assert job(source, tmp_path / "b.png")[1] == ["statement-left-out.transfer-function"]
+    odd = {"curve": lambda code: code * code * (3 - 2 * code), "constant": lambda _: 65534 / 65535}
+    for name, light in odd.items():
+        source = a_tiff(tmp_path / f"{name}.tif", light)
+        assert job(source, tmp_path / f"{name}.png")[1] == ["statement-left-out.transfer-function"]
 
 
 def test_a_sequence_has_the_colours_of_its_first_image(tmp_path: Path) -> None:
