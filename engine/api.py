@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,7 +137,7 @@ class UnfinishedJob:
     job_id: str
     source: Path
     output: Path
-    settings: JobSettings = field(default_factory=JobSettings)
+    settings: JobSettings | None = None  # None where its record cannot be read
     chosen_output: Path | None = None  # by the user, a file or a folder; None: next to the source
     frames_done: int = 0
     frames_total: int = 0

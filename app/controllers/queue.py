@@ -452,7 +452,7 @@ def _row_of(job: UnfinishedJob) -> JobRow:
     return JobRow(
         job_id=job.job_id,
         source=job.source,
-        settings=job.settings,
+        settings=job.settings or JobSettings(),
         output=job.chosen_output,
         is_left_over=True,
     )

@@ -210,6 +210,7 @@ class StreamInfo:
     layout: str = ""  # audio: FFmpeg's name of its channels, as "5.1(side)"
     # Audio: FFmpeg's name of what its decoder gives, as "fltp"; "" where it cannot be decoded.
     sample_format: str = ""
+    sample_bits: int = 0  # audio: of each sample, as FLAC, ALAC and TTA state them; 0 for others
     size: Size | None = None  # video, as stored
     is_of_other_programme: bool = False  # a broadcast may have several
     file_name: str = ""  # attachment

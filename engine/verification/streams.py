@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -212,11 +212,14 @@ def _match(
     Packets at their times count most, then packets, then the times of texts that were converted,
     then names: tracks may share packets, and a part may have none of some.
     """
-    old = {s.index: _stamps(source, s, part_s) for s in expected if s.index in source.packets}
-    new = {s.index: _stamps(result, s, None) for s in result.media.streams}
+    found = _of_equal_bytes(source, result, expected)
+    left = [s for s in expected if s.index in source.packets and s.index not in found]
+    free = [s for s in result.media.streams if s not in found.values()]
+    old = {s.index: _stamps(source, s, part_s) for s in left}
+    new = {s.index: _stamps(result, s, None) for s in free}
     ranks = []
-    for stream, other in product(expected, result.media.streams):
-        if stream.index not in old or _kind(stream) != _kind(other):
+    for stream, other in product(left, free):
+        if _kind(stream) != _kind(other):
             continue
         one, two = source.packets[stream.index], result.packets[other.index]
         is_same = 0 < one.size == two.size and one.crc == two.crc
@@ -228,10 +231,32 @@ def _match(
                 times = likeness(moments_of(old[stream.index]), moments_of(new[other.index]))
             rank = (*content, is_of_codec, times, _agreement(stream, other))
             ranks.append((rank, stream, other))
-    found: dict[int, StreamInfo] = {}
     for _, stream, other in sorted(ranks, key=lambda one: one[0], reverse=True):
         if stream.index not in found and other not in found.values():
             found[stream.index] = other
+    return found
+
+
+def _of_equal_bytes(
+    source: ComparedFile, result: ComparedFile, expected: list[StreamInfo]
+) -> dict[int, StreamInfo]:
+    """Stream of the result for each of the source, where no other one has the same bytes."""
+    old, new = _by_bytes(source, expected), _by_bytes(result, result.media.streams)
+    return {
+        streams[0].index: new[key][0]
+        for key, streams in old.items()
+        if len(streams) == len(new.get(key, ())) == 1
+    }
+
+
+def _by_bytes(
+    file: ComparedFile, streams: Iterable[StreamInfo]
+) -> dict[tuple[str, int, int], list[StreamInfo]]:
+    found: dict[tuple[str, int, int], list[StreamInfo]] = {}
+    for stream in streams:
+        entry = file.packets.get(stream.index)
+        if entry is not None and entry.size:
+            found.setdefault((_kind(stream), entry.size, entry.crc), []).append(stream)
     return found
 
 

@@ -274,6 +274,22 @@ def sample_format_of(context: Any) -> str:
     return _USUAL_SAMPLES.get(context.codec.canonical_name, "") if context.sample_rate else ""
 
 
+def sample_bits_of(codec: str, header: bytes) -> int:
+    """Bits of each sample of a lossless track; 0 where the codec states none.
+
+    Args:
+        codec: FFmpeg's name.
+        header: Its `extradata`.
+    """
+    if codec == "flac" and len(header) >= 14:  # STREAMINFO
+        return 1 + ((header[12] & 1) << 4 | header[13] >> 4)
+    if codec == "alac" and len(header) >= 18:  # ALACSpecificConfig, behind the head of its box
+        return header[17]
+    if codec == "tta" and len(header) >= 10:
+        return int.from_bytes(header[8:10], "little")
+    return 0
+
+
 def _stream_info(stream: Any) -> StreamInfo:
     context = stream.codec_context
     kinds: dict[str, StreamKind] = {
@@ -307,6 +323,7 @@ def _stream_info(stream: Any) -> StreamInfo:
         sample_rate=context.sample_rate if is_sound else 0,
         layout=context.layout.name if is_sound else "",
         sample_format=sample_format_of(context) if is_sound else "",
+        sample_bits=sample_bits_of(codec or "", context.extradata or b"") if is_sound else 0,
         size=Size(context.width, context.height) if has_size else None,
         file_name=stream.metadata.get("filename", ""),
         mime_type=stream.metadata.get("mimetype", ""),

@@ -35,6 +35,7 @@ _SAMPLE_BITS = {
 LONG_PACKETS = frozenset({"alac", "flac", "tta", "wavpack"})
 NO_CHANNELS = "0 channels"  # layout of a track of which no packet was seen, and that has no header
 LOSSY_RATES = {"aac": 128_000, "opus": 96_000}  # bits/s of a channel, of codecs that lose something
+_MOST_BITS = 24  # of samples that FFmpeg's encoders of FLAC, ALAC and TTA keep
 _MOST_ENCODED = 8  # channels that AAC, Opus and FLAC have names for
 # Codecs whose decoded samples of 32 bits have at most 24 that say anything.
 _OF_24_BITS = frozenset(
@@ -327,7 +328,8 @@ def conversion_of(container: str, stream: StreamInfo, sound: str = "auto") -> st
 def is_exact(converted: str, stream: StreamInfo) -> bool:
     """Whether a codec stores the decoded samples of a stream as they are; FLAC has no floats."""
     if converted == "flac":
-        return stream.sample_format.removesuffix("p") in ("u8", "s16", "s32")
+        has_bits = stream.sample_bits <= _MOST_BITS
+        return has_bits and stream.sample_format.removesuffix("p") in ("u8", "s16", "s32")
     return converted not in LOSSY_RATES
 
 
@@ -368,7 +370,7 @@ def plan_streams(
         why = refusal_of(container, stream, media)
         converted = conversion_of(container, stream, sound) if why is not None else ""
         is_cut = part != (None, None) and stream.codec in LONG_PACKETS
-        if why is None and is_cut and stream.sample_format:
+        if why is None and is_cut and stream.sample_format and stream.sample_bits <= _MOST_BITS:
             converted = stream.codec
         plans.append(
             PassPlan(

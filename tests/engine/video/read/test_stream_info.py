@@ -1,11 +1,18 @@
 import math
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 
+import av
 import pytest
 
 from engine.core.errors import SourceMissing
-from engine.video.read.stream_info import mean_quantiser, rotation_of, rotation_of_matrix
+from engine.video.read.stream_info import (
+    mean_quantiser,
+    rotation_of,
+    rotation_of_matrix,
+    sample_bits_of,
+)
 from tests.helpers.clips import make_clip
 
 
@@ -28,6 +35,24 @@ def test_a_rotation_in_old_metadata_is_a_number_or_none() -> None:
     frame = SimpleNamespace(side_data=(), rotation=0)
     for text, degrees in {"90": 90, "-90.5": 270, "1e400": 0, "nan": 0, "1e999999999": 0}.items():
         assert rotation_of(frame, "h264", {"rotate": text}) == (degrees, False), text
+
+
+def test_bits_of_samples_are_those_that_a_lossless_codec_states() -> None:
+    for codec, form, bits in (
+        ("flac", "s16", 16),
+        ("flac", "s32", 32),
+        ("alac", "s16p", 16),
+        ("alac", "s32p", 24),
+        ("wavpack", "s32p", 0),
+    ):
+        encoder = av.CodecContext.create(codec, "w")
+        encoder.format, encoder.layout, encoder.rate = form, "stereo", 48_000
+        encoder.time_base, encoder.options = Fraction(1, 48_000), {"strict": "experimental"}
+        encoder.open()
+        assert sample_bits_of(codec, bytes(encoder.extradata or b"")) == bits, (codec, form)
+    assert sample_bits_of("tta", b"TTA1\1\0\2\0\x18\0\x80\xbb\0\0") == 24
+    for codec in ("flac", "alac", "tta"):
+        assert sample_bits_of(codec, b"\0" * 8) == 0, "a header that is cut short"
 
 
 def test_the_quantiser_of_h264_is_read_back_and_that_of_others_is_unknown(tmp_path: Path) -> None:

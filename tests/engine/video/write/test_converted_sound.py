@@ -206,6 +206,8 @@ def test_a_part_of_long_packets_has_its_own_samples(tmp_path: Path, codec: str) 
     """Those of TTA last a second: a part would begin with silence, or last longer."""
     source, output = make_film(tmp_path / "a.mkv", codec), tmp_path / "part.mkv"
     media, plan = job(source, output, start=Fraction(1, 5), stop=Fraction(3, 5))
+    bits = {"alac": 24, "tta": 8, "flac": 16}
+    assert media.audio_streams[0].sample_bits == bits.get(codec, 0)
     report = verify(media, output, plan=plan)
     assert report.passed, problems(report)
     (content,) = (check for check in report.checks if check.code == "stream-content")
