@@ -218,7 +218,7 @@ class JobStore:
         """Results of the jobs that programs are at, but for one job."""
         found = set()
         for one in self.readable():
-            with contextlib.suppress(EngineError):  # a drive that takes no lock: nobody is at it
+            with contextlib.suppress(EngineError):  # without locks no program is known to run it
                 if one.id != job_id and self.is_held(one.id):
                     found.add(one.plan.output)
         return frozenset(found)

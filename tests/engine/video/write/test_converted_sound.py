@@ -203,7 +203,7 @@ def test_sound_of_a_part_is_the_same_where_reading_does_not_begin_at_the_beginni
 
 @pytest.mark.parametrize("codec", ["alac", "tta", extended("flac"), extended("wavpack")])
 def test_a_part_of_long_packets_has_its_own_samples(tmp_path: Path, codec: str) -> None:
-    """Those of TTA last a second: a part would begin with silence, or last longer."""
+    """A packet of TTA lasts a second: a part would begin with silence, or last longer."""
     source, output = make_film(tmp_path / "a.mkv", codec), tmp_path / "part.mkv"
     media, plan = job(source, output, start=Fraction(1, 5), stop=Fraction(3, 5))
     bits = {"alac": 24, "tta": 8, "flac": 16}
