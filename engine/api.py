@@ -418,7 +418,7 @@ def unfinished(jobs_folder: Path | None = None) -> tuple[UnfinishedJob, ...]:
         found.append(
             UnfinishedJob(
                 job_id=job_id,
-                source=stored.media.path,
+                source=stored.media.given,
                 output=stored.plan.output,
                 settings=stored.settings,
                 chosen_output=stored.output,

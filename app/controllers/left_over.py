@@ -71,7 +71,7 @@ class LeftOverController(QObject):
     def _added_for(self, job: UnfinishedJob) -> JobRow | None:
         """The job that was added last of the same source, and waits."""
         for row in reversed(self._queue.rows):
-            source = row.media.path if row.media is not None else row.source
+            source = row.media.given if row.media is not None else row.source
             if source == job.source and row.state.can_change:
                 return row
         return None

@@ -238,7 +238,7 @@ class Host:
             "number": member.number,
             "order": to_plain(dataclasses.replace(self._order, is_paused=self.is_paused)),
             "size": self._source.size,
-            "film": self._order.media.path.name,
+            "film": self._order.media.name,
         }
 
     async def read(self, comm: Comm, number: int, begin: int, count: int) -> bytes:
@@ -403,7 +403,7 @@ class Host:
         return b"".join(pieces)
 
     def _show(self) -> None:
-        everyone, video = self._everyone, self._order.media.path.name
+        everyone, video = self._everyone, self._order.media.name
         prints = dict.fromkeys(one.fingerprint for one in everyone)
         present.show(
             tuple(

@@ -208,7 +208,7 @@ def check_unchanged(stored: StoredJob) -> None:
         path = stored.media.path
         raise SourceMissing("since-start", name=path.name, path=path)
     if not stored.fingerprint.fits(stored.media):
-        raise CheckpointMismatch("source", name=stored.media.path.name, what="source")
+        raise CheckpointMismatch("source", name=stored.media.name, what="source")
     if any(registry.family_of(work).has_changed(work) for work in stored.plan.passes):
         raise CheckpointMismatch("model", what="weights")
 

@@ -395,8 +395,7 @@ def described(media: MediaInfo, settings: JobSettings) -> MediaInfo:
     """A source that was probed, with other settings."""
     if not media.holds_latents and media.video_stream == settings.video_stream:
         return media
-    named_by_user = Path(media.pattern) if media.kind == "sequence" else media.path
-    return probe_source(named_by_user, settings)
+    return probe_source(media.given, settings)
 
 
 def decoded(media: MediaInfo, plan: Plan, folder: Path) -> MediaInfo | None:

@@ -114,7 +114,7 @@ def _make_missing(context: JobContext, segments: SegmentLog) -> None:
         lacks = _lacks(context, segments)
         context.end_piece("wait-write")  # for what was written to be checked
     if not segments.records:
-        raise UnreadableMedia("nothing-in-part", name=context.media.path.name)
+        raise UnreadableMedia("nothing-in-part", name=context.media.name)
 
 
 def _lacks(context: JobContext, segments: SegmentLog) -> bool:

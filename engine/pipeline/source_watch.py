@@ -162,7 +162,7 @@ class SourceWatch:
         return is_kept
 
     def _mismatch(self) -> CheckpointMismatch:
-        return CheckpointMismatch("source", name=self._media.path.name, what="source")
+        return CheckpointMismatch("source", name=self._media.name, what="source")
 
 
 def _look(file: Path) -> State:

@@ -273,6 +273,13 @@ class MediaInfo:
         return (self.is_folder and self.path.parent.name) or self.path.name
 
     @property
+    def given(self) -> Path:
+        """The path that the user gave: a file, a folder of images or a pattern of their names."""
+        if self.is_folder:
+            return self.path.parent
+        return Path(self.pattern) if self.kind == "sequence" else self.path
+
+    @property
     def holds_latents(self) -> bool:
         """Whether its pictures have to be decoded by a model before anything else."""
         return self.container == LATENT

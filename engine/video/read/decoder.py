@@ -167,7 +167,7 @@ class VideoDecoder(FrameDecoder):
         expected = video.frame_count if video.frame_count_is_exact else 0
         if count < expected and self._read < expected:
             about = {"count": count, "expected": expected}
-            error = ResultHeldBack("frames-missing", name=self._media.path.name, **about)
+            error = ResultHeldBack("frames-missing", name=self._media.name, **about)
             self._fall_short(error, message("reading.ends-early", **about))
         elif count < expected:  # decoders leave out some without an error
             self._damaged = max(self._damaged, expected - count)

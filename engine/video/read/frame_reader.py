@@ -213,7 +213,7 @@ def check_has_frames(media: MediaInfo, start: Fraction, stop: Fraction | None) -
         return
     with FrameReader(media, start=start, stop=stop) as reader:
         if next(iter(reader), None) is None:
-            raise UnreadableMedia("nothing-in-part", name=media.path.name)
+            raise UnreadableMedia("nothing-in-part", name=media.name)
 
 
 def frame_at(media: MediaInfo, seconds: float) -> PlanarFrame:
@@ -231,7 +231,7 @@ def frame_at(media: MediaInfo, seconds: float) -> PlanarFrame:
     with FrameReader(media) as reader:
         found = next(reader.seen_from(pts), None)
     if found is None:
-        raise UnreadableMedia("no-frame-there", name=media.path.name)
+        raise UnreadableMedia("no-frame-there", name=media.name)
     return found
 
 

@@ -126,7 +126,7 @@ def statement_notices(media: MediaInfo, result: StatedResult) -> Iterator[Notice
             yield Notice(
                 code="dolby-vision-colours",
                 severity="refusal",
-                params={"name": media.path.name, "what": name_of(statement)},
+                params={"name": media.name, "what": name_of(statement)},
             )
         elif not result.keeps(statement):
             yield Notice(
@@ -134,7 +134,7 @@ def statement_notices(media: MediaInfo, result: StatedResult) -> Iterator[Notice
                 case=_case_of(statement, result),
                 severity="info" if statement.kind in _MINOR else "warning",
                 params={
-                    "name": media.path.name,
+                    "name": media.name,
                     "kind": statement.kind,
                     "what": name_of(statement),
                     "standard": _STANDARDS[media.video.hdr],

@@ -161,6 +161,15 @@ def test_two_unfinished_jobs_of_a_video_continue_in_place_of_the_new_one(bench, 
     assert not bench.find("unfinishedBanner").isVisible()
 
 
+def test_the_job_of_a_folder_of_images_continues_in_place_of_the_new_one(bench, add_again):
+    add_again()
+    (row,) = bench.program.queue.rows
+    image = row.source / "0001.png"
+    row.media = replace(row.media, kind="sequence", is_folder=True, path=image)
+    bench.press("continueUnfinished")
+    assert [row.job_id for row in bench.program.queue.rows] == ["holiday.mp4"]
+
+
 @pytest.mark.parametrize("error", [SourceMissing("since-start", name="old.mp4"), CHANGED])
 def test_a_film_whose_drive_is_back_goes_on_and_a_changed_one_begins_again(bench, error):
     bench.program.left_over.offer(begun("old.mp4"))

@@ -13,7 +13,7 @@ from engine.core import paths
 from engine.jobs.job import Job
 from engine.jobs.job_store import JobStore
 from engine.jobs.stored_run import continues, find_begun
-from engine.pipeline.prepare import Machine, make_plan
+from engine.pipeline.prepare import Machine, described, make_plan
 from engine.protocol.commands import AddJob, AdoptJob
 from engine.protocol.plan import Plan
 from engine.settings.schema import EngineSettings, JobSettings
@@ -116,8 +116,17 @@ def test_a_folder_of_pictures_is_probed_where_it_may_be_the_source(
     store = JobStore(machine.jobs_folder)
     store.save(Job(id="a", media=media, settings=COPY, output=None, plan=plan))
     assert found(pictures, machine) == found(Path(pattern), machine) == "a"
+    assert [job.source for job in api.unfinished(machine.jobs_folder)] == [pictures]
     monkeypatch.setattr("engine.jobs.stored_run.probe_source", None)
     assert found(tmp_path, machine) is None
+
+
+@pytest.mark.parametrize("name", ["shots", "shots/shot_%04d.png"])
+def test_a_sequence_stays_what_was_given(tmp_path: Path, name: str) -> None:
+    make_pictures(tmp_path / "shots", 2)
+    media = api.probe(tmp_path / name)
+    other_stream = described(media, replace(COPY, video_stream=0))
+    assert media.given == other_stream.given == tmp_path / name
 
 
 def test_the_jobs_are_read_once_for_all_sources(
