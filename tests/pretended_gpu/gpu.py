@@ -28,6 +28,7 @@ _FIRST_ADDRESS = 2**36
 # From this version on torch gives cuDNN single samples of 2^31 values and more; before it computes
 # them with a kernel of its own, slowly (pytorch/pytorch#134890).
 _WIDE_CUDNN = 90_300
+_GETTER = type(torch.Tensor.shape.__get__)  # of attributes of tensors
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
@@ -58,8 +59,9 @@ class GpuTensor(torch.Tensor):
 
     def data_ptr(self) -> int:
         """Address that the pretended allocator gave it; aligned as CUDA's are."""
-        first = self.gpu.memory[key_of(self.held)].address
-        return first + self.held.storage_offset() * self.held.element_size()
+        with torch._C.DisableTorchFunction():
+            first = self.gpu.memory[key_of(self.held)].address
+            return first + self.held.storage_offset() * self.held.element_size()
 
     def __repr__(self) -> str:
         return f"GpuTensor({tuple(self.shape)}, {self.dtype})"
@@ -206,6 +208,7 @@ class PretendedGpu:
         self.default = Stream(self, FIRST_STREAM)
         self.pinned: weakref.WeakValueDictionary[int, Tensor] = weakref.WeakValueDictionary()
         self.registered: dict[int, int] = {}  # bytes by address, of cudaHostRegister
+        self._alive: dict[int, tuple[weakref.ref[GpuTensor], int]] = {}  # tensors and their keys
         self._thread = threading.local()
         self._addresses: list[tuple[int, int]] = []  # (address, key), in order
         self._next_address = _FIRST_ADDRESS
@@ -257,10 +260,12 @@ class PretendedGpu:
                 bisect.insort(self._addresses, (memory.address, key))
                 self._next_address += block.nbytes + 512
             memory.tensors += 1
-        weakref.finalize(tensor, self._let_go, key)
+            alive = weakref.ref(tensor, self._let_go)  # weakref.finalize takes four times as long
+            self._alive[id(alive)] = alive, key
 
-    def _let_go(self, key: int) -> None:
+    def _let_go(self, alive: weakref.ref[GpuTensor]) -> None:
         with self._lock:
+            _, key = self._alive.pop(id(alive))
             memory = self.memory.get(key)
             if memory is None:
                 return
@@ -370,9 +375,10 @@ class PretendedGpu:
             self.problem(f"{name}: {[tuple(x.shape) for x in wide]} of the host among others")
         if mine and wide and name in operators.INDEXING:
             self.wait(f"{name} with indices of the host")
-        kinds = {x.dtype for x in mine if x.dtype.is_floating_point}
-        if name in operators.OF_ONE_DTYPE and len(kinds) > 1:
-            self.problem(f"{name}: mixed dtypes {sorted(map(str, kinds))}")
+        if name in operators.OF_ONE_DTYPE:
+            kinds = {x.dtype for x in mine if x.dtype.is_floating_point}
+            if len(kinds) > 1:
+                self.problem(f"{name}: mixed dtypes {sorted(map(str, kinds))}")
 
     def _run(self, func: Any, args: Any, kwargs: dict[str, Any], mine: list[GpuTensor]) -> Any:
         inner_args, inner_kwargs = operators.mapped(self._inner, (args, kwargs))
@@ -420,7 +426,7 @@ class PretendedGpu:
                 return found
             if id(found) in known:
                 return known[id(found)]
-            if is_usual:
+            if is_usual and torch.is_inference_mode_enabled():
                 with torch.inference_mode(False):
                     return GpuTensor(found, self)
             return GpuTensor(found, self)
@@ -565,6 +571,8 @@ class FunctionMode(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Any function of torch that the thread calls."""
+        if type(func) is _GETTER:  # two calls of three
+            return func(*args)
         if func is torch.device and len(args) > 1:  # it has its number
             return func(*args, **(kwargs or {}))
         args = tuple(map(_numbered, args))

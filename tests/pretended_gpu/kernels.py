@@ -51,7 +51,7 @@ class PretendedModule:
         assert all(0 < count < 2**31 for count in blocks), f"{name}: {blocks}"
         assert max(blocks[1:]) <= 65_535, f"{name}: {blocks}"
         launch = Launch(self, grid)
-        with _disable_current_modes():
+        with torch._C.DisableTorchFunction(), _disable_current_modes():
             _KERNELS[name](launch, *map(_value, arguments))
         self.gpu.launch(f"kernel {name}", launch.reads, launch.writes)
 
