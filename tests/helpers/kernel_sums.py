@@ -37,7 +37,7 @@ class _Sizes(ctypes.Structure):
 
 @cache
 def _library() -> Any:
-    options = "-O3", "-march=native", "-fopenmp", "-ffp-contract=fast", "-shared"
+    options = "-O3", "-march=native", "-fopenmp", "-ffp-contract=fast"
     return ctypes.CDLL(str(compiled(compiled_folder(), _SOURCE.read_text("utf-8"), *options)))
 
 

@@ -215,7 +215,9 @@ void st_shared_v4_u32(unsigned to, unsigned a, unsigned b, unsigned c, unsigned 
 }
 
 // Begin a launch without anything from the one before.
+static bool is_backwards_;
 static void forget_() {
+  is_backwards_ = false;
   fault_ = 0;
   conflicts_ = 0;
   for (auto &groups : groups_) groups.clear();
@@ -228,12 +230,13 @@ extern "C" void set_late(bool late) { is_late_ = late; }
 
 // The warps of a block run one after the other up to the next barrier, now forwards, now backwards:
 // where a barrier is missing, some threads read or write too early in one of the two.
+static decltype(&call) call_;
 static int which_;
 static void **arguments_;
 static ucontext_t entry_, outside_;
 static void begin_() {
   if (_setjmp(running_->at) == 0) swapcontext(&entry_, &outside_);
-  call(which_, arguments_);
+  call_(which_, arguments_);
   yield_(ENDED);
 }
 // Let a thread begin, on its own stack, up to its first switch.
@@ -246,7 +249,6 @@ static void make_(Thread &thread, Index index) {
   makecontext(&entry_, begin_, 0);
   swapcontext(&outside_, &entry_);
 }
-static bool is_backwards_;
 static void run_warp_(Thread *first, Thread *last) {
   for (bool is_ready = true; is_ready;) {
     is_ready = false;
@@ -270,7 +272,8 @@ static size_t run_to_barrier_(std::vector<Thread> &threads) {
   for (Thread &thread : threads) ended += thread.state == ENDED;
   return ended;
 }
-extern "C" bool launch(int which, const unsigned *d, void **arguments) {
+extern "C" bool launch(decltype(&call) call, int which, const unsigned *d, void **arguments) {
+  call_ = call;
   which_ = which;
   forget_();
   room_ = d[6];

@@ -21,8 +21,8 @@ extern char memory[65536];  // of a block, which its threads share
 enum State { READY, AT_BARRIER, ENDED };
 void yield_(State state);  // other threads go on
 
-// The kernel of that number, with pointers to its arguments. Each source defines it.
-void call(int which, void **arguments);
+// Calls the kernel of that number, with pointers to its arguments. Each source defines it.
+extern "C" void call(int which, void **arguments);
 
 static int min(int a, int b) { return a < b ? a : b; }
 static int max(int a, int b) { return a < b ? b : a; }

@@ -67,11 +67,13 @@ class HostModule:
         text = _ASSEMBLER.sub(_called, text)
         assert not re.search(r"\basm\b.*\(", text), "an instruction without a stand-in"
         text = '#include "kernels.h"\n' + text + _calls(kernels)
-        parts = _threads(folder), _HEADER
-        library = compiled(folder, text, "-shared", _INCLUDE, *options, parts=parts)
-        self._library = ctypes.CDLL(str(library))
-        self._library.launch.restype = ctypes.c_bool
-        self._library.fault.restype = ctypes.c_char_p
+        threads = _threads(folder)
+        # Without the standard libraries, which take longer to link than a kernel to compile.
+        library = compiled(folder, text, "-nostdlib", _INCLUDE, *options, parts=[threads, _HEADER])
+        self._call = ctypes.CDLL(str(library)).call
+        self._threads = ctypes.CDLL(str(threads))
+        self._threads.launch.restype = ctypes.c_bool
+        self._threads.fault.restype = ctypes.c_char_p
         self._names = [name for name, _ in kernels]
         self.launched: list[str] = []
         self.copies_late, self.conflicts = True, 0
@@ -83,10 +85,10 @@ class HostModule:
         self.launched.append(name)
         sizes = (ctypes.c_uint * 7)(*blocks, *threads, shared)
         pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
-        self._library.set_late(self.copies_late)
-        is_right = self._library.launch(self._names.index(name), sizes, pointers)
-        assert is_right, f"{name}: {self._library.fault().decode()}"
-        self.conflicts += self._library.conflicts()
+        self._threads.set_late(self.copies_late)
+        is_right = self._threads.launch(self._call, self._names.index(name), sizes, pointers)
+        assert is_right, f"{name}: {self._threads.fault().decode()}"
+        self.conflicts += self._threads.conflicts()
 
 
 @cache
@@ -94,13 +96,13 @@ def _threads(folder: Path) -> Path:
     """Launcher of kernels with their instructions, compiled once for a folder."""
     text = _HEADER.with_suffix(".cpp").read_text("utf-8")
     return compiled(
-        folder, text, "-c", _INCLUDE, "-O3", "-march=native", "-U_FORTIFY_SOURCE", parts=[_HEADER]
+        folder, text, _INCLUDE, "-O3", "-march=native", "-U_FORTIFY_SOURCE", parts=[_HEADER]
     )
 
 
 def _calls(kernels: list[tuple[str, str]]) -> str:
     """A function that calls a kernel by its number, with arguments as the driver takes them."""
-    lines = ["void call(int which, void **a) {"]
+    lines = ['extern "C" void call(int which, void **a) {']
     for number, (name, parameters) in enumerate(kernels):
         types = [re.sub(r"\w+$", "", part.strip()) for part in parameters.split(",")]
         given = ", ".join(f"*({kind} *)a[{i}]" for i, kind in enumerate(types))

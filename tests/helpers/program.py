@@ -232,26 +232,26 @@ def compiled_folder() -> Path:
 
 
 def compiled(folder: Path, text: str, *options: str, parts: Sequence[Path] = ()) -> Path:
-    """Library that g++ makes of a source, or object with option -c; made once in a folder.
+    """Library that g++ makes of a source, once in a folder.
 
     Args:
         folder: Folder of the library.
         text: The source, in C++20.
         options: Options of the compiler.
-        parts: Files that it includes, and objects that belong to the library.
+        parts: Files that it includes, and libraries that it is linked with.
     """
     program = Path(shutil.which("g++") or "g++").resolve()
     about = repr((text, options, str(program), program.stat().st_mtime_ns))
     digest = hashlib.sha256(about.encode())
     for part in parts:
         digest.update(part.read_bytes())
-    file = folder / f"{digest.hexdigest()[:24]}.{'o' if '-c' in options else 'so'}"
+    file = folder / f"{digest.hexdigest()[:24]}.so"
     if not file.exists():
         with tempfile.TemporaryDirectory(dir=folder) as private:  # others may make it, too
             source, made = Path(private) / "source.cpp", Path(private) / file.name
             source.write_text(text, "utf-8")
-            objects = [part for part in parts if part.suffix == ".o"]
-            words = ["-std=c++20", "-fPIC", "-w", source, *objects, *options, "-o", made]
-            subprocess.run(["g++", *map(str, words)], check=True)
+            libraries = [part for part in parts if part.suffix == ".so"]
+            words = ["-std=c++20", "-fPIC", "-shared", "-w", source, *libraries, *options]
+            subprocess.run(["g++", *map(str, words), "-o", str(made)], check=True)
             made.replace(file)
     return file
