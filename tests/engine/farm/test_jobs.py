@@ -46,7 +46,7 @@ from tests.helpers.jobs import (
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="machines are signalled as Linux does it"),
-    pytest.mark.usefixtures("deaths"),
+    pytest.mark.usefixtures("deaths", "figures_of_published_vaes"),
 ]
 LONG = (40, 40, 40)
 

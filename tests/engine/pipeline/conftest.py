@@ -16,12 +16,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _vaes_are_not_measured() -> Iterator[None]:
-    """For a module at a time: a package without an __init__.py ends with the last test."""
-    from tests.helpers.figures import figures_of_published_vaes  # loads torch
-
-    with figures_of_published_vaes():
-        yield
+def _figures_of_published_vaes(figures_of_published_vaes: None) -> None:
+    """Plans all jobs of this folder with them."""
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -16,6 +16,7 @@ from tests.engine.workers.test_hand_out import job_of
 from tests.helpers.choices import devices, kept
 from tests.helpers.jobs import Events, run, segment_files, small_plan
 
+pytestmark = pytest.mark.usefixtures("figures_of_published_vaes")
 IN_PLACE = "onednn on cpu: sums in place"
 
 

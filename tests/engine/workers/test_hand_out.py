@@ -52,6 +52,8 @@ from tests.helpers.jobs import (
 )
 from tests.helpers.seedvr2 import make_three_shots
 
+pytestmark = pytest.mark.usefixtures("figures_of_published_vaes")
+
 
 def planned(kind: str, folder: Path, *, shots: tuple[int, ...] = SHOTS) -> Plan:
     film = make_three_shots(folder / "film.mkv", shots, "60x44" if kind == "wan-2x" else "64x48")

@@ -25,6 +25,7 @@ from tests.helpers.jobs import (
     small_plan,
 )
 
+pytestmark = pytest.mark.usefixtures("figures_of_published_vaes")
 EVERY = (*KINDS, STEADIED, "pooled", "cleaned lite", "cleaned seedvr2")
 
 
