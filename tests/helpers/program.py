@@ -232,7 +232,7 @@ def compiled_folder() -> Path:
 
 
 def compiled(folder: Path, text: str, *options: str, parts: Sequence[Path] = ()) -> Path:
-    """Library that g++ makes of a source, once in a folder.
+    """Shared library that g++ makes of a source, once in a folder.
 
     Args:
         folder: Folder of the library.

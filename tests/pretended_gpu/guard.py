@@ -25,5 +25,5 @@ def _library() -> Path:
     links = f"-L{root / 'lib'}", "-lc10", f"-Wl,-rpath,{root / 'lib'}"
     about = f"// for torch {torch.__version__}\n"
     text = about + _SOURCE.read_text("utf-8")
-    options = "-shared", "-O1", f"-I{root / 'include'}", *links
+    options = "-O1", f"-I{root / 'include'}", *links
     return compiled(compiled_folder(), text, *options)
