@@ -244,6 +244,18 @@ def expected_log_errors() -> Iterator[list[str]]:
     assert not stray, f"unexpected errors in the log: {stray}"
 
 
+@pytest.fixture(scope="module")
+def figures_of_published_vaes() -> Iterator[None]:
+    """Plans small jobs of a module without measuring their VAEs.
+
+    Not for a package: one without an __init__.py ends with the last test of all.
+    """
+    from tests.helpers.figures import figures_of_published_vaes  # loads torch
+
+    with figures_of_published_vaes():
+        yield
+
+
 @pytest.fixture
 def samples() -> Path:
     """Folder of the sample clip that comes with the program."""

@@ -66,18 +66,6 @@ def heard() -> Any:
     return Listener()
 
 
-@pytest.fixture(scope="module")
-def figures_of_published_vaes() -> Iterator[None]:
-    """Plans small jobs of a module without measuring their VAEs.
-
-    Not for a package: one without an __init__.py ends with the last test of all.
-    """
-    from tests.helpers.figures import figures_of_published_vaes  # loads torch
-
-    with figures_of_published_vaes():
-        yield
-
-
 @pytest.fixture
 def waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Waiting]]:
     """Makes computers that wait to be paired."""

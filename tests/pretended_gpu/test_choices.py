@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,17 +11,13 @@ from engine.core.errors import Cancelled
 from engine.ops.conv import trial
 from tests.engine.workers.test_hand_out import planned
 from tests.helpers.choices import devices, kept, on_gpu
-from tests.helpers.figures import figures_of_published_vaes
 from tests.helpers.jobs import run, segment_files
 from tests.pretended_gpu.machine import pretended_gpu
 
-pytestmark = pytest.mark.pretended_gpu
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _vaes_are_not_measured() -> Iterator[None]:
-    with figures_of_published_vaes():
-        yield
+pytestmark = [
+    pytest.mark.pretended_gpu,
+    pytest.mark.usefixtures("figures_of_published_vaes"),
+]
 
 
 def test_a_gpu_whose_trials_choose_otherwise_goes_on_by_the_choices_of_the_job(

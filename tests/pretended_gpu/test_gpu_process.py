@@ -47,7 +47,10 @@ from tests.pretended_gpu.machine import pretended_gpu
 from tests.pretended_gpu.process import HERE, LOSSES, NAME
 from tests.pretended_gpu.test_jobs import on_gpu, wait_until
 
-pytestmark = pytest.mark.pretended_gpu
+pytestmark = [
+    pytest.mark.pretended_gpu,
+    pytest.mark.usefixtures("figures_of_published_vaes"),
+]
 
 Lose = Callable[[int], None]
 

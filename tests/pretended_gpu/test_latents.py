@@ -22,7 +22,10 @@ from tests.helpers.wan import tiny_wan_config, write_wan
 from tests.pretended_gpu.machine import pretended_gpu
 from tests.pretended_gpu.test_jobs import REFUSAL
 
-pytestmark = pytest.mark.pretended_gpu
+pytestmark = [
+    pytest.mark.pretended_gpu,
+    pytest.mark.usefixtures("figures_of_published_vaes"),
+]
 
 TILE = Size(256, 64)
 SWITCHES = "vae.convolution=3d"

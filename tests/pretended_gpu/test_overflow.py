@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import isnan, nan
 from pathlib import Path
@@ -18,19 +17,15 @@ from engine.hardware.gpu_table import named
 from engine.protocol.events import PlanDowngraded
 from engine.protocol.plan import Plan
 from tests.helpers import jobs
-from tests.helpers.figures import figures_of_published_vaes
 from tests.helpers.jobs import SmallJob, small_job
 from tests.helpers.seedvr2 import SeedVr2Files, write_seedvr2
 from tests.pretended_gpu.machine import pretended_gpu
 from tests.pretended_gpu.test_jobs import SWITCHES, exact
 
-pytestmark = pytest.mark.pretended_gpu
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _vaes_are_not_measured() -> Iterator[None]:
-    with figures_of_published_vaes():
-        yield
+pytestmark = [
+    pytest.mark.pretended_gpu,
+    pytest.mark.usefixtures("figures_of_published_vaes"),
+]
 
 
 TURING, AMPERE = "RTX 2060", "RTX 3060"
