@@ -17,6 +17,7 @@ from engine.protocol.report import MemoryPeak
 _PASSES = 4  # of a part that are measured: later ones are alike, and cost nothing
 _ASIDE = ("read", "write")  # stages with threads of their own
 _WAITS = {"wait-read": "read", "wait-write": "write"}
+_SHORTEST_PAUSE_S = 0.05  # a busy computer takes milliseconds between readings of two clocks
 _JUDGED_S = 10.0  # of work; a shorter time says nothing about the next
 _LEAST_LOAD = 0.8  # with less of it something is worth changing
 _this_thread = threading.local()
@@ -160,7 +161,7 @@ class _PieceEnd:
             return worked
         paused = self.host - before.host - worked
         passed = float(before.event.elapsed_time(self.event)) / 1000
-        return max(0.0, passed - paused)
+        return passed if paused < _SHORTEST_PAUSE_S else max(0.0, passed - paused)
 
 
 class Waits:

@@ -126,6 +126,17 @@ def test_times_are_those_of_the_gpu_and_nothing_waits_for_it(
     assert meter.seconds(wait=True) == {"encode": 1.5, "decode": 4.0}
 
 
+def test_milliseconds_between_readings_of_two_clocks_are_no_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    events = [Reached(at, is_reached=True) for at in (0.0, 10.0, 20.0)]
+    meter = meter_of(monkeypatch, events, (0.0, 0.012, 0.02), (0.0, 0.01, 0.02))
+    meter.restart()
+    meter.end("encode")
+    meter.end("decode")
+    assert meter.seconds() == {"encode": 0.01, "decode": 0.01}
+
+
 @pytest.mark.parametrize("events", [(None, None), (Reached(0.0), Reached(10_000.0, True))])
 def test_a_pause_is_no_time_of_a_stage(
     monkeypatch: pytest.MonkeyPatch, events: tuple[Reached | None, ...]
