@@ -215,9 +215,7 @@ void st_shared_v4_u32(unsigned to, unsigned a, unsigned b, unsigned c, unsigned 
 }
 
 // Begin a launch without anything from the one before.
-static bool is_backwards_;
 static void forget_() {
-  is_backwards_ = false;
   fault_ = 0;
   conflicts_ = 0;
   for (auto &groups : groups_) groups.clear();
@@ -228,8 +226,9 @@ extern "C" const char *fault() { return fault_; }
 extern "C" unsigned conflicts() { return conflicts_; }
 extern "C" void set_late(bool late) { is_late_ = late; }
 
-// The warps of a block run one after the other up to the next barrier, now forwards, now backwards:
-// where a barrier is missing, some threads read or write too early in one of the two.
+// The warps of a block run one after the other up to the next barrier, now forwards, now backwards,
+// and in the next block the other way round: where a barrier is missing, some threads read or write
+// too early in one of the two.
 static decltype(&call) call_;
 static int which_;
 static void **arguments_;
@@ -249,6 +248,7 @@ static void make_(Thread &thread, Index index) {
   makecontext(&entry_, begin_, 0);
   swapcontext(&outside_, &entry_);
 }
+static bool is_backwards_;
 static void run_warp_(Thread *first, Thread *last) {
   for (bool is_ready = true; is_ready;) {
     is_ready = false;
@@ -286,6 +286,7 @@ extern "C" bool launch(decltype(&call) call, int which, const unsigned *d, void 
     for (unsigned n = 0; n < threads.size(); n++) {
       make_(threads[n], {n % d[3], n / d[3] % d[4], n / d[3] / d[4]});
     }
+    is_backwards_ = block % 2 == 1;
     size_t ended = 0;
     while (ended == 0) ended = run_to_barrier_(threads);
     if (ended < threads.size()) fault_ = "some threads ended while others wait at a barrier";
