@@ -17,6 +17,8 @@ from tests.helpers.clips import Clip, make_clip
 from tests.helpers.seedvr2 import publish_seedvr2
 from tests.helpers.servers import Fault, FaultyServer, faulty_server
 
+pytestmark = pytest.mark.usefixtures("figures_of_published_vaes")
+
 _PATIENCE_MS = 90_000
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
+import pytest
 import torch
 from pytestqt.qtbot import QtBot
 
@@ -16,6 +17,8 @@ from engine.core.geometry import Size
 from engine.models.wan.latents.file import LatentWriter
 from tests.app.conftest import dropped, part, texts
 from tests.helpers.wan import tiny_wan_config, write_wan
+
+pytestmark = pytest.mark.usefixtures("figures_of_published_vaes")
 
 _PATIENCE_MS = 90_000
 GRID = Size(8, 4)  # 64x32 px: x265 4.2 loses its memory at widths of 40 and 48
