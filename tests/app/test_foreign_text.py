@@ -48,11 +48,15 @@ def names_in(tree: ast.AST) -> set[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Name | ast.Attribute):
             found.add(node.id if isinstance(node, ast.Name) else node.attr)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "QMessageBox":
+        if isinstance(node, ast.Call) and is_box(node.func):
             found.add("QMessageBox()")
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "QMessageBox":
-            found |= {f"QMessageBox.{node.attr}"} & {f"QMessageBox.{one}" for one in BOX}
+        if isinstance(node, ast.Attribute) and is_box(node.value):
+            found.add(f"QMessageBox.{node.attr}")
     return found & {*ONLY_THERE, "QMessageBox()", *(f"QMessageBox.{one}" for one in BOX)}
+
+
+def is_box(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "QMessageBox"
 
 
 def test_all_text_of_the_window_goes_through_one_module():

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 
+import numpy as np
 from PySide6.QtCore import QPoint, QRect
 from PySide6.QtGui import QAccessible, QAccessibleInterface, QColor, QImage, QPainter
 from PySide6.QtWidgets import (
@@ -176,11 +176,11 @@ def _contrast(image: QImage, place: QRect) -> float | None:
         return None
     corner, size = place.topLeft() * _SHARP, place.size() * _SHARP
     seen = image.copy(QRect(corner, size))  # lines of it are a multiple of 4 bytes
-    counts = Counter(memoryview(seen.constBits()).cast("I"))
-    if len(counts) < 2:
+    colours, counts = np.unique(np.frombuffer(seen.constBits(), np.uint32), return_counts=True)
+    if len(colours) < 2:
         return None
-    ground = counts.most_common(1)[0][0]
-    return max(_contrast_of(colour, ground) for colour in counts)
+    ground = int(colours[counts.argmax()])
+    return max(_contrast_of(colour, ground) for colour in colours.tolist())
 
 
 @cache  # thousands of pixels have colours of a few hundred
