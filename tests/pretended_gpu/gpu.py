@@ -260,7 +260,7 @@ class PretendedGpu:
                 bisect.insort(self._addresses, (memory.address, key))
                 self._next_address += block.nbytes + 512
             memory.tensors += 1
-            alive = weakref.ref(tensor, self._let_go)  # weakref.finalize takes four times as long
+            alive = weakref.ref(tensor, self._let_go)  # weakref.finalize takes three times as long
             self._alive[id(alive)] = alive, key
 
     def _let_go(self, alive: weakref.ref[GpuTensor]) -> None:
@@ -571,7 +571,7 @@ class FunctionMode(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Any function of torch that the thread calls."""
-        if type(func) is _GETTER:  # two calls of three
+        if type(func) is _GETTER:  # every second call
             return func(*args)
         if func is torch.device and len(args) > 1:  # it has its number
             return func(*args, **(kwargs or {}))

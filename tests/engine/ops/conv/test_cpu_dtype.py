@@ -18,7 +18,7 @@ def a_cpu_with_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def timed(monkeypatch: pytest.MonkeyPatch, wide: float, half: float) -> None:
-    """The trial of a smaller convolution, which took so many seconds in each dtype."""
+    """Gives the trial a smaller convolution and its times in float32 and bfloat16, in s."""
     monkeypatch.setattr(cpu_dtype, "_CHANNELS", 16)
     monkeypatch.setattr(cpu_dtype, "_seconds", lambda *_: [wide, half])
 
